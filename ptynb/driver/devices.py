@@ -1,0 +1,152 @@
+"""What engines a cluster is made of. Asks the driver's own tool for GPUs, so the kernel never touches CUDA."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class ClusterError(RuntimeError):
+    """A cluster that can't be made or has broken; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A GPU as nvidia-smi lists it; memory in MiB."""
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """One engine to be: its rank, where it computes, and the environment it starts with."""
+
+    rank: int
+    device: str
+    identity: str
+    threads: int
+    environment: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """All engines to be, and how they will talk about gradients."""
+
+    engines: tuple[EnginePlan, ...]
+    backend: str
+
+
+def find_gpus() -> tuple[GPU, ...]:
+    """The GPUs that this process may use, by nvidia-smi and CUDA_VISIBLE_DEVICES; none where there is no driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    query = subprocess.run(
+        [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    if query.returncode != 0:
+        raise ClusterError(
+            f"nvidia-smi failed: {(query.stdout + query.stderr).strip()!r}. The GPU driver is not working; "
+            "mend it, or ask for CPU engines: Cluster(device='cpu')."
+        )
+    return visible(parse_gpus(query.stdout), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def parse_gpus(listing: str) -> tuple[GPU, ...]:
+    """GPUs from nvidia-smi's CSV: index, uuid, name, memory [MiB]."""
+    gpus = []
+    for line in listing.splitlines():
+        if line.strip():
+            index, uuid, name, memory = (part.strip() for part in line.split(","))
+            gpus.append(GPU(int(index), uuid, name, int(memory) if memory.isdigit() else 0))
+    return tuple(gpus)
+
+
+def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves (indices or beginnings of UUIDs), in its order."""
+    if chosen is None:
+        return gpus
+    kept = []
+    for entry in (part.strip() for part in chosen.split(",") if part.strip()):
+        match = [
+            gpu for gpu in gpus if entry == str(gpu.index) or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
+        ]
+        if not match:
+            break  # as CUDA does: an invalid entry hides itself and all after it
+        kept.append(match[0])
+    return tuple(kept)
+
+
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def plan_cluster(n: int | None, device: str, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
+    """The engines for n (None: as many as there are GPUs, or 2 that share the CPU's cores).
+
+    Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
+    """
+    if device not in get_args(Device):
+        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
+    if n is not None and n < 1:
+        raise ClusterError(f"{n} engines were asked for; expected at least 1.")
+    if device == "cuda" or (device == "auto" and gpus):
+        return _plan_gpus(n, gpus, cores)
+    count = n if n is not None else min(2, cores)
+    if count > 4 * cores:
+        raise ClusterError(
+            f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer."
+        )
+    threads = max(1, cores // count)
+    engines = tuple(
+        EnginePlan(rank, "cpu", f"CPU {rank} ({threads} threads)", threads, _environment(rank, threads, ""))
+        for rank in range(count)
+    )
+    return ClusterPlan(engines, "gloo" if count > 1 else "none")
+
+
+def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
+    if not gpus:
+        raise ClusterError("GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.")
+    count = n if n is not None else len(gpus)
+    if count > len(gpus):
+        raise ClusterError(
+            f"{count} engines were asked for and {len(gpus)} GPUs found. "
+            f"Ask for {len(gpus)}, or for CPU engines: device='cpu'."
+        )
+    threads = max(1, cores // count)
+    engines = tuple(
+        EnginePlan(rank, "cuda:0", f"{gpu.name} {gpu.uuid}", threads, _environment(rank, threads, gpu.uuid))
+        for rank, gpu in enumerate(gpus[:count])
+    )
+    backend = "nccl" if sys.platform == "linux" else "gloo"
+    return ClusterPlan(engines, backend if count > 1 else "none")
+
+
+def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    return {
+        "PTYNB_RANK": str(rank),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "CUDA_VISIBLE_DEVICES": visible_gpu,
+        # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+    }

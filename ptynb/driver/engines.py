@@ -1,0 +1,96 @@
+"""The engines of one reconstruction as its session sees them: those of a cluster, or this very process."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from ptynb.driver.cluster import Cluster
+from ptynb.driver.devices import ClusterError
+from ptynb.engine import worker
+from ptynb.engine.group import Membership
+from ptynb.engine.order import Order
+from ptynb.engine.worker import Worker
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+
+
+class Engines(ABC):
+    """Workers of one reconstruction, by rank."""
+
+    world: int
+    description: str
+    lost: type[Exception]
+    """What `call` raises when an engine is gone."""
+
+    @abstractmethod
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        """Calls a method of the worker of this rank."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the workers, which were told to close or have failed."""
+
+
+@final
+class LocalEngine(Engines):
+    """A single worker in a thread of this process."""
+
+    def __init__(self, scan: Scan, settings: Settings, device: str) -> None:
+        identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU, this process"
+        self.world, self.description, self.lost = 1, identity, ClusterError
+        membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
+        self._worker = Worker(scan, settings, membership)
+
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        return getattr(self._worker, method)(*arguments)
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+@final
+class ClusterEngines(Engines):
+    """One worker on each engine of a cluster, joined in a group."""
+
+    def __init__(self, cluster: Cluster, scan: Scan, settings: Settings, timeout: float) -> None:
+        if cluster.folder is None:
+            raise ClusterError("The cluster is stopped; start() it first.")
+        plan = cluster.plan
+        self._cluster = cluster
+        self._name = secrets.token_hex(4)
+        self.world, self.lost = len(cluster), ClusterError
+        self.description = f"{self.world} x {plan.engines[0].device}" if self.world > 1 else plan.engines[0].identity
+        order = Order(len(scan), settings.batch, settings.seed)
+        self._store = cluster.folder / f"group-{self._name}"
+        arguments = [
+            (
+                self._name,
+                scan.part(*order.owned(engine.rank, self.world)),
+                settings,
+                Membership(
+                    rank=engine.rank,
+                    world=self.world,
+                    store=self._store,
+                    backend=plan.backend,
+                    device=engine.device,
+                    identity=engine.identity,
+                    timeout=timeout,
+                ),
+            )
+            for engine in plan.engines
+        ]
+        cluster.call_all(list(range(self.world)), worker.open_worker, arguments, timeout=600.0)
+
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        return self._cluster.call(rank, worker.call_worker, self._name, method, *arguments, timeout=timeout)
+
+    def close(self) -> None:
+        if self._cluster.running:
+            ranks = list(range(self.world))
+            self._cluster.call_all(ranks, worker.close_worker, [(self._name,)] * self.world)
+        self._store.unlink(missing_ok=True)

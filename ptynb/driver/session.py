@@ -1,0 +1,444 @@
+"""Reconstruction: what a user holds. Sends commands to rank 0, follows the record, and never computes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from ptynb.driver.cluster import Cluster
+from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.engine.worker import Command
+from ptynb.io.result import save_result
+from ptynb.scan import Scan
+from ptynb.settings import Settings, SettingsError
+from ptynb.snapshot import Array, Change, Epoch, Failure, PictureRequest, Pictures, Result, Snapshot, Status
+
+FOLLOW_SECONDS = 0.1
+"""How often the record is fetched while nobody waits for it."""
+FAILURE_SECONDS = 3.0
+"""How long the other ranks are given to report after the first failure, to find the one that caused it."""
+
+_open: weakref.WeakKeyDictionary[Cluster, weakref.ref[Reconstruction]] = weakref.WeakKeyDictionary()
+"""The reconstruction that holds a cluster's engines."""
+
+
+class ReconstructionError(RuntimeError):
+    """A reconstruction that failed or can't do what was asked; with rank and traceback where an engine raised."""
+
+
+class Reconstruction:
+    """A reconstruction of a scan on the engines of a cluster, or in this process.
+
+    scan: from `load`, `Scan.from_arrays` or `simulate`. settings: `Settings()` unless given.
+    cluster: whose engines reconstruct; None: this process does.
+    device: of this process where there is no cluster: "auto" (a GPU if there is one), "cpu", "cuda".
+    timeout: seconds after which engines give up waiting for each other.
+
+    The engines begin to read the scan at once. A new reconstruction on a cluster takes the engines over from the one
+    before it, whose result is kept.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        settings: Settings | None = None,
+        cluster: Cluster | None = None,
+        *,
+        device: str = "auto",
+        timeout: float = 30.0,
+    ) -> None:
+        self.scan = scan
+        self._settings = settings or Settings()
+        self._cluster = cluster
+        engines = 1 if cluster is None else len(cluster)
+        if self._settings.batch < engines or len(scan) < engines:
+            raise SettingsError(
+                f"{engines} engines can't share {len(scan)} patterns in batches of {self._settings.batch}; "
+                f"give each at least one: a batch of at least {engines}, or fewer engines."
+            )
+        self._lock = threading.RLock()
+        self._epochs: list[Epoch] = []
+        self._statuses: dict[int, Status] = {}
+        self._sent = 0
+        self._failure: ReconstructionError | None = None
+        self._result: Result | None = None
+        self._result_at: tuple[int, int, int] | None = None
+        self._closed = False
+        if cluster is not None:
+            holder = _open.get(cluster)
+            if (before := holder() if holder else None) is not None:
+                before._make_way()
+        self._engines: Engines = (
+            LocalEngine(scan, self._settings, _local_device(device))
+            if cluster is None
+            else ClusterEngines(cluster, scan, self._settings, timeout)
+        )
+        if cluster is not None:
+            _open[cluster] = weakref.ref(self)
+        self._follower = threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True)
+        self._follower.start()
+
+    # Driving
+
+    def start(self, epochs: int = 100) -> None:
+        """Trains that many more epochs in the background and returns at once.
+
+        After `stop` it goes on exactly where it stopped, in the middle of an epoch too.
+        """
+        if epochs < 1:
+            raise ReconstructionError(f"start got {epochs} epochs; expected at least 1.")
+        if self.state in ("running", "paused"):
+            raise ReconstructionError(
+                f"It is already {self.state}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
+            )
+        self._command("start", epochs)
+
+    def pause(self) -> None:
+        """Holds all engines before the same update."""
+        self._obeyed(self._command("pause"))
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        self._obeyed(self._command("resume"))
+
+    def stop(self) -> None:
+        """Ends the run on all engines before the same update; `start` or `run` can go on from there."""
+        self._obeyed(self._command("stop"))
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until it is idle. Raises TimeoutError after `timeout` seconds, ReconstructionError if it failed.
+
+        An interrupt (Ctrl-C) ends the waiting only; the reconstruction goes on.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = 0.002
+        while True:
+            status = self._fetch()
+            if status.applied >= self._sent and status.state == "ready":
+                return
+            if until is not None and time.monotonic() > until:
+                raise TimeoutError(
+                    f"Still {status.state} after {timeout} s, at epoch {status.epoch} of {status.target}."
+                )
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.05)
+
+    def step(self) -> Epoch:
+        """One epoch (or the rest of one that was stopped), and its record."""
+        done = len(self._epochs)
+        self.start(1)
+        try:
+            expected = 0.9 * self._epochs[-1].seconds if self._epochs else 0.0
+            time.sleep(min(expected, 1.0))
+            self.wait()
+        except BaseException:
+            if self._failure is None:
+                self.stop()
+            raise
+        return self._epochs[done]
+
+    def run(self, epochs: int) -> Iterator[Epoch]:
+        """Trains epoch by epoch: `for epoch in recon.run(50): ...`.
+
+        The engines wait while the loop's body runs. An interrupt stops them; running again goes on where they stopped.
+        """
+        for _ in range(epochs):
+            yield self.step()
+
+    # Looking
+
+    @property
+    def state(self) -> str:
+        """ "loading", "ready", "running", "paused", "failed" or "closed"."""
+        if self._failure is not None:
+            return "failed"
+        if self._closed:
+            return "closed"
+        status = self._fetch()
+        if status.applied < self._sent and status.state != "loading":
+            self._obeyed(self._sent)
+            status = self._fetch()
+        return status.state
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return len(self._epochs)
+
+    @property
+    def target(self) -> int:
+        """Epoch at which the present run ends."""
+        status = self._statuses.get(0)
+        return status.target if status else 0
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The record of all epochs completed, as far as it has come here (at most 0.1 s ago)."""
+        return tuple(self._epochs)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Settings changed so far, with the epoch and update before which all engines took them over."""
+        status = self._statuses.get(0)
+        return status.changes if status else ()
+
+    @property
+    def failure(self) -> ReconstructionError | None:
+        """What ended it, if something did."""
+        return self._failure
+
+    @property
+    def engines(self) -> str:
+        """What reconstructs: number and kind of engines, and the backend between them."""
+        status = self._statuses.get(0)
+        joined = f", {status.backend}" if status and status.world > 1 else ""
+        return f"{self._engines.description}{joined}"
+
+    def status(self) -> tuple[Status, ...]:
+        """Where each engine stands, by rank; asks them all now."""
+        return tuple(self._call(rank, "status", 10**9) for rank in range(self._engines.world))
+
+    def last_status(self) -> Status | None:
+        """Where rank 0 stood at most 0.1 s ago; asks nobody."""
+        return self._statuses.get(0)
+
+    def snapshot(self, size: int = 512) -> Snapshot:
+        """A preview of object and probe from rank 0, the object reduced to at most `size` pixels a side."""
+        self._loaded()
+        snapshot: Snapshot = self._call(0, "snapshot", size)
+        return snapshot
+
+    def pictures(self, request: PictureRequest) -> Pictures | None:
+        """Pictures for a screen, made on rank 0; None while the engines are still loading."""
+        pictures: Pictures | None = self._call(0, "pictures", request)
+        return pictures
+
+    @property
+    def result(self) -> Result:
+        """Object, probe, positions and the whole record as they are now; costs a pass over all patterns.
+
+        After a failure: the state that rank 0 still holds, with an R-factor that is not a number.
+        """
+        if not self._closed:
+            self._take_result()
+        if self._result is None:
+            raise ReconstructionError("It failed before there was anything to keep, or was closed.") from self._failure
+        return self._result
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the result (HDF5). An existing file is replaced once the new one is whole."""
+        return save_result(self.result, path)
+
+    # Changing
+
+    @property
+    def settings(self) -> Settings:
+        """The settings; assigning takes effect on every engine before the same update.
+
+        Only what is marked live may change: `recon.settings = recon.settings.replace(probe={"rate": 0.005})`.
+        """
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        changed = self._settings.differences(settings)
+        fixed = [name for name in changed if not Settings.is_live(name)]
+        if fixed:
+            raise SettingsError(
+                f"{', '.join(fixed)} can't change in a reconstruction that has begun; "
+                "make a new Reconstruction with these settings."
+            )
+        if changed:
+            self._command("settings", settings)
+            self._settings = settings
+
+    def close(self) -> None:
+        """Keeps the result and frees the engines for another reconstruction; the record stays readable."""
+        if self._closed:
+            return
+        if self._failure is None and self._cluster_alive():
+            self.stop()
+            self._take_result()
+        with self._lock:
+            self._closed = True
+        if self._cluster_alive():
+            if self._failure is None:
+                self._engines.call(0, "command", Command("close"))
+            self._engines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        loss = f", loss {self._epochs[-1].loss:.5g}" if self._epochs else ""
+        known = self._statuses.get(0)
+        state = "failed" if self._failure else "closed" if self._closed else known.state if known else "loading"
+        return f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, {self._engines.description}>"
+
+    # How it follows the engines
+
+    def _cluster_alive(self) -> bool:
+        return self._cluster is None or self._cluster.running
+
+    def _make_way(self) -> None:
+        if self._closed:
+            return
+        if self._failure is None and self.state in ("running", "paused"):
+            raise ReconstructionError(
+                f"The cluster's engines are at work for {self!r}; stop() or close() that one first."
+            )
+        self.close()
+
+    def _command(self, kind: Any, value: Any = None) -> int:
+        self._alive()
+        number: int = self._call(0, "command", Command(kind, value))
+        with self._lock:
+            self._sent = max(self._sent, number)
+        return number
+
+    def _obeyed(self, number: int) -> None:
+        pause = 0.001
+        while self._fetch().applied < number:
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.02)
+
+    def _loaded(self) -> None:
+        while self._fetch().state == "loading":
+            time.sleep(0.02)
+
+    def _alive(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise ReconstructionError("It is closed; make a new Reconstruction.")
+
+    def _call(self, rank: int, method: str, *arguments: Any) -> Any:
+        self._alive()
+        try:
+            return self._engines.call(rank, method, *arguments)
+        except self._engines.lost as error:
+            self._fail(error)
+            raise self._failure or error from None
+
+    def _fetch(self) -> Status:
+        """Rank 0's status, with the records of new epochs taken over. Raises what ended the reconstruction."""
+        with self._lock:
+            status: Status = self._call(0, "status", len(self._epochs))
+            self._epochs += status.epochs
+            self._statuses[0] = status
+        if status.failure is not None:
+            self._fail(None)
+            self._alive()
+        return status
+
+    def _fail(self, lost: Exception | None) -> None:
+        """Finds out which rank failed first: not one that only missed the others."""
+        with self._lock:
+            if self._failure is not None:
+                return
+            until = time.monotonic() + FAILURE_SECONDS
+            while True:
+                failures, gone = self._failures()
+                causes = [failure for failure in failures if not failure.lost_group]
+                if gone or causes or time.monotonic() > until:
+                    break
+                time.sleep(0.1)
+            if gone:
+                self._failure = ReconstructionError(str(gone[0]))
+            elif causes or failures:
+                cause = (causes or failures)[0]
+                self._failure = ReconstructionError(f"Rank {cause.rank}: {cause.message}\n\n{cause.traceback}")
+            else:
+                self._failure = ReconstructionError(str(lost))
+
+    def _failures(self) -> tuple[list[Failure], list[Exception]]:
+        failures, gone = [], []
+        for rank in range(self._engines.world):
+            try:
+                status: Status = self._engines.call(rank, "status", 10**9, timeout=FAILURE_SECONDS)
+            except self._engines.lost as error:
+                gone.append(error)
+            else:
+                if status.failure is not None:
+                    failures.append(status.failure)
+        return failures, gone
+
+    def _take_result(self) -> None:
+        if self._failure is None:
+            try:
+                status = self._fetch()
+                now = (status.epoch, status.update, status.applied)
+                if self._result is not None and now == self._result_at and status.state != "running":
+                    return
+                self._obeyed(self._command("evaluate"))
+            except ReconstructionError:
+                if self._failure is None:
+                    raise
+        try:
+            kept = self._engines.call(0, "result", timeout=600.0)
+        except self._engines.lost as error:
+            raise ReconstructionError(f"The result is gone with the engine of rank 0: {error}") from self._failure
+        if kept is None:
+            return
+        arrays, r_factor, epoch, update = kept
+        self._result = self._make_result(arrays, r_factor)
+        status_now = self._statuses.get(0)
+        self._result_at = (epoch, update, status_now.applied if status_now else 0)
+
+    def _make_result(self, arrays: dict[str, Array], r_factor: float) -> Result:
+        frame = self.scan.object_frame(self._settings.object.padding)
+        status = self._statuses.get(0)
+        return Result(
+            object=arrays["object"],
+            probe=arrays["probe"],
+            positions=self.scan.positions - frame.origin,
+            origin=frame.origin,
+            epochs=self.epochs,
+            r_factor=r_factor,
+            settings=self._settings.model_dump(mode="json"),
+            changes=self.changes,
+            pixel_size=self.scan.pixel_size,
+            about={
+                "scan": self.scan.name,
+                "ptynb": importlib.metadata.version("ptynb"),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "engines": self._engines.description,
+                "backend": status.backend if status else "",
+                "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "failure": str(self._failure) if self._failure else "",
+            },
+        )
+
+
+def _follow(reference: weakref.ref[Reconstruction]) -> None:
+    """Keeps the record of a reconstruction fresh until it is closed, has failed, or nobody holds it any more."""
+    while True:
+        time.sleep(FOLLOW_SECONDS)
+        recon = reference()
+        if recon is None or recon._closed or recon._failure is not None:
+            return
+        try:
+            recon._fetch()
+        except ReconstructionError:
+            return  # kept as recon.failure: shown by the view, raised at the next call
+        del recon
+
+
+def _local_device(device: str) -> str:
+    if device not in ("auto", "cpu", "cuda"):
+        raise SettingsError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.")
+    return "cuda:0" if device != "cpu" and torch.cuda.is_available() else "cpu"

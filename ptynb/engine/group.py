@@ -1,0 +1,178 @@
+"""How ranks cooperate: sums, broadcasts, and agreement on what happens before the next update.
+
+One process is a group of its own (`SingleGroup`), so nothing else asks whether it is alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """This engine's place in a group: what it needs to join.
+
+    store: file through which ranks on one machine find each other; a fresh one for every group.
+    device: "cpu" or "cuda:0" (each engine sees its own GPU only). identity: of the device, unlike any other's.
+    timeout: seconds after which a rank that waits for another gives up.
+    """
+
+    rank: int
+    world: int
+    store: Path
+    backend: str
+    device: str
+    identity: str
+    timeout: float = 30.0
+
+
+class Group(ABC):
+    """The engines that reconstruct together, as one of them sees it."""
+
+    rank: int
+    world: int
+    device: torch.device
+    backend: str
+
+    @abstractmethod
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module with gradients averaged over ranks in `backward`."""
+
+    @abstractmethod
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over ranks, on every rank. May overwrite `tensor`."""
+
+    @abstractmethod
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Rank 0's values, on every rank. Overwrites `tensor` elsewhere."""
+
+    @abstractmethod
+    def tell(self, message: Any) -> Any:
+        """Rank 0's message (plain data), on every rank."""
+
+    @abstractmethod
+    def agree(self, number: int) -> Callable[[], int]:
+        """Starts to pass on rank 0's number; the returned function waits for it. Work can be done in between."""
+
+    @abstractmethod
+    def all_equal(self, value: float) -> bool:
+        """Whether every rank has exactly this value."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leaves the group; ranks that still wait for this one are told at once."""
+
+
+@final
+class SingleGroup(Group):
+    """One process alone."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank, self.world, self.device, self.backend = 0, 1, device, "none"
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        return module
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def tell(self, message: Any) -> Any:
+        return message
+
+    def agree(self, number: int) -> Callable[[], int]:
+        return lambda: number
+
+    def all_equal(self, value: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        return None
+
+
+@final
+class TorchGroup(Group):
+    """Several processes joined by torch.distributed.
+
+    Control messages are CPU tensors over gloo even where gradients go by NCCL: they never wait for a GPU.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        """Joins; returns once all ranks have. Raises RuntimeError if two ranks hold one device under NCCL."""
+        self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
+        self.device = torch.device(membership.device)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
+            store=dist.FileStore(str(membership.store), membership.world),  # type: ignore[attr-defined]  # not in its __all__
+            rank=membership.rank,
+            world_size=membership.world,
+            timeout=timedelta(seconds=membership.timeout),
+        )
+        self._check(membership)
+
+    def _check(self, membership: Membership) -> None:
+        """What every rank says it is, seen by all before any work is done."""
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, (self.rank, self.world, self.backend, membership.identity))
+        expected = [(rank, self.world, self.backend) for rank in range(self.world)]
+        if [entry[:3] for entry in found] != expected:
+            raise RuntimeError(f"The group's ranks do not fit together: found {found}, expected {expected}.")
+        devices = [entry[3] for entry in found]
+        if self.backend == "nccl" and len(set(devices)) < self.world:
+            raise RuntimeError(
+                f"Two engines hold the same GPU ({devices}); NCCL needs one each. Start fewer engines, or CPU engines."
+            )
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        return DistributedDataParallel(module, gradient_as_bucket_view=True)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        dist.all_reduce(tensor)
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        dist.broadcast(torch.view_as_real(tensor) if tensor.is_complex() else tensor, src=0)
+        return tensor
+
+    def tell(self, message: Any) -> Any:
+        box = [message]
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        return box[0]
+
+    def agree(self, number: int) -> Callable[[], int]:
+        box = torch.tensor([number if self.rank == 0 else 0], dtype=torch.int64)
+        work = dist.all_reduce(box, async_op=True)
+
+        def wait() -> int:
+            work.wait()
+            return int(box[0])
+
+        return wait
+
+    def all_equal(self, value: float) -> bool:
+        bounds = torch.tensor([value, -value], dtype=torch.float64)
+        dist.all_reduce(bounds, op=dist.ReduceOp.MAX)
+        return bool(bounds[0] == -bounds[1])
+
+    def close(self) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def join(membership: Membership) -> Group:
+    """The group of this membership; waits for the others."""
+    if membership.world == 1:
+        return SingleGroup(torch.device(membership.device))
+    return TorchGroup(membership)

@@ -1,0 +1,179 @@
+"""CXI files (Coherent X-ray Imaging data bank, version 1.6; https://www.cxidb.org/cxi.html), read the way CDTools does.
+
+    entry_1/instrument_1/source_1/      wavelength [m], or energy [J]
+    entry_1/instrument_1/detector_1/    distance [m] (or corner_position), basis_vectors (xyz, row/column) [m]
+                                        or x_pixel_size, y_pixel_size; mask (0 is good); data
+    entry_1/data_1/data                 (pattern, y, x) counts, zero frequency in the centre
+    entry_1/data_1/translation          (pattern, xyz) [m], of the SAMPLE: the probe moves the other way
+                                        (also in sample_1/geometry_1 or instrument_1/detector_1)
+
+The object's pixel axes are those of the detector: its rows and columns, at pitch λ z / (n p).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import HDF5Frames
+from ptynb.geometry import Geometry
+from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.scan import Scan, default_name
+
+SOURCE = "entry_1/instrument_1/source_1"
+DETECTOR = "entry_1/instrument_1/detector_1"
+DATA = ("entry_1/data_1/data", f"{DETECTOR}/data")
+TRANSLATIONS = (
+    "entry_1/data_1/translation",
+    "entry_1/sample_1/geometry_1/translation",
+    f"{DETECTOR}/translation",
+)
+PLANCK_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0
+"""h c [J m]; CXI gives energies in joules."""
+SIGNAL_ABOVE_BACKGROUND = 0x00001000
+"""The one bit of a CXI mask that marks a good pixel."""
+
+
+def is_cxi(file: h5py.File) -> bool:
+    """Whether this looks like a CXI file with patterns."""
+    return "cxi_version" in file or any(name in file for name in DATA)
+
+
+def read_cxi(
+    path: Path,
+    *,
+    wavelength: float | None = None,
+    distance: float | None = None,
+    detector_pixel: tuple[float, float] | None = None,
+    clip_negative: bool = False,
+) -> Scan:
+    """The scan in a CXI file; metadata given here takes the place of the file's [m].
+
+    Raises FileError that names what is missing and how to give it.
+    """
+    with open_for_reading(path) as file:
+        frames = _frames(file, path)
+        basis = _basis(file, path, detector_pixel)
+        geometry = Geometry(
+            wavelength=wavelength or _wavelength(file, path),
+            distance=distance or _distance(file, path, basis),
+            detector_pixel=(float(np.linalg.norm(basis[:, 0])), float(np.linalg.norm(basis[:, 1]))),
+        )
+        translations = _translations(file, path)
+        return Scan(
+            frames=frames,
+            positions=_positions(translations, basis, geometry.object_pixel(frames.shape[1:])),
+            mask=_mask(file),
+            geometry=geometry,
+            clip_negative=clip_negative,
+            name=default_name(path),
+        )
+
+
+def _first(file: h5py.File, names: tuple[str, ...]) -> h5py.Dataset | None:
+    for name in names:
+        found = file.get(name)
+        if isinstance(found, h5py.Dataset):
+            return found
+    return None
+
+
+def _frames(file: h5py.File, path: Path) -> HDF5Frames:
+    data = _first(file, DATA)
+    if data is None:
+        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.")
+    if data.ndim != 3:
+        raise FileError(f"{path} has patterns of shape {data.shape}; expected (pattern, y, x).")
+    return HDF5Frames.of(data)
+
+
+def _number(file: h5py.File, name: str) -> float | None:
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset) or found.size != 1:
+        return None
+    value = np.asarray(found[()]).reshape(-1)[0]
+    return float(value) if np.issubdtype(np.asarray(value).dtype, np.number) else None
+
+
+def _wavelength(file: h5py.File, path: Path) -> float:
+    wavelength = _number(file, f"{SOURCE}/wavelength")
+    if wavelength is not None:
+        return wavelength
+    energy = _number(file, f"{SOURCE}/energy")
+    if energy is None or energy <= 0:
+        raise FileError(
+            f"{path} has neither {SOURCE}/wavelength nor energy; "
+            "give it: load(..., wavelength=1.24e-10) [m] or energy=10e3 [eV]."
+        )
+    return PLANCK_TIMES_LIGHT_SPEED / energy
+
+
+def _basis(file: h5py.File, path: Path, detector_pixel: tuple[float, float] | None) -> NDArray[np.float64]:
+    """(xyz, row/column) [m]: the step from one detector row to the next, and from one column to the next."""
+    if detector_pixel is None:
+        stored = file.get(f"{DETECTOR}/basis_vectors")
+        if isinstance(stored, h5py.Dataset):
+            basis = np.asarray(stored[()], dtype=np.float64)
+            basis = basis.T if basis.shape == (2, 3) else basis
+            if basis.shape != (3, 2) or not np.isfinite(basis).all() or np.linalg.matrix_rank(basis) < 2:
+                raise FileError(
+                    f"{path} has basis vectors {basis.tolist()}; "
+                    "expected two that are not parallel, as (3, 2) or (2, 3)."
+                )
+            return basis
+        sizes = [_number(file, f"{DETECTOR}/{axis}_pixel_size") for axis in ("y", "x")]
+        known = [size for size in sizes if size is not None]
+        if not known:
+            raise FileError(
+                f"{path} has neither basis_vectors nor a pixel size in {DETECTOR}; "
+                "give it: load(..., detector_pixel=(55e-6, 55e-6)) [m]."
+            )
+        detector_pixel = (known[0], known[-1])
+    # By the CXI convention rows run down (-y) and columns towards -x, seen along the beam.
+    height, width = detector_pixel
+    return np.array([[0.0, -width], [-height, 0.0], [0.0, 0.0]])
+
+
+def _distance(file: h5py.File, path: Path, basis: NDArray[np.float64]) -> float:
+    distance = _number(file, f"{DETECTOR}/distance")
+    if distance is not None:
+        return distance
+    corner = file.get(f"{DETECTOR}/corner_position")
+    if not isinstance(corner, h5py.Dataset) or corner.size != 3:
+        raise FileError(
+            f"{path} has neither {DETECTOR}/distance nor corner_position; give it: load(..., distance=2.0) [m]."
+        )
+    normal = np.cross(basis[:, 0], basis[:, 1])
+    return float(abs(np.dot(corner[()].ravel(), normal / np.linalg.norm(normal))))
+
+
+def _translations(file: h5py.File, path: Path) -> NDArray[np.float64]:
+    found = _first(file, TRANSLATIONS)
+    if found is None:
+        raise FileError(f"{path} has no translations; expected them in {' or '.join(TRANSLATIONS)}.")
+    translations = np.asarray(found[()], dtype=np.float64)
+    if translations.ndim != 2 or translations.shape[1] not in (2, 3):
+        raise FileError(f"{path} has translations of shape {translations.shape}; expected (pattern, 3): x, y, z [m].")
+    if translations.shape[1] == 2:
+        translations = np.column_stack([translations, np.zeros(len(translations))])
+    return translations
+
+
+def _positions(
+    translations: NDArray[np.float64], basis: NDArray[np.float64], pixel: tuple[float, float]
+) -> NDArray[np.float64]:
+    """(pattern, yx) [object pixels]: the probe's movement along the detector's rows and columns."""
+    object_basis = basis / np.linalg.norm(basis, axis=0) * np.asarray(pixel)
+    return -translations @ np.linalg.pinv(object_basis).T
+
+
+def _mask(file: h5py.File) -> NDArray[np.bool_] | None:
+    stored = file.get(f"{DETECTOR}/mask")
+    if not isinstance(stored, h5py.Dataset):
+        return None
+    bits: NDArray[Any] = stored[()].astype(np.uint32)
+    return (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)

@@ -1,0 +1,54 @@
+"""What all HDF5 formats share: opening with a clear refusal, and writing beside the target before renaming."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+
+
+class FileError(ValueError):
+    """A file that can't be read or written; the message says what was found, what was expected and what to do."""
+
+
+@contextmanager
+def open_for_reading(path: Path) -> Iterator[h5py.File]:
+    """The open file. Raises FileError where there is no readable HDF5 file."""
+    if not path.exists():
+        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise FileError(
+            f"{path} is not a readable HDF5 file ({error}); expected a whole CXI file or one that ptynb wrote."
+        ) from None
+    with file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[h5py.File]:
+    """A new file that takes the place of `path` once it is whole and on the disk; until then the old one stays."""
+    if not path.parent.is_dir():
+        raise FileError(f"There is no folder {path.parent} to write {path.name} in; make it first.")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        with h5py.File(beside, "w") as file:
+            yield file
+        with beside.open("rb") as written:
+            os.fsync(written.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
+    """The dataset of this name. Raises FileError where it is missing, a group, or a link that leads nowhere."""
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        raise FileError(f"{path} has no dataset {name}; the file is incomplete or of another kind.")
+    return found

@@ -1,0 +1,129 @@
+"""ptynb's own scan files.
+
+/                 attributes: format = "ptynb scan", version = 1, name, centred, clip_negative
+/patterns         (pattern, y, x) counts, one chunk a pattern
+/positions        (pattern, yx) float64, object pixels
+/mask             (y, x) bool, True where the detector works (optional)
+/probe, /object   complex first guesses (optional)
+/geometry         attributes: wavelength, distance [m], detector_pixel (y, x) [m] (optional)
+/truth/object, /truth/probe   of a simulated scan (optional)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import HDF5Frames
+from ptynb.geometry import Geometry
+from ptynb.io.hdf5 import FileError, dataset, open_for_reading, replacing
+from ptynb.scan import Scan, Truth
+
+FORMAT = "ptynb scan"
+VERSION = 1
+
+
+def write_scan(
+    path: str | Path,
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    chunks: Iterable[NDArray[Any]],
+    *,
+    positions: NDArray[np.float64],
+    name: str,
+    centred: bool = True,
+    clip_negative: bool = False,
+    mask: NDArray[np.bool_] | None = None,
+    probe: NDArray[Any] | None = None,
+    object: NDArray[Any] | None = None,
+    geometry: Geometry | None = None,
+    truth: Truth | None = None,
+) -> Scan:
+    """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
+    path = Path(path)
+    with replacing(path) as file:
+        file.attrs.update(format=FORMAT, version=VERSION, name=name, centred=centred, clip_negative=clip_negative)
+        patterns = file.create_dataset("patterns", shape, dtype, chunks=(1, *shape[1:]))
+        start = 0
+        for chunk in chunks:
+            patterns[start : start + len(chunk)] = chunk
+            start += len(chunk)
+        assert start == shape[0], "fewer patterns came than were announced"
+        file["positions"] = positions
+        for key, values in (("mask", mask), ("probe", probe), ("object", object)):
+            if values is not None:
+                file[key] = values
+        if geometry is not None:
+            file.create_group("geometry").attrs.update(
+                wavelength=geometry.wavelength,
+                distance=geometry.distance,
+                detector_pixel=geometry.detector_pixel,
+            )
+        if truth is not None:
+            file["truth/object"] = truth.object
+            file["truth/probe"] = truth.probe
+    return read_scan(path)
+
+
+def save_scan(scan: Scan, path: str | Path) -> Scan:
+    """Writes a scan with its patterns, piece by piece, and returns the scan that reads them from there."""
+    step = max(1, 2**24 // (scan.window[0] * scan.window[1]))
+    chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
+    return write_scan(
+        path,
+        scan.frames.shape,
+        scan.frames.dtype,
+        chunks,
+        positions=scan.positions,
+        name=scan.name,
+        centred=scan.centred,
+        clip_negative=scan.clip_negative,
+        mask=scan.mask,
+        probe=scan.probe,
+        object=scan.object,
+        geometry=scan.geometry,
+        truth=scan.truth,
+    )
+
+
+def is_native(file: h5py.File) -> bool:
+    """Whether ptynb wrote this file as a scan."""
+    return bool(file.attrs.get("format") == FORMAT)
+
+
+def read_scan(path: Path) -> Scan:
+    """The scan in a file that `write_scan` wrote."""
+    with open_for_reading(path) as file:
+        if file.attrs.get("version") != VERSION:
+            raise FileError(
+                f"{path} is a ptynb scan of version {file.attrs.get('version')}; "
+                f"this ptynb reads version {VERSION}. Update ptynb."
+            )
+        geometry = None
+        if "geometry" in file:
+            stored = file["geometry"].attrs
+            geometry = Geometry(
+                wavelength=float(stored["wavelength"]),
+                distance=float(stored["distance"]),
+                detector_pixel=(float(stored["detector_pixel"][0]), float(stored["detector_pixel"][1])),
+            )
+        truth = None
+        if "truth" in file:
+            truth = Truth(dataset(file, "truth/object", path)[()], dataset(file, "truth/probe", path)[()])
+        return Scan(
+            frames=HDF5Frames.of(dataset(file, "patterns", path)),
+            positions=dataset(file, "positions", path)[()],
+            centred=bool(file.attrs["centred"]),
+            clip_negative=bool(file.attrs["clip_negative"]),
+            mask=file["mask"][()].astype(bool) if "mask" in file else None,
+            probe=file["probe"][()] if "probe" in file else None,
+            object=file["object"][()] if "object" in file else None,
+            geometry=geometry,
+            truth=truth,
+            name=str(file.attrs["name"]),
+        )

@@ -1,0 +1,148 @@
+"""How far modelled intensities are from measured counts: value and slope together, in one place.
+
+A loss sees intensities only, so the fused step in `farfield` works with any of them: with Ψ the wave on the detector
+and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+class Loss(ABC):
+    """A sum over pixels of a function of the modelled intensity M and the measured counts I.
+
+    floor: intensity [counts] that keeps square roots and logarithms away from zero, far below one count's worth.
+    """
+
+    def __init__(self, floor: float) -> None:
+        self.floor = floor
+
+    @abstractmethod
+    def prepare(self, counts: Tensor) -> Tensor:
+        """What is kept of the counts (pattern, y, x) for the whole reconstruction; same shape."""
+
+    @abstractmethod
+    def counts(self, prepared: Tensor) -> Tensor:
+        """The counts again, from what was kept; the inverse of `prepare` up to rounding."""
+
+    @abstractmethod
+    def normaliser(self, counts: Tensor) -> Tensor:
+        """Sum over all pixels, a scalar: the loss is divided by it, so that it has no unit."""
+
+    @abstractmethod
+    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Loss (a sum, scalar) and its derivative dL/dM (pattern, y, x). `model` may be overwritten.
+
+        mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
+        """
+
+
+@final
+class Amplitude(Loss):
+    """Σ (√(M + ε) - √(I + ε))², the variance-stabilised error of Poisson counts.
+
+    Godard et al., Opt. Express 20, 25914 (2012), eq. 12.
+    """
+
+    def prepare(self, counts: Tensor) -> Tensor:
+        """√(I + ε)."""
+        return (counts + self.floor).sqrt_()
+
+    def counts(self, prepared: Tensor) -> Tensor:
+        """p² - ε."""
+        return prepared.square().sub_(self.floor).clamp_(min=0)
+
+    def normaliser(self, counts: Tensor) -> Tensor:
+        """Σ I."""
+        return counts.sum(dtype=torch.float64)
+
+    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """dL/dM = 1 - √(I + ε) / √(M + ε)."""
+        amplitude = model.add_(self.floor).sqrt_()
+        difference = amplitude - prepared
+        if mask is not None:
+            difference.mul_(mask)
+        return sum_of_squares(difference), difference.div_(amplitude)
+
+
+@final
+class Poisson(Loss):
+    """Σ M - I + I log(I / M), the negative logarithm of the Poisson likelihood, 0 for a perfect fit.
+
+    Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012), eq. 3, less its value at M = I.
+    """
+
+    def prepare(self, counts: Tensor) -> Tensor:
+        """I + ε."""
+        return counts + self.floor
+
+    def counts(self, prepared: Tensor) -> Tensor:
+        """p - ε."""
+        return (prepared - self.floor).clamp_(min=0)
+
+    def normaliser(self, counts: Tensor) -> Tensor:
+        """Σ I."""
+        return counts.sum(dtype=torch.float64)
+
+    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """dL/dM = 1 - (I + ε) / (M + ε)."""
+        ratio = prepared / model.add_(self.floor)
+        # Written with r = I / M as M (1 - r + r log r): each term is small where the fit is good, so nothing cancels.
+        terms = (ratio.log() * ratio).add_(1).sub_(ratio).mul_(model)
+        slope = ratio.neg_().add_(1)
+        if mask is not None:
+            terms.mul_(mask)
+            slope.mul_(mask)
+        return terms.sum(), slope
+
+
+@final
+class Intensity(Loss):
+    """Σ (M - I)²."""
+
+    def prepare(self, counts: Tensor) -> Tensor:
+        """I."""
+        return counts
+
+    def counts(self, prepared: Tensor) -> Tensor:
+        """p."""
+        return prepared
+
+    def normaliser(self, counts: Tensor) -> Tensor:
+        """Σ I²."""
+        return counts.square().sum(dtype=torch.float64)
+
+    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """dL/dM = 2 (M - I)."""
+        difference = model.sub_(prepared)
+        if mask is not None:
+            difference.mul_(mask)
+        return sum_of_squares(difference), difference.mul_(2)
+
+
+def make_loss(name: str, mean_count: float) -> Loss:
+    """The loss of this name in the settings, for patterns of `mean_count` counts a pixel.
+
+    The floor is a millionth of that: too little to matter, enough for single precision.
+    """
+    losses: dict[str, type[Loss]] = {"amplitude": Amplitude, "poisson": Poisson, "intensity": Intensity}
+    return losses[name](floor=1e-6 * mean_count)
+
+
+def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:
+    """Σ |√I - √M|, the numerator of the amplitude R-factor (divide by Σ √I), a scalar."""
+    residual = (counts.sqrt() - model.sqrt()).abs_()
+    if mask is not None:
+        residual.mul_(mask)
+    return residual.sum(dtype=torch.float64)
+
+
+def sum_of_squares(values: Tensor) -> Tensor:
+    """Σ v² of a real tensor as one pass: a dot product with itself."""
+    flat = values.reshape(-1)
+    return torch.dot(flat, flat)

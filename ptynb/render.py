@@ -1,0 +1,91 @@
+"""From arrays to pictures: reduction, phase without its ramp, contrast limits, colours by look-up table, JPEG.
+
+No colour map lives here: look-up tables (256, 3) uint8 come from whoever wants to look.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Array = NDArray[Any]
+GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+
+
+def reduction_for(shape: tuple[int, ...], size: int) -> int:
+    """The whole number of pixels to average so that the longest side is at most `size`."""
+    return max(1, -(-max(shape[-2:]) // size))
+
+
+def reduce_by(field: Array, reduction: int) -> Array:
+    """Means over blocks of reduction x reduction pixels (…, y, x); a rest at the far edges is left out."""
+    if reduction == 1:
+        return field
+    height, width = (side // reduction for side in field.shape[-2:])
+    cut = field[..., : height * reduction, : width * reduction]
+    return cut.reshape(*field.shape[:-2], height, reduction, width, reduction).mean((-3, -1))
+
+
+def flat_phase(field: Array) -> NDArray[np.float64]:
+    """The phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
+
+    Neither can be known from diffraction patterns. The ramp is the mean step from a pixel to the next, by the phase of
+    Σ O[k+1] O*[k], which does not mind wrapped phases.
+    """
+    corrected = field
+    for axis in (0, 1):
+        length = field.shape[axis]
+        if length > 1:
+            ahead, behind = (np.take(field, range(*s), axis=axis) for s in ((1, length), (0, length - 1)))
+            step = np.angle(np.vdot(behind, ahead))
+            ramp = np.exp(-1j * step * np.arange(length))
+            corrected = corrected * (ramp[:, None] if axis == 0 else ramp[None, :])
+    angle: NDArray[np.float64] = np.angle(corrected * np.exp(-1j * np.angle(corrected.sum())))
+    return angle
+
+
+def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
+    """Contrast limits at these percentiles of the finite values; always a little apart."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 1.0
+    bottom, top = (float(value) for value in np.percentile(finite, [low, high]))
+    return bottom, max(top, bottom + 1e-6 * max(abs(bottom), 1.0))
+
+
+def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
+    """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
+    low, high = limits
+    index = np.clip((np.nan_to_num(values, nan=low) - low) * (255.999 / (high - low)), 0, 255).astype(np.uint8)
+    return colours[index]
+
+
+def complex_colours(field: Array) -> NDArray[np.uint8]:
+    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as brightness, full at the largest amplitude."""
+    amplitude = np.abs(field)
+    brightness = amplitude / max(float(amplitude.max()), 1e-30)
+    hue = (np.angle(field) / (2 * np.pi)) % 1.0
+    # The hue circle as three triangle waves a third apart.
+    waves = np.abs((hue[..., None] * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1
+    return (np.clip(waves, 0, 1) * brightness[..., None] * 255.999).clip(0, 255).astype(np.uint8)
+
+
+def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
+    """(y, x, rgb) uint8 as a JPEG file."""
+    buffer = io.BytesIO()
+    Image.fromarray(rgb).save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
+def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:
+    """Pictures (y, x, rgb) of one height in a row, a white gap between them."""
+    height = pictures[0].shape[0]
+    white = np.full((height, gap, 3), 255, np.uint8)
+    row: list[NDArray[np.uint8]] = []
+    for picture in pictures:
+        row += [picture, white]
+    return np.concatenate(row[:-1], axis=1)

@@ -1,0 +1,172 @@
+"""What leaves an engine: plain arrays and records, never a tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over every pattern.
+
+    number: 1 for the first.
+    loss: over all patterns of all engines, as they were met during the epoch; 0 is a perfect fit. Amplitude and Poisson
+        losses are divided by the total counts, the intensity loss by the sum of squared counts.
+    seconds: wall time of the epoch [s], pauses left out.
+    patterns_per_second: over all engines together [1/s].
+    """
+
+    number: int
+    loss: float
+    seconds: float
+    patterns_per_second: float
+
+    def __str__(self) -> str:
+        speed = f"{self.seconds:.3g} s ({self.patterns_per_second:.0f} patterns/s)"
+        return f"epoch {self.number}: loss {self.loss:.5g}, {speed}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that was changed while the reconstruction ran.
+
+    epoch: epochs completed before it; update: updates of the running epoch completed before it.
+    """
+
+    epoch: int
+    update: int
+    name: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on an engine.
+
+    lost_group: it only says that another engine left in the middle of something.
+    """
+
+    rank: int
+    message: str
+    traceback: str
+    lost_group: bool = False
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where an engine stands. `epochs` holds the records asked for only."""
+
+    rank: int
+    world: int
+    state: str
+    epoch: int
+    update: int
+    updates_per_epoch: int
+    target: int
+    device: str
+    backend: str
+    threads: int
+    rates: dict[str, float]
+    applied: int
+    epochs: tuple[Epoch, ...] = ()
+    changes: tuple[Change, ...] = ()
+    failure: Failure | None = None
+    memory: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A preview for looking at, reduced on the engine.
+
+    object: complex (y, x), every `reduction`-th pixel by averaging; probe: complex (mode, y, x).
+    """
+
+    epoch: int
+    update: int
+    object: Array
+    probe: Array
+    reduction: int
+
+
+@dataclass(frozen=True)
+class PictureRequest:
+    """What a live view wants to see.
+
+    size: longest side of the object's pictures [screen pixels]; modes: probe modes at most.
+    colours: look-up tables (256, 3) uint8 by the pictures' names: "amplitude", "phase", "probe".
+    quality: of the JPEG encoding, 1 to 95.
+    """
+
+    size: int = 512
+    modes: int = 4
+    colours: dict[str, Array] = field(default_factory=dict)
+    quality: int = 85
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures made on rank 0, as JPEG: object amplitude, object phase, probe modes side by side.
+
+    limits: (low, high) of each picture's colours; powers: each probe mode's part of the total.
+    """
+
+    epoch: int
+    update: int
+    amplitude: bytes
+    phase: bytes
+    probe: bytes
+    limits: dict[str, tuple[float, float]]
+    powers: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Everything worth keeping of a reconstruction.
+
+    object: complex (y, x).
+    probe: complex (mode, y, x), in square roots of counts.
+    positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`.
+    origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
+    losses: float64 (epoch,): the loss of each epoch (see `Epoch`).
+    pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
+    r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
+    settings: as they were at the end, as plain values; changes: what was changed on the way.
+    about: scan, versions, engines, devices, backend.
+    """
+
+    object: Array
+    probe: Array
+    positions: Array
+    origin: tuple[int, int]
+    epochs: tuple[Epoch, ...]
+    r_factor: float
+    settings: dict[str, Any]
+    changes: tuple[Change, ...] = ()
+    pixel_size: tuple[float, float] | None = None
+    about: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """The loss of each epoch."""
+        return np.array([epoch.loss for epoch in self.epochs], dtype=np.float64)
+
+    def __repr__(self) -> str:
+        loss = f", loss {self.epochs[-1].loss:.5g}" if self.epochs else ""
+        return (
+            f"<Result: object {self.object.shape[0]} x {self.object.shape[1]}, {len(self.probe)} probe modes, "
+            f"{len(self.epochs)} epochs{loss}, R-factor {self.r_factor:.4f}>"
+        )
+
+
+def as_plain(record: Any) -> dict[str, Any]:
+    """A record's fields as a dictionary of plain values."""
+    return dataclasses.asdict(record)
