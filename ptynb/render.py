@@ -81,6 +81,13 @@ def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
     return buffer.getvalue()
 
 
+def png(rgb: NDArray[np.uint8]) -> bytes:
+    """(y, x, rgb) uint8 as a PNG file, for pictures of hard pixels."""
+    buffer = io.BytesIO()
+    Image.fromarray(rgb).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
 def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:
     """Pictures (y, x, rgb) of one height in a row, a white gap between them."""
     height = pictures[0].shape[0]

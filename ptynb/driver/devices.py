@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import psutil
+
 Device = Literal["auto", "cpu", "cuda"]
 
 
@@ -92,9 +94,7 @@ def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
 
 def usable_cores() -> int:
     """Processor cores that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(psutil.Process().cpu_affinity()) if sys.platform != "darwin" else os.cpu_count() or 1
 
 
 def plan_cluster(n: int | None, device: str, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:

@@ -196,6 +196,11 @@ class Reconstruction:
         return self._failure
 
     @property
+    def closed(self) -> bool:
+        """Whether `close` was called, by the user or by another reconstruction on the same cluster."""
+        return self._closed
+
+    @property
     def engines(self) -> str:
         """What reconstructs: number and kind of engines, and the backend between them."""
         status = self._statuses.get(0)
@@ -257,7 +262,7 @@ class Reconstruction:
                 "make a new Reconstruction with these settings."
             )
         if changed:
-            self._command("settings", settings)
+            self._obeyed(self._command("settings", settings))
             self._settings = settings
 
     def close(self) -> None:

@@ -32,7 +32,8 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     """The probe (mode, y, x) extended to `modes` modes, or cut to them.
 
     A new mode is the first one times a product of Hermite polynomials over its own width, made orthogonal to the modes
-    before it, and gets `fraction` of the total power. The total power stays.
+    before it, and gets `fraction` of the total power. The total power stays. Horizontal ones come first: sources are
+    mostly wider than high.
     """
     total = probe.abs().square().sum()
     given = probe[:modes]
@@ -41,7 +42,7 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     weight = probe[0].abs().square()
     weight = weight / weight.sum()
     y, x = (_standardised(side, weight.sum(1 - axis)) for axis, side in enumerate((height, width)))
-    orders = ((n - k, k) for n in range(1, modes + 1) for k in range(n + 1))
+    orders = ((k, n - k) for n in range(1, modes + 1) for k in range(n + 1))
     while len(result) < modes:
         order_y, order_x = next(orders)
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])

@@ -64,7 +64,7 @@ def simulate(
         "probe": guess.astype(np.complex64),
         "geometry": Geometry(wavelength=1.5e-10, distance=2.0, detector_pixel=(75e-6, 75e-6)),
         "truth": truth,
-        "name": f"simulated, {patterns} patterns",
+        "name": "simulated",
     }
     if path is None:
         frames = np.concatenate(list(chunks))

@@ -1,0 +1,177 @@
+"""The command `ptynb`: demo, lab, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from ptynb.driver.session import Reconstruction
+
+# The package proper is imported inside the commands: torch alone takes seconds, and `ptynb --help` needs none of it.
+
+DEMO_EPOCHS = 40
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns the exit status: 0, or 1 with one sentence on the error stream."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        status: int = chosen.run(chosen)
+    except (ValueError, RuntimeError, OSError) as error:
+        Console(stderr=True).print(f"ptynb: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("ptynb: interrupted")
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ptynb", description="Ptychographic reconstruction, interactively, in Jupyter."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="simulate a scan, reconstruct it on a cluster, write result and figure")
+    demo.add_argument(
+        "--engines", type=int, metavar="N", help="exactly N engines (default: one a GPU, or 2 on the CPU)"
+    )
+    demo.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    demo.add_argument("--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"epochs (default {DEMO_EPOCHS})")
+    demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="where result and figure go")
+    demo.set_defaults(run=_demo)
+
+    lab = commands.add_parser("lab", help="open JupyterLab on a copy of the starter notebooks")
+    lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="where the copy goes")
+    lab.add_argument("--no-open", action="store_true", help="copy only, and say where")
+    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab'")
+    lab.set_defaults(run=_lab)
+
+    doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
+    doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")
+    doctor.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+class _SpeedColumn(ProgressColumn):
+    """Patterns per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.fields["speed"]
+        return Text(f"{speed:8.0f} patterns/s" if speed else "", style="cyan")
+
+
+def follow(recon: Reconstruction, epochs: int, console: Console) -> None:
+    """Runs `epochs` epochs under a progress bar: epoch, loss over all engines, patterns/s, time left."""
+    columns = (
+        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        _SpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("", total=epochs, loss="-", speed=0.0)
+        recon.start(epochs)
+        while True:
+            done = recon.epochs
+            if done:
+                last = done[-1]
+                progress.update(bar, completed=last.number, loss=f"{last.loss:.5f}", speed=last.patterns_per_second)
+            if len(done) >= epochs:
+                return
+            if recon.failure is not None:
+                raise recon.failure
+            time.sleep(0.05)
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    console = Console()
+    import ptynb as pt
+    from ptynb.report.figure import compare_with_truth, figure
+
+    folder: Path = chosen.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
+    console.print(f"Scan:    {scan!r}", markup=False, highlight=False)
+    settings = pt.Settings(probe=pt.Probe(modes=2))
+    with pt.Cluster(chosen.engines, device=chosen.device) as cluster:
+        console.print(f"Cluster: {cluster!r}", markup=False, highlight=False)
+        recon = pt.Reconstruction(scan, settings, cluster)
+        follow(recon, chosen.epochs, console)
+        result_path = recon.save(folder / "result.h5")
+        result = recon.result
+    assert scan.truth is not None
+    figure(result, scan.truth).savefig(folder / "figure.png", dpi=130)
+    error = compare_with_truth(result, scan.truth).error
+    console.print(
+        f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
+        f"{time.perf_counter() - started:.0f} s in all.",
+        highlight=False,
+    )
+    console.print(f"Result:  {result_path}\nFigure:  {folder / 'figure.png'}\nNext:    ptynb lab", highlight=False)
+    return 0
+
+
+def notebooks_folder() -> Path:
+    """The starter notebooks: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    for folder in (package / "notebooks", package.parent / "notebooks"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"The starter notebooks are neither in {package} nor beside it; install ptynb again.")
+
+
+def _lab(chosen: argparse.Namespace) -> int:
+    folder: Path = chosen.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    copied, kept = [], []
+    for notebook in sorted(notebooks_folder().glob("*.ipynb")):
+        target = folder / notebook.name
+        if target.exists():
+            kept.append(target.name)  # it may hold the user's work
+        else:
+            shutil.copy(notebook, target)
+            copied.append(target.name)
+    console = Console()
+    console.print(
+        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} kept as they were.", highlight=False
+    )
+    if chosen.no_open:
+        return 0
+    command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
+    return subprocess.run(command, check=False).returncode
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    from ptynb.driver.doctor import examine
+
+    report = examine(chosen.engines, chosen.device)
+    console = Console()
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in report.facts:
+        table.add_row(Text(name, style="bold"), Text(value))
+    console.print(table)
+    for problem in report.problems:
+        console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
+    if not report.problems:
+        console.print("No problem found.", style="green")
+    return 1 if report.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+"""Colour maps as look-up tables, taken from matplotlib's."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib import colormaps
+
+from ptynb.snapshot import Array
+
+
+def look_up_table(name: str) -> Array:
+    """The table (256, 3) uint8 of a matplotlib colour map."""
+    return (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)

@@ -1,0 +1,239 @@
+"""The live view: what a reconstruction is doing, and the controls that steer it.
+
+Two threads serve it, none of them the kernel's: one looks (it pulls pictures and figures at the pace of the screen),
+one acts (it carries out what was clicked, in order). Callbacks of widgets only put an action in a queue, so they work
+the same wherever the notebook runs them, and a click never waits for a picture.
+"""
+
+from __future__ import annotations
+
+import html
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import ipywidgets
+
+from ptynb.settings import Settings
+from ptynb.snapshot import Change, Epoch, PictureRequest, Pictures, Status
+from ptynb.widgets.colours import look_up_table
+from ptynb.widgets.curve import loss_curve
+from ptynb.widgets.picture_view import PictureView
+
+STATE_COLOURS = {"running": "#2e7d32", "paused": "#b26a00", "ready": "#1565c0", "failed": "#c62828"}
+RATES = {"object": "Object rate", "probe": "Probe rate"}
+
+
+class Watched(Protocol):
+    """What the view needs of a reconstruction; `ptynb.Reconstruction` has it."""
+
+    settings: Settings
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]: ...  # noqa: D102
+    @property
+    def changes(self) -> tuple[Change, ...]: ...  # noqa: D102
+    @property
+    def failure(self) -> Exception | None: ...  # noqa: D102
+    @property
+    def engines(self) -> str: ...  # noqa: D102
+    @property
+    def closed(self) -> bool: ...  # noqa: D102
+    def last_status(self) -> Status | None: ...  # noqa: D102
+    def pictures(self, request: PictureRequest) -> Pictures | None: ...  # noqa: D102
+    def pause(self) -> None: ...  # noqa: D102
+    def resume(self) -> None: ...  # noqa: D102
+    def stop(self) -> None: ...  # noqa: D102
+
+
+class Live(ipywidgets.VBox):
+    """Object amplitude and phase, probe modes, loss curve, state, and controls of a reconstruction; see `live`."""
+
+    def __init__(self, recon: Watched, rate: float = 5.0, size: int = 512) -> None:
+        self._recon, self._pause_seconds = recon, 1.0 / rate
+        self._request = PictureRequest(
+            size=size, colours={"amplitude": look_up_table("gray"), "phase": look_up_table("viridis")}
+        )
+        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._look_now = threading.Event()
+        self._pictures = PictureView()
+        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(flex="0 1 560px"))
+        self._summary = ipywidgets.HTML()
+        self._record = ipywidgets.HTML()
+        self._message = ipywidgets.HTML()
+        self._buttons = {
+            "Pause": self._button("Pause", "pause", recon.pause),
+            "Resume": self._button("Resume", "play", recon.resume),
+            "Stop": self._button("Stop", "stop", recon.stop),
+        }
+        self._rates = {part: self._rate_field(part, text) for part, text in RATES.items()}
+        self._known_rates = {part: field.value for part, field in self._rates.items()}
+        controls = ipywidgets.HBox(
+            [*self._buttons.values(), *self._rates.values()], layout=ipywidgets.Layout(flex_flow="row wrap")
+        )
+        beside = ipywidgets.HBox(
+            [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve]), self._record],
+            layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
+        )
+        super().__init__([self._summary, controls, self._message, self._pictures, beside])
+        self.add_class("ptynb-live")
+        reference = weakref.ref(self)
+        threading.Thread(target=_look, args=(reference,), name="ptynb live view", daemon=True).start()
+        threading.Thread(target=_act, args=(reference, self._actions), name="ptynb live actions", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the view and its threads; the reconstruction goes on."""
+        self._actions.put(None)
+        super().close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view was closed."""
+        return self.comm is None
+
+    def refresh(self) -> None:
+        """Takes over state and record now, and a new picture where the screen is ready for one."""
+        recon = self._recon
+        status = recon.last_status()
+        if recon.failure is not None:
+            self._complain(str(recon.failure))
+        if status is None:
+            _set(self._summary, "starting: engines read the scan")
+            return
+        epochs, changes = recon.epochs, recon.changes
+        _set(self._summary, _summary(status, epochs, recon.engines, recon.failure is not None, recon.closed))
+        _set(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
+        _set(self._record, _record(changes))
+        self._enable("closed" if recon.closed else "failed" if recon.failure is not None else status.state)
+        shown = (self._pictures.frame.get("epoch"), self._pictures.frame.get("update"))
+        if (
+            recon.failure is None
+            and not recon.closed
+            and shown != (status.epoch, status.update)
+            and self._pictures.ready
+        ):
+            pictures = recon.pictures(self._request)
+            if pictures is not None:
+                self._pictures.show(pictures)
+
+    def _button(self, text: str, icon: str, action: Callable[[], None]) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=text, icon=icon, disabled=True, layout=ipywidgets.Layout(width="100px"))
+        button.on_click(lambda _: self._actions.put(action))
+        return button
+
+    def _rate_field(self, part: str, text: str) -> ipywidgets.FloatText:
+        value = getattr(self._recon.settings, part).rate
+        field = ipywidgets.FloatText(
+            value,
+            description=text,
+            tooltip="Step size; 0 freezes. Takes effect on all engines before the same update.",
+            step=0.001,
+            continuous_update=False,
+            layout=ipywidgets.Layout(width="190px"),
+        )
+        field.observe(lambda change: self._actions.put(lambda: self._change_rate(part, change["new"])), "value")
+        return field
+
+    def _change_rate(self, part: str, rate: float) -> None:
+        settings = self._recon.settings
+        try:
+            self._recon.settings = settings.replace(**{part: {"rate": rate}})
+        finally:
+            kept = getattr(self._recon.settings, part).rate
+            self._known_rates[part] = self._rates[part].value = kept
+
+    def _enable(self, state: str) -> None:
+        usable = {"Pause": state == "running", "Resume": state == "paused", "Stop": state in ("running", "paused")}
+        for name, button in self._buttons.items():
+            button.disabled = not usable[name]
+        for part, field in self._rates.items():
+            field.disabled = state in ("failed", "closed")
+            current = getattr(self._recon.settings, part).rate
+            if current != self._known_rates[part]:  # it was changed by a line of Python
+                self._known_rates[part] = field.value = current
+
+    def _complain(self, text: str) -> None:
+        first, *more = text.split("\n", 1)
+        details = f"<details><summary>details</summary><pre>{html.escape(more[0])}</pre></details>" if more else ""
+        box = "border-left:4px solid #c62828;padding:4px 10px;margin:4px 0;line-height:1.4"
+        _set(self._message, f'<div role="alert" style="{box}">{html.escape(first)}{details}</div>')
+
+    def _carry_out(self, action: Callable[[], None]) -> None:
+        try:
+            _set(self._message, "")
+            action()
+        except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
+            self._complain(f"{error}")
+        self._look_now.set()
+
+
+def live(recon: Any, rate: float = 5.0, size: int = 512) -> Live:
+    """A view of a reconstruction while it runs: pictures, loss, state, buttons and the two rates.
+
+    rate: pictures a second at most; the screen's own pace may be lower. size: longest side of the object's pictures
+    [screen pixels]. As the last line of a cell it appears below it; several views of one reconstruction are fine.
+    """
+    return Live(recon, rate, size)
+
+
+def _look(reference: weakref.ref[Live]) -> None:
+    while True:
+        view = reference()
+        if view is None or view.closed:
+            return
+        started = time.monotonic()
+        try:
+            view.refresh()
+        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
+            view._complain(f"{type(error).__name__}: {error}")
+        wait, look_now = view._pause_seconds - (time.monotonic() - started), view._look_now
+        del view
+        if look_now.wait(max(wait, 0.02)):
+            look_now.clear()
+
+
+def _act(reference: weakref.ref[Live], actions: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    while (action := actions.get()) is not None:
+        view = reference()
+        if view is None:
+            return
+        view._carry_out(action)
+        del view
+
+
+def _set(widget: ipywidgets.HTML, value: str) -> None:
+    if widget.value != value:
+        widget.value = value
+
+
+def _summary(status: Status, epochs: tuple[Epoch, ...], engines: str, failed: bool, closed: bool) -> str:
+    state = "failed" if failed else "closed" if closed else status.state
+    colour = STATE_COLOURS.get(state, "#555")
+    badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{state}</b>'
+    epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
+    if status.update:
+        epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
+    parts = [badge, epoch]
+    if epochs:
+        parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
+    parts.append(html.escape(engines))
+    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in parts)
+    return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
+
+
+def _record(changes: tuple[Change, ...]) -> str:
+    if not changes:
+        return ""
+    rows = "".join(
+        f"<tr><td>{change.epoch + 1}</td><td>{html.escape(change.name)}</td>"
+        f"<td>{html.escape(str(change.old))} → <b>{html.escape(str(change.new))}</b></td></tr>"
+        for change in changes[-8:]
+    )
+    return (
+        '<table style="margin:8px 16px;line-height:1.5">'
+        '<caption style="text-align:left;font-weight:600">Changes</caption>'
+        f'<tr><th style="padding-right:12px">in epoch</th><th>setting</th><th>from → to</th></tr>{rows}</table>'
+    )

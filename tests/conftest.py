@@ -1,0 +1,55 @@
+"""What all tests share: nothing is left behind, and real data is found through one environment variable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+REAL_DATA = "PTYNB_TEST_DATA"
+"""Names the folder with others' real data, which is not part of the project."""
+
+
+def descendants(known: set[int]) -> list[psutil.Process]:
+    """Living processes below this one, without those known and what these start (a browser starts helpers at will)."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = {process.pid, *(parent.pid for parent in process.parents())} - {os.getpid()}
+            if process.status() != psutil.STATUS_ZOMBIE and not family & known:
+                found.append(process)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a process or one of ptynb's threads behind (shared fixtures' own are known before)."""
+    before = {process.pid for process in descendants(set())}
+    threads = set(threading.enumerate())
+    yield
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        left = descendants(before)
+        busy = [
+            thread.name
+            for thread in set(threading.enumerate()) - threads
+            if thread.name.startswith("ptynb") and thread.is_alive()
+        ]
+        if not left and not busy:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"left behind: processes {[process.cmdline() for process in left]}, threads {busy}")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    folder = os.environ.get(REAL_DATA)
+    if folder is None:
+        pytest.skip(f"{REAL_DATA} does not name a folder with real data")
+    return Path(folder)

@@ -1,0 +1,322 @@
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import load
+from ptynb.io.result import save_result
+from ptynb.physics.simulate import simulate
+from ptynb.scan import ScanError
+from ptynb.snapshot import Result
+
+with warnings.catch_warnings():
+    # CDTools uses what matplotlib has deprecated
+    warnings.simplefilter("ignore")
+    from cdtools.tools import data as cdtools_data
+    from cdtools.tools.initializers import exit_wave_geometry
+    from cdtools.tools.interactions import translations_to_pixel
+
+SOURCE = "entry_1/instrument_1/source_1"
+DETECTOR = "entry_1/instrument_1/detector_1"
+GEOMETRY = "entry_1/sample_1/geometry_1"
+PIXEL = (75e-6, 50e-6)
+SHAPE = (12, 16, 14)
+# Rows down (-y), columns towards -x: CDTools' own choice where a file gives pixel sizes only.
+UPRIGHT = np.array([[0, -PIXEL[1]], [-PIXEL[0], 0], [0, 0]])
+# Wavelength and distance are stored as float32: half a unit in the last place each.
+FLOAT32 = 2**-23
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(SHAPE[0], window=SHAPE[1], seed=3)
+
+
+def rotation(angle):
+    return np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
+
+
+def write(path, simulated, basis=UPRIGHT):
+    """A CXI file by CDTools' own writers: the simulated patterns, cut so that the axes can't be mistaken."""
+    wavelength, distance = simulated.geometry.wavelength, simulated.geometry.distance
+    pixels = np.linalg.norm(basis, axis=0)
+    object_basis = basis / pixels * (wavelength * distance / (np.array(SHAPE[1:]) * pixels))
+    mask = np.ones(SHAPE[1:])
+    mask[2, 5] = 0
+    with cdtools_data.create_cxi(str(path)) as file:
+        cdtools_data.add_source(file, wavelength)
+        cdtools_data.add_detector(file, distance, basis)
+        cdtools_data.add_mask(file, mask)
+        cdtools_data.add_data(file, simulated.counts(0, SHAPE[0])[:, :, : SHAPE[2]])
+        cdtools_data.add_ptycho_translations(file, simulated.positions @ object_basis.T)
+    return path
+
+
+@pytest.fixture
+def cxi(tmp_path, simulated):
+    return write(tmp_path / "scan.cxi", simulated)
+
+
+def change(path, removed=(), **written):
+    """Takes datasets out of the file and puts others in ("group/name" with slashes as __)."""
+    with h5py.File(path, "r+") as file:
+        for name in removed:
+            del file[name]
+        for name, values in written.items():
+            folder = {"source": SOURCE, "detector": DETECTOR, "geometry": GEOMETRY}[name.split("__")[0]]
+            full = f"{folder}/{name.split('__')[1]}"
+            if full in file:
+                del file[full]
+            file[full] = values
+    return path
+
+
+def agrees(scan, simulated):
+    moved = scan.positions - scan.positions[0]
+    np.testing.assert_allclose(moved, simulated.positions - simulated.positions[0], rtol=3 * FLOAT32, atol=1e-12)
+    assert scan.geometry.wavelength == pytest.approx(simulated.geometry.wavelength, rel=FLOAT32)
+    assert scan.geometry.distance == pytest.approx(simulated.geometry.distance, rel=FLOAT32)
+    assert scan.geometry.detector_pixel == pytest.approx(PIXEL, rel=1e-14)
+
+
+def test_a_file_of_cdtools_holds_the_same_scan(cxi, simulated):
+    scan = load(cxi)
+    agrees(scan, simulated)
+    mask = np.ones(SHAPE[1:], bool)
+    mask[2, 5] = False
+    np.testing.assert_array_equal(scan.mask, mask)
+    np.testing.assert_array_equal(scan.counts(0, 12), simulated.counts(0, 12)[:, :, :14] * mask)
+    assert scan.centred
+    assert scan.name == "scan"
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.7, np.pi / 2, 2.5])
+def test_positions_are_those_that_cdtools_computes(tmp_path, simulated, angle):
+    path = write(tmp_path / "scan.cxi", simulated, rotation(angle) @ UPRIGHT)
+    with h5py.File(path, "r") as file:
+        distance, basis, _ = cdtools_data.get_detector_geometry(file)
+        wavelength = cdtools_data.get_wavelength(file)
+        translations = cdtools_data.get_ptycho_translations(file)
+    object_basis = exit_wave_geometry(torch.as_tensor(basis), SHAPE[1:], float(wavelength), float(distance))
+    theirs = translations_to_pixel(object_basis, torch.as_tensor(translations)).numpy()
+    # CDTools reads translations as float32.
+    np.testing.assert_allclose(load(path).positions, theirs, rtol=0, atol=2 * FLOAT32 * np.abs(theirs).max())
+
+
+def test_a_rotated_detector_gives_the_same_positions(tmp_path, simulated):
+    agrees(load(write(tmp_path / "scan.cxi", simulated, rotation(0.7) @ UPRIGHT)), simulated)
+
+
+def test_energy_alone_gives_the_wavelength(cxi, simulated):
+    agrees(load(change(cxi, [f"{SOURCE}/wavelength"])), simulated)
+
+
+def test_corner_alone_gives_the_distance(cxi, simulated):
+    corner = np.array([7 * PIXEL[1], 8 * PIXEL[0], simulated.geometry.distance])
+    agrees(load(change(cxi, [f"{DETECTOR}/distance"], detector__corner_position=corner)), simulated)
+
+
+def test_corner_of_a_tilted_detector_gives_the_distance_along_its_normal(cxi):
+    tilt = np.array([[1, 0, 0], [0, 0.8, -0.6], [0, 0.6, 0.8]])
+    corner = tilt @ np.array([0.3, 0.2, 1.7])
+    change(
+        cxi, [f"{DETECTOR}/distance"], detector__basis_vectors=tilt @ UPRIGHT, detector__corner_position=corner[None]
+    )
+    assert load(cxi).geometry.distance == pytest.approx(1.7, rel=1e-12)
+
+
+def test_pixel_sizes_without_basis_mean_an_upright_detector(cxi, simulated):
+    agrees(load(change(cxi, [f"{DETECTOR}/basis_vectors"])), simulated)
+
+
+@pytest.mark.parametrize(("kept", "size"), [("x", PIXEL[1]), ("y", PIXEL[0])])
+def test_one_pixel_size_means_square_pixels(cxi, kept, size):
+    other = {"x": "y", "y": "x"}[kept]
+    change(cxi, [f"{DETECTOR}/basis_vectors", f"{DETECTOR}/{other}_pixel_size"])
+    assert load(cxi).geometry.detector_pixel == pytest.approx((size, size))
+
+
+def test_basis_vectors_may_stand_in_rows(cxi, simulated):
+    agrees(load(change(cxi, detector__basis_vectors=UPRIGHT.T)), simulated)
+
+
+def test_translations_may_lack_z(cxi, simulated):
+    with h5py.File(cxi, "r") as file:
+        translations = file[f"{GEOMETRY}/translation"][:, :2]
+    agrees(load(change(cxi, geometry__translation=translations)), simulated)
+
+
+@pytest.mark.parametrize("left", ["entry_1/data_1", DETECTOR, GEOMETRY])
+def test_translations_are_found_in_each_place(cxi, simulated, left):
+    with h5py.File(cxi, "r+") as file:
+        translations = file[f"{GEOMETRY}/translation"][()]
+        for place in ("entry_1/data_1", DETECTOR, GEOMETRY):
+            del file[f"{place}/translation"]
+        file[f"{left}/translation"] = translations
+    agrees(load(cxi), simulated)
+
+
+def test_patterns_are_found_at_the_detector(cxi, simulated):
+    agrees(load(change(cxi, ["entry_1/data_1/data", "cxi_version"])), simulated)
+
+
+def test_no_mask_is_no_mask(cxi):
+    assert load(change(cxi, [f"{DETECTOR}/mask"])).mask is None
+
+
+def test_only_the_bit_for_signal_leaves_a_pixel_good(cxi):
+    bits = np.zeros(SHAPE[1:], np.uint32)
+    bits[0, :4] = (0x1000, 0x1001, 0x1, 0x80000000)
+    mask = load(change(cxi, detector__mask=bits)).mask
+    np.testing.assert_array_equal(mask[0, :5], [True, False, False, False, True])
+
+
+MISSING = {
+    "wavelength": ([f"{SOURCE}/wavelength", f"{SOURCE}/energy"], {"wavelength": 1.5e-10}, r"load\(\.\.\., wavelength="),
+    "energy": ([f"{SOURCE}/wavelength", f"{SOURCE}/energy"], {"energy": 8265.613228880018}, r"or energy=10e3 \[eV\]"),
+    "distance": ([f"{DETECTOR}/distance"], {"distance": 2.0}, r"load\(\.\.\., distance=2\.0\) \[m\]"),
+    "pixel": (
+        [f"{DETECTOR}/{name}" for name in ("basis_vectors", "x_pixel_size", "y_pixel_size")],
+        {"detector_pixel": PIXEL},
+        r"load\(\.\.\., detector_pixel=\(55e-6, 55e-6\)\) \[m\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_missing_metadata_is_asked_for_and_can_be_given(cxi, simulated, case):
+    removed, given, words = MISSING[case]
+    change(cxi, removed)
+    with pytest.raises(FileError, match=words):
+        load(cxi)
+    agrees(load(cxi, **given), simulated)
+
+
+def test_given_metadata_takes_the_place_of_the_files(cxi):
+    geometry = load(cxi, wavelength=2e-10, distance=3.0, detector_pixel=(1e-5, 2e-5)).geometry
+    assert (geometry.wavelength, geometry.distance) == (2e-10, 3.0)
+    assert geometry.detector_pixel == pytest.approx((1e-5, 2e-5))
+
+
+@pytest.mark.parametrize("given", [{"wavelength": 0.0}, {"energy": 0.0}, {"distance": 0.0}, {"wavelength": -1e-10}])
+def test_given_metadata_that_cannot_be_is_refused(cxi, given):
+    with pytest.raises(ValueError, match="has to be a positive, finite number"):
+        load(cxi, **given)
+
+
+def test_wavelength_and_energy_together_are_refused(cxi):
+    with pytest.raises(FileError, match=r"Both wavelength=1e-10 m and energy=12000\.0 eV were given; give one"):
+        load(cxi, wavelength=1e-10, energy=12e3)
+
+
+def test_clip_negative_is_handed_on(cxi):
+    with h5py.File(cxi, "r+") as file:
+        file["entry_1/data_1/data"][0, 3, 4] = -2
+    with pytest.raises(ScanError, match="Pattern 0 has the count -2"):
+        load(cxi)
+    assert load(cxi, clip_negative=True).counts(0, 1)[0, 3, 4] == 0
+
+
+def truncated(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def nothing_inside(path):
+    h5py.File(path, "w").close()
+
+
+def something_else(path):
+    with h5py.File(path, "w") as file:
+        file["measurement/frames"] = np.ones((3, 8, 8))
+
+
+def a_result(path):
+    arrays = {"object": np.ones((4, 4), complex), "probe": np.ones((1, 4, 4), complex), "positions": np.zeros((1, 2))}
+    save_result(Result(**arrays, origin=(0, 0), epochs=(), r_factor=0.0, settings={}), path)
+
+
+def set_count(pattern, value):
+    def spoil(path):
+        with h5py.File(path, "r+") as file:
+            file["entry_1/data_1/data"][pattern, 3, 4] = value
+
+    return spoil
+
+
+def leads_nowhere(path):
+    with h5py.File(path, "r+") as file:
+        for name in ("entry_1/data_1/data", f"{DETECTOR}/data"):
+            del file[name]
+            file[name] = h5py.ExternalLink("gone.h5", "/data")
+
+
+def changed(removed=(), **written):
+    return lambda path: change(path, removed, **written)
+
+
+NAN_ROW = np.where(np.arange(SHAPE[0])[:, None] == 7, np.nan, np.zeros((SHAPE[0], 3)))
+BROKEN = {
+    "truncated": (truncated, "is not a readable HDF5 file"),
+    "text": (lambda path: path.write_text("theta, counts\n1, 2\n" * 100), "is not a readable HDF5 file"),
+    "empty": (lambda path: path.write_bytes(b""), "is not a readable HDF5 file"),
+    "gone": (lambda path: path.unlink(), "There is no file .*Working folder"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "is not a readable HDF5 file"),
+    "HDF5 with nothing": (nothing_inside, r"neither CXI nor a ptynb scan \(it holds nothing\)"),
+    "HDF5 of another kind": (something_else, r"\(it holds measurement\); read the arrays with h5py"),
+    "a result": (a_result, "is a result of ptynb, not a scan; open it with load_result"),
+    "no patterns": (changed([f"{DETECTOR}/data"]), "has no patterns; expected them in entry_1/data_1/data"),
+    "patterns elsewhere": (leads_nowhere, "has no patterns"),
+    "one pattern without its axis": (changed(detector__data=np.ones((16, 14))), r"patterns of shape \(16, 14\)"),
+    "patterns of four axes": (changed(detector__data=np.ones((12, 1, 16, 14))), r"shape \(12, 1, 16, 14\); expected"),
+    "no pattern": (changed(detector__data=np.ones((0, 16, 14))), r"shape \(0, 16, 14\)"),
+    "complex patterns": (changed(detector__data=np.ones((12, 16, 14), complex)), "complex128; expected real counts"),
+    "patterns of text": (changed(detector__data=np.full((12, 16, 14), b"a")), "expected real counts"),
+    "no translations": (changed([f"{GEOMETRY}/translation"]), "has no translations; expected them in"),
+    "flat translations": (changed(geometry__translation=np.zeros(36)), r"translations of shape \(36,\)"),
+    "transposed translations": (changed(geometry__translation=np.zeros((3, 12))), r"translations of shape \(3, 12\)"),
+    "too few translations": (
+        changed(geometry__translation=np.zeros((11, 3))),
+        r"shape \(11, 2\); expected \(12, 2\).*each of the 12 patterns",
+    ),
+    "NaN translation": (changed(geometry__translation=NAN_ROW), r"Position 7 is \(nan, nan\)"),
+    "translations in words": (changed(geometry__translation=np.full((12, 3), b"left")), "translations"),
+    "wild translation": (changed(geometry__translation=np.eye(12, 3, k=-9) * 1e-3), "Position 9 and 1 more"),
+    "NaN in the first pattern": (set_count(0, np.nan), r"Pattern 0 has the count nan at pixel \(3, 4\)"),
+    "NaN in the last pattern": (set_count(11, np.nan), r"Pattern 11 has the count nan at pixel \(3, 4\)"),
+    "negative count": (set_count(0, -1), r"Pattern 0 has the count -1\.0"),
+    "mask of another shape": (changed(detector__mask=np.zeros((14, 16))), r"The mask has shape \(14, 16\)"),
+    "everything masked": (changed(detector__mask=np.ones((16, 14))), "The mask is False everywhere"),
+    "parallel basis": (changed(detector__basis_vectors=np.ones((3, 2))), "two that are not parallel"),
+    "basis of another shape": (changed(detector__basis_vectors=np.ones(6)), r"as \(3, 2\) or \(2, 3\)"),
+    "NaN basis": (changed(detector__basis_vectors=UPRIGHT * np.nan), "basis vectors .*nan"),
+    "negative wavelength": (changed(source__wavelength=-1e-10), "The wavelength is -1e-10 m"),
+    "zero distance": (changed(detector__distance=0.0), r"The distance is 0\.0 m"),
+    "zero energy": (changed([f"{SOURCE}/wavelength"], source__energy=0.0), "neither .*/wavelength nor energy"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(cxi, case):
+    spoil, words = BROKEN[case]
+    spoil(cxi)
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(cxi)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_stays_open_after_loading(cxi):
+    load(cxi)
+    with h5py.File(cxi, "r+") as file:  # refused by HDF5 where the file is still open for reading
+        file["entry_1/data_1/data"][0, 0, 0] = 1
+
+
+def test_a_file_that_vanishes_after_loading_is_named(cxi):
+    scan = load(cxi)
+    cxi.unlink()
+    with pytest.raises(ValueError, match=r"Patterns 3 to 4 can't be read from .*scan\.cxi"):
+        scan.counts(3, 5)

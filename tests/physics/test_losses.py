@@ -1,0 +1,183 @@
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+
+from ptynb.physics.losses import amplitude_residual, make_loss, sum_of_squares
+
+LOSSES = ["amplitude", "poisson", "intensity"]
+SHAPE = (3, 6, 5)
+MEAN = 2.0
+
+
+@pytest.fixture(params=LOSSES)
+def name(request):
+    return request.param
+
+
+def random(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def some_counts():
+    return torch.poisson(torch.full(SHAPE, MEAN, dtype=torch.float64), generator=random(0))
+
+
+def some_model():
+    return MEAN * torch.rand(SHAPE, dtype=torch.float64, generator=random(1)) + 0.01
+
+
+def some_mask():
+    return (torch.rand(SHAPE[1:], generator=random(2)) > 0.3).double()
+
+
+def evaluate(loss, model, mask=None, counts=None):
+    return loss.value_and_slope(
+        model.clone(), loss.prepare((some_counts() if counts is None else counts).clone()), mask
+    )
+
+
+def test_the_counts_hold_zeros_and_the_mask_both_values():
+    assert (some_counts() == 0).any()
+    assert 0 < some_mask().sum() < some_mask().numel()
+
+
+def test_a_perfect_fit_has_no_loss_and_no_slope(name):
+    value, slope = evaluate(make_loss(name, MEAN), some_counts())
+    assert value == 0
+    assert torch.equal(slope, torch.zeros(SHAPE, dtype=torch.float64))
+
+
+def test_anything_else_has_a_loss(name):
+    loss = make_loss(name, MEAN)
+    for pixel in [(0, 0, 0), (2, 5, 4)]:
+        for change in (0.5, 2.0):
+            model = some_counts() + 1
+            counts = model.clone()
+            model[pixel] *= change
+            assert evaluate(loss, model, counts=counts)[0] > 0.01
+
+
+def test_single_precision_resolves_a_nearly_perfect_fit(name):
+    loss = make_loss(name, 1e4)
+    counts = torch.full((1, 4, 4), 1e4)
+    model = counts * 1.001
+    single = loss.value_and_slope(model.clone(), loss.prepare(counts.clone()), None)[0]
+    double = loss.value_and_slope(model.double(), loss.prepare(counts.double()), None)[0]
+    assert single.dtype == torch.float32
+    assert single.item() == pytest.approx(double.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_slope_is_that_of_finite_differences(name, masked):
+    loss, model, mask = make_loss(name, MEAN), some_model(), some_mask() if masked else None
+    slope = evaluate(loss, model, mask)[1]
+    step = 1e-3
+    for pixel in np.ndindex(*SHAPE):
+
+        def value(change, pixel=pixel):
+            moved = model.clone()
+            moved[pixel] += change * moved[pixel]
+            return evaluate(loss, moved, mask)[0].item()
+
+        ends = 8 * (value(step) - value(-step)) - (value(2 * step) - value(-2 * step))
+        found = ends / (12 * step * model[pixel].item())
+        assert found == pytest.approx(slope[pixel].item(), rel=1e-6, abs=1e-8)
+
+
+def test_values_are_those_of_the_formula(name):
+    counts, model = some_counts().numpy(), some_model().numpy()
+    loss = make_loss(name, MEAN)
+    expected = {
+        "amplitude": lambda: ((np.sqrt(model + loss.floor) - np.sqrt(counts + loss.floor)) ** 2).sum(),
+        "poisson": lambda: scipy.special.kl_div(counts + loss.floor, model + loss.floor).sum(),
+        "intensity": lambda: ((model - counts) ** 2).sum(),
+    }[name]()
+    assert evaluate(loss, some_model())[0].item() == pytest.approx(expected, rel=1e-13)
+
+
+def test_the_poisson_loss_is_a_difference_of_log_likelihoods():
+    def likelihood(rate):
+        return scipy.stats.poisson.logpmf(some_counts().numpy(), rate).sum()
+
+    counts = some_counts().numpy()
+    best = scipy.stats.poisson.logpmf(counts, np.maximum(counts, 1e-300)).sum()
+    value = evaluate(make_loss("poisson", 1e-9), some_model())[0].item()
+    assert value == pytest.approx(best - likelihood(some_model().numpy()), rel=1e-10)
+
+
+def test_masked_pixels_contribute_nothing(name):
+    loss, mask = make_loss(name, MEAN), some_mask()
+    value, slope = evaluate(loss, some_model(), mask)
+    wild = torch.where(mask == 0, 1e6 * some_model(), some_model())
+    assert torch.equal(evaluate(loss, wild, mask)[0], value)
+    assert (slope[:, mask == 0] == 0).all()
+    assert (slope[:, mask == 1] != 0).all()
+
+
+def test_a_mask_of_ones_is_no_mask(name):
+    loss = make_loss(name, MEAN)
+    with_mask, without = (evaluate(loss, some_model(), mask) for mask in (torch.ones(SHAPE[1:]).double(), None))
+    assert torch.equal(with_mask[0], without[0])
+    assert torch.equal(with_mask[1], without[1])
+
+
+def test_a_dark_model_and_dark_counts_stay_finite(name):
+    loss = make_loss(name, MEAN)
+    for model, counts in [(torch.zeros(SHAPE), some_counts().float()), (some_model().float(), torch.zeros(SHAPE))]:
+        value, slope = evaluate(loss, model, counts=counts)
+        assert value.isfinite()
+        assert slope.isfinite().all()
+
+
+def test_a_bright_model_where_nothing_was_counted(name):
+    # The ratio of counts to model is below what single precision resolves beside 1.
+    model = torch.full((1, 2, 2), 1e6)
+    value, slope = evaluate(make_loss(name, MEAN), model, counts=torch.zeros(1, 2, 2))
+    expected = {"amplitude": (4e6, 1.0), "poisson": (4e6, 1.0), "intensity": (4e12, 2e6)}[name]
+    assert value.item() == pytest.approx(expected[0], rel=1e-5)
+    torch.testing.assert_close(slope, torch.full((1, 2, 2), expected[1]), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-15), (torch.float32, 2.5e-7)])
+def test_counts_come_back(name, dtype, accuracy):
+    loss, counts = make_loss(name, MEAN), some_counts().to(dtype)
+    again = loss.counts(loss.prepare(counts.clone()))
+    # A rounding of the largest count, squared root and back: 4 half units in the last place.
+    torch.testing.assert_close(again, counts, rtol=0, atol=accuracy * counts.max().item())
+    assert (again >= 0).all()
+
+
+def test_preparing_leaves_the_counts(name):
+    counts = some_counts()
+    loss = make_loss(name, MEAN)
+    loss.counts(loss.prepare(counts))
+    assert torch.equal(counts, some_counts())
+
+
+def test_the_normaliser_sums_counts_or_their_squares(name):
+    counts = torch.full((4, 1000, 1000), 0.1)
+    expected = {"amplitude": 4e6 * 0.1, "poisson": 4e6 * 0.1, "intensity": 4e6 * 0.01}[name]
+    found = make_loss(name, MEAN).normaliser(counts)
+    assert found.dtype == torch.float64
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_floor_is_a_millionth_of_the_mean_count(name):
+    assert make_loss(name, 250.0).floor == pytest.approx(2.5e-4)
+
+
+def test_the_amplitude_residual_sums_differences_of_roots():
+    model = torch.tensor([[[4.0, 9.0], [0.0, 1.0]]])
+    counts = torch.tensor([[[1.0, 16.0], [25.0, 1.0]]])
+    assert amplitude_residual(model, counts, None).item() == 1 + 1 + 5 + 0
+    assert amplitude_residual(model, counts, torch.tensor([[1.0, 1.0], [0.0, 1.0]])).item() == 2
+    assert amplitude_residual(model, counts, None).dtype == torch.float64
+    assert model.tolist() == [[[4, 9], [0, 1]]]
+
+
+def test_sum_of_squares_of_any_shape():
+    values = torch.arange(24.0).reshape(2, 3, 4)
+    assert sum_of_squares(values).item() == 4324
+    assert sum_of_squares(values.permute(2, 0, 1)).item() == 4324

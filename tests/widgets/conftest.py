@@ -1,0 +1,140 @@
+"""A real JupyterLab and a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client import BlockingKernelClient
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from ptynb.cli import notebooks_folder
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab on a copy of the starter notebooks."""
+
+    address: str
+    token: str
+    folder: Path
+    runtime: Path
+
+    def request(self, path: str, method: str = "GET") -> Any:
+        headers = {"Authorization": f"token {self.token}"}
+        request = urllib.request.Request(f"{self.address}{path}", headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read() or "null")
+
+    def kernel_of(self, notebook: str) -> str:
+        """The notebook's kernel, once it is idle."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for session in self.request("/api/sessions"):
+                if session["path"] == notebook and session["kernel"]["execution_state"] == "idle":
+                    return str(session["kernel"]["id"])
+            time.sleep(0.2)
+        pytest.fail(f"the kernel of {notebook} did not become idle in 60 s")
+
+    def client(self, notebook: str) -> BlockingKernelClient:
+        client = BlockingKernelClient()
+        client.load_connection_file(str(self.runtime / f"kernel-{self.kernel_of(notebook)}.json"))
+        client.start_channels()
+        return client
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    folder, runtime = tmp_path / "work", tmp_path / "runtime"
+    folder.mkdir()
+    runtime.mkdir(mode=0o700)
+    for notebook in notebooks_folder().glob("*.ipynb"):
+        shutil.copy(notebook, folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    notifications = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
+    notifications.mkdir(parents=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    (notifications / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+    token = secrets.token_hex(16)
+    environment = {
+        **os.environ,
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_TOKEN": token,
+    }
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}"]
+    command += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
+    with (tmp_path / "lab.log").open("wb") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    running = Lab(f"http://127.0.0.1:{port}", token, folder, runtime)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                running.request("/api/status")
+                break
+            except OSError:
+                if server.poll() is not None or time.monotonic() > until:
+                    pytest.fail(f"JupyterLab did not start:\n{(tmp_path / 'lab.log').read_text()}")
+                time.sleep(0.2)
+        yield running
+    finally:
+        for kernel in running.request("/api/kernels"):
+            running.request(f"/api/kernels/{kernel['id']}", method="DELETE")
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.fail("There is no chromium; tests/run.py installs it where it may, else install your system's package.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page whose last look is kept beside the others."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    page = context.new_page()
+    yield page
+    screenshot(page, "last")
+    context.close()
+
+
+def screenshot(page: Page, name: str) -> None:
+    """Kept for a person's eye in PTYNB_TEST_ARTIFACTS."""
+    folder = Path(os.environ.get("PTYNB_TEST_ARTIFACTS", "test-artifacts"))
+    folder.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=folder / f"{name}.png")

@@ -1,0 +1,116 @@
+"""The starter notebook in a real JupyterLab, driven by mouse and keyboard in a real browser."""
+
+from __future__ import annotations
+
+import ast
+import time
+from typing import Any
+
+import nbformat
+from jupyter_client import BlockingKernelClient
+from playwright.sync_api import Page, expect
+
+from tests.widgets.conftest import Lab, screenshot
+
+NOTEBOOK = "01_first_reconstruction.ipynb"
+COUNT_PICTURES = """
+() => {
+  window.pictures = 0;
+  const image = document.querySelector('img[data-name="amplitude"]');
+  new MutationObserver(() => { window.pictures += 1; }).observe(image, {attributes: true, attributeFilter: ["src"]});
+}
+"""
+TIME_THE_CLICK = """
+([button, state]) => new Promise((done) => {
+  const badge = () => document.querySelector(".ptynb-live b").textContent;
+  const started = performance.now();
+  const timer = setInterval(() => {
+    if (badge() === state) { clearInterval(timer); done(performance.now() - started); }
+  }, 5);
+  [...document.querySelectorAll(".ptynb-live button")].find((b) => b.textContent.trim() === button).click();
+})
+"""
+
+
+def ask(kernel: BlockingKernelClient, expression: str, timeout: float = 60) -> Any:
+    """The value of an expression in the notebook's kernel, once all cells before have run."""
+    reply = kernel.execute("", silent=True, user_expressions={"value": expression}, reply=True, timeout=timeout)
+    value = reply["content"]["user_expressions"]["value"]
+    assert value["status"] == "ok", value
+    return ast.literal_eval(value["data"]["text/plain"])
+
+
+def wait_until(kernel: BlockingKernelClient, expression: str, seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not ask(kernel, expression):
+        assert time.monotonic() < until, f"{expression} did not come true in {seconds} s"
+        time.sleep(0.1)
+
+
+def open_notebook(page: Page, lab: Lab) -> None:
+    page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+
+
+def run_cells(page: Page, lab: Lab, upto: str) -> None:
+    """Shift+Enter from the first cell to the one that holds this text (Lab renders only cells near the screen)."""
+    cells = nbformat.read(lab.folder / NOTEBOOK, as_version=4).cells
+    last = next(index for index, cell in enumerate(cells) if upto in cell.source)
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    page.keyboard.press("Escape")
+    for _ in range(last + 1):
+        page.keyboard.press("Shift+Enter")
+
+
+def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page: Page) -> None:
+    outside: list[str] = []
+    page.on(
+        "request",
+        lambda r: outside.append(r.url) if not r.url.startswith((lab.address, "blob:", "data:", "ws:")) else None,
+    )
+    open_notebook(page, lab)
+    kernel = lab.client(NOTEBOOK)
+    run_cells(page, lab, "recon.start(epochs=100)")
+    try:
+        wait_until(kernel, "'recon' in globals() and recon.target == 100")
+        assert ask(kernel, "len(cluster)") == 2
+        view = page.locator(".ptynb-live")
+        view.wait_for(timeout=60_000)
+        view.scroll_into_view_if_needed()
+        page.evaluate(COUNT_PICTURES)
+        badge = view.locator("b").first
+        expect(badge).to_have_text("running", timeout=20_000)
+
+        page.wait_for_function("window.pictures >= 10", timeout=60_000)
+        losses = ask(kernel, "[epoch.loss for epoch in recon.epochs]")
+        assert len(losses) >= 2
+        assert losses[-1] < 0.9 * losses[0]
+        screenshot(page, "live-running")
+
+        latencies = {"pause": page.evaluate(TIME_THE_CLICK, ["Pause", "paused"])}
+        held = ask(kernel, "[(s.epoch, s.update) for s in recon.status()]")
+        time.sleep(1.0)
+        assert ask(kernel, "[(s.epoch, s.update) for s in recon.status()]") == held
+        assert held[0] == held[1]
+
+        field = view.get_by_label("Probe rate")
+        field.fill("0.004")
+        field.press("Enter")
+        expect(view.locator("table")).to_contain_text("probe.rate", timeout=5_000)
+        assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
+        records = ask(
+            kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
+        )
+        assert records[0] == records[1] == [(*held[0], "probe.rate", 0.01, 0.004)]
+
+        latencies["resume"] = page.evaluate(TIME_THE_CLICK, ["Resume", "running"])
+        before = page.evaluate("window.pictures")
+        page.wait_for_function(f"window.pictures > {before}", timeout=20_000)
+        latencies["stop"] = page.evaluate(TIME_THE_CLICK, ["Stop", "ready"])
+        assert ask(kernel, "recon.state") == "ready"
+        screenshot(page, "live-stopped")
+        assert max(latencies.values()) < 500, f"milliseconds from click to screen: {latencies}"
+        assert not outside, f"requests beyond this machine: {outside}"
+    finally:
+        kernel.execute("recon.close(); cluster.stop()", reply=True, timeout=60)
+        kernel.stop_channels()
