@@ -25,9 +25,10 @@ def reduce_by(field: Array, reduction: int) -> Array:
     """Means over blocks of reduction x reduction pixels (…, y, x); a rest at the far edges is left out."""
     if reduction == 1:
         return field
-    height, width = (side // reduction for side in field.shape[-2:])
-    cut = field[..., : height * reduction, : width * reduction]
-    return cut.reshape(*field.shape[:-2], height, reduction, width, reduction).mean((-3, -1))
+    steps = [min(reduction, side) for side in field.shape[-2:]]
+    height, width = (side // step for side, step in zip(field.shape[-2:], steps, strict=True))
+    cut = field[..., : height * steps[0], : width * steps[1]]
+    return cut.reshape(*field.shape[:-2], height, steps[0], width, steps[1]).mean((-3, -1))
 
 
 def flat_phase(field: Array) -> NDArray[np.float64]:
@@ -60,7 +61,8 @@ def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[floa
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
     """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
     low, high = limits
-    index = np.clip((np.nan_to_num(values, nan=low) - low) * (255.999 / (high - low)), 0, 255).astype(np.uint8)
+    inside = np.clip(np.nan_to_num(values, nan=low), low, high)
+    index = ((inside - low) * (255.999 / (high - low))).astype(np.uint8)
     return colours[index]
 
 

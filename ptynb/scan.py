@@ -70,9 +70,6 @@ class Scan:
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
-        _check_positions(self.positions, len(self), self.window, self.object)
-        if self.mask is not None:
-            _check_mask(self.mask, self.window)
         for guess, dimensions, name in ((self.probe, 3, "probe"), (self.object, 2, "object")):
             if guess is not None and (guess.ndim != dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
@@ -84,6 +81,9 @@ class Scan:
                 f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
                 f"the patterns' {self.window[0]} x {self.window[1]} pixels. Crop, pad or resample one of them."
             )
+        _check_positions(self.positions, len(self), self.window, self.object)
+        if self.mask is not None:
+            _check_mask(self.mask, self.window)
 
     @classmethod
     def from_arrays(

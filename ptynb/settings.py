@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 LIVE = {"live": True}
 """Marks a field that may change while a reconstruction runs."""
@@ -22,6 +23,10 @@ Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extr
 class SettingsError(ValueError):
     """Settings that can't be used; the message says which, what was found and what is expected."""
 
+    def __init__(self, message: str, problems: tuple[ErrorDetails, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
@@ -30,7 +35,8 @@ class _Model(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(_sentences(error, type(self))) from None
+            problems = tuple(_whole_names(error))
+            raise SettingsError(_sentences(problems, type(self)), problems) from None
 
 
 class Object(_Model):
@@ -152,10 +158,21 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def _sentences(error: ValidationError, model: type[BaseModel]) -> str:
-    """One sentence for each problem that pydantic found."""
-    sentences = []
+def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
+    """What pydantic found; the problems of a part, which that part has raised already, under their whole names."""
     for problem in error.errors():
+        inner = problem.get("ctx", {}).get("error")
+        if isinstance(inner, SettingsError) and inner.problems:
+            for part in inner.problems:
+                yield {**part, "loc": (*problem["loc"], *part["loc"])}
+        else:
+            yield problem
+
+
+def _sentences(problems: tuple[ErrorDetails, ...], model: type[BaseModel]) -> str:
+    """One sentence for each problem."""
+    sentences = []
+    for problem in problems:
         name = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
             known = ", ".join(_names_beside(model, problem["loc"]))

@@ -5,7 +5,10 @@ One process is a group of its own (`SingleGroup`), so nothing else asks whether 
 
 from __future__ import annotations
 
+import pickle
+import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+KEPT_TENSORS = 16
+"""More than one update's collectives outside DistributedDataParallel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +113,17 @@ class TorchGroup(Group):
     """Several processes joined by torch.distributed.
 
     Control messages are CPU tensors over gloo even where gradients go by NCCL: they never wait for a GPU.
+
+    gloo's threads let go of a collective's tensor some time after `wait` has returned, and need Python's lock to do so
+    if Python has let go before. `destroy_process_group` joins these threads with the lock held: a deadlock (seen with
+    torch 2.13, about once in ten groups). So the last tensors are kept here until the group is gone.
     """
 
     def __init__(self, membership: Membership) -> None:
         """Joins; returns once all ranks have. Raises RuntimeError if two ranks hold one device under NCCL."""
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
         self.device = torch.device(membership.device)
+        self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
             store=dist.FileStore(str(membership.store), membership.world),  # type: ignore[attr-defined]  # not in its __all__
@@ -138,21 +149,28 @@ class TorchGroup(Group):
     def wrap(self, module: nn.Module) -> nn.Module:
         return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
+    def _keep(self, tensor: Tensor) -> Tensor:
+        self._recent.append(tensor)
+        return tensor
+
     def sum(self, tensor: Tensor) -> Tensor:
-        dist.all_reduce(tensor)
+        dist.all_reduce(self._keep(tensor))
         return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        dist.broadcast(torch.view_as_real(tensor) if tensor.is_complex() else tensor, src=0)
+        dist.broadcast(self._keep(torch.view_as_real(tensor) if tensor.is_complex() else tensor), src=0)
         return tensor
 
     def tell(self, message: Any) -> Any:
-        box = [message]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-        return box[0]
+        text = pickle.dumps(message) if self.rank == 0 else b""
+        size = self.broadcast(torch.tensor([len(text)], dtype=torch.int64))
+        letters = torch.zeros(int(size[0]), dtype=torch.uint8)
+        if self.rank == 0:
+            letters = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        return pickle.loads(self.broadcast(letters).numpy().tobytes())
 
     def agree(self, number: int) -> Callable[[], int]:
-        box = torch.tensor([number if self.rank == 0 else 0], dtype=torch.int64)
+        box = self._keep(torch.tensor([number if self.rank == 0 else 0], dtype=torch.int64))
         work = dist.all_reduce(box, async_op=True)
 
         def wait() -> int:
@@ -162,11 +180,12 @@ class TorchGroup(Group):
         return wait
 
     def all_equal(self, value: float) -> bool:
-        bounds = torch.tensor([value, -value], dtype=torch.float64)
+        bounds = self._keep(torch.tensor([value, -value], dtype=torch.float64))
         dist.all_reduce(bounds, op=dist.ReduceOp.MAX)
         return bool(bounds[0] == -bounds[1])
 
     def close(self) -> None:
+        time.sleep(0.005)  # lets go of Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
 

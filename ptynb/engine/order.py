@@ -45,9 +45,8 @@ class Order:
         table = np.full((self.lanes, self.updates), -1, dtype=np.int64)
         lengths = np.diff([self._edge(lane) for lane in range(self.lanes + 1)])
         short = np.flatnonzero(lengths < self.updates)
-        gaps = (
-            random.integers(self.updates) + np.arange(len(short)) * self.updates // max(len(short), 1)
-        ) % self.updates
+        stride = max(1, self.updates // max(len(short), 1))
+        gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
         gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
         for lane in range(self.lanes):
             patterns = self._edge(lane) + random.permutation(lengths[lane])

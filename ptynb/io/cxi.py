@@ -58,11 +58,16 @@ def read_cxi(
     with open_for_reading(path) as file:
         frames = _frames(file, path)
         basis = _basis(file, path, detector_pixel)
-        geometry = Geometry(
-            wavelength=wavelength or _wavelength(file, path),
-            distance=distance or _distance(file, path, basis),
-            detector_pixel=(float(np.linalg.norm(basis[:, 0])), float(np.linalg.norm(basis[:, 1]))),
-        )
+        try:
+            geometry = Geometry(
+                wavelength=_wavelength(file, path) if wavelength is None else wavelength,
+                distance=_distance(file, path, basis) if distance is None else distance,
+                detector_pixel=(float(np.linalg.norm(basis[:, 0])), float(np.linalg.norm(basis[:, 1]))),
+            )
+        except FileError:
+            raise
+        except ValueError as error:
+            raise FileError(f"{path}: {error}") from None
         translations = _translations(file, path)
         return Scan(
             frames=frames,
@@ -155,6 +160,8 @@ def _translations(file: h5py.File, path: Path) -> NDArray[np.float64]:
     found = _first(file, TRANSLATIONS)
     if found is None:
         raise FileError(f"{path} has no translations; expected them in {' or '.join(TRANSLATIONS)}.")
+    if not np.issubdtype(found.dtype, np.number):
+        raise FileError(f"{path} has translations of type {found.dtype}; expected numbers [m].")
     translations = np.asarray(found[()], dtype=np.float64)
     if translations.ndim != 2 or translations.shape[1] not in (2, 3):
         raise FileError(f"{path} has translations of shape {translations.shape}; expected (pattern, 3): x, y, z [m].")

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -20,6 +21,8 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
     """The open file. Raises FileError where there is no readable HDF5 file."""
     if not path.exists():
         raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.")
+    if not path.is_file():
+        raise FileError(f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.")
     try:
         file = h5py.File(path, "r")
     except OSError as error:
@@ -52,3 +55,10 @@ def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     if not isinstance(found, h5py.Dataset):
         raise FileError(f"{path} has no dataset {name}; the file is incomplete or of another kind.")
     return found
+
+
+def attribute(file: h5py.File, name: str, path: Path) -> Any:
+    """The value of a root attribute. Raises FileError where it is missing."""
+    if name not in file.attrs:
+        raise FileError(f"{path} has no attribute {name}; the file is incomplete or of another kind.")
+    return file.attrs[name]

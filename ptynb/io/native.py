@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
 from ptynb.geometry import Geometry
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading, replacing
+from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
 from ptynb.scan import Scan, Truth
 
 FORMAT = "ptynb scan"
@@ -118,12 +118,12 @@ def read_scan(path: Path) -> Scan:
         return Scan(
             frames=HDF5Frames.of(dataset(file, "patterns", path)),
             positions=dataset(file, "positions", path)[()],
-            centred=bool(file.attrs["centred"]),
-            clip_negative=bool(file.attrs["clip_negative"]),
+            centred=bool(attribute(file, "centred", path)),
+            clip_negative=bool(attribute(file, "clip_negative", path)),
             mask=file["mask"][()].astype(bool) if "mask" in file else None,
             probe=file["probe"][()] if "probe" in file else None,
             object=file["object"][()] if "object" in file else None,
             geometry=geometry,
             truth=truth,
-            name=str(file.attrs["name"]),
+            name=str(attribute(file, "name", path)),
         )

@@ -43,13 +43,16 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     weight = weight / weight.sum()
     y, x = (_standardised(side, weight.sum(1 - axis)) for axis, side in enumerate((height, width)))
     orders = ((k, n - k) for n in range(1, modes + 1) for k in range(n + 1))
+    # The guess's own modes need not be orthogonal; what is orthogonal to this basis is orthogonal to all of them.
+    basis = list(torch.linalg.qr(given.flatten(1).T)[0].T.reshape(given.shape))
     while len(result) < modes:
         order_y, order_x = next(orders)
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])
-        for other in result:
-            mode = mode - other * (torch.vdot(other.flatten(), mode.flatten()) / other.abs().square().sum())
+        for other in basis:
+            mode = mode - other * torch.vdot(other.flatten(), mode.flatten())
         power = mode.abs().square().sum()
         result.append(mode * (fraction * total / power).sqrt())
+        basis.append(mode / power.sqrt())
     extended = torch.stack(result)
     kept = 1 - fraction * (len(result) - len(given))
     extended[: len(given)] *= math.sqrt(max(kept, fraction))

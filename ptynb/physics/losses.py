@@ -91,10 +91,12 @@ class Poisson(Loss):
 
     def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - (I + ε) / (M + ε)."""
-        ratio = prepared / model.add_(self.floor)
-        # Written with r = I / M as M (1 - r + r log r): each term is small where the fit is good, so nothing cancels.
-        terms = (ratio.log() * ratio).add_(1).sub_(ratio).mul_(model)
-        slope = ratio.neg_().add_(1)
+        model.add_(self.floor)
+        # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near the fit this keeps the digits that
+        # M - I + I log(I / M) loses (in single precision 4% of the value, at 0.1% from the fit).
+        d = (prepared - model).div_(model)
+        terms = torch.special.xlog1py(1 + d, d).sub_(d).mul_(model)
+        slope = d.neg_()
         if mask is not None:
             terms.mul_(mask)
             slope.mul_(mask)

@@ -53,8 +53,10 @@ def simulate(
             f"simulate got patterns={patterns}, window={window}, photons={photons}; "
             "expected at least 1 pattern of 16 pixels and some photons."
         )
+    if step is not None and not (math.isfinite(step) and step > 0):
+        raise ValueError(f"step is {step}; expected a positive number of object pixels.")
     random = np.random.default_rng(seed)
-    positions = _raster(patterns, step or window / 16, subpixel, random)
+    positions = _raster(patterns, window / 16 if step is None else step, subpixel, random)
     probe, guess = _probe(window, modes, photons)
     size = np.ceil(positions.max(0)).astype(int) + window + 4
     truth = Truth(_test_object((int(size[0]), int(size[1])), random).astype(np.complex64), probe.astype(np.complex64))

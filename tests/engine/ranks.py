@@ -1,0 +1,96 @@
+"""Real processes that act as ranks, started once for many tests: each test forms its own group among them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ptynb.engine.group import Membership
+
+
+ANSWER_SECONDS = 60
+
+
+class Ranks:
+    """Up to `most` processes with one thread each."""
+
+    def __init__(self, most: int, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._folder, self._groups = folder, 0
+        self._pipes: list[Connection] = []
+        self._processes = []
+        before = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = "1"
+        try:
+            for _ in range(most):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                process.start()
+                theirs.close()
+                self._pipes.append(ours)
+                self._processes.append(process)
+        finally:
+            if before is None:
+                del os.environ["OMP_NUM_THREADS"]
+            else:
+                os.environ["OMP_NUM_THREADS"] = before
+
+    def run(
+        self,
+        world: int,
+        function: Callable[..., Any],
+        *arguments: Any,
+        timeout: float = 30.0,
+        present: int | None = None,
+    ) -> list[Any]:
+        """`function(membership, *arguments)` on `world` ranks (or only `present` of them); their answers by rank."""
+        self._groups += 1
+        store = self._folder / f"group-{self._groups}"
+        taking_part = self._pipes[: world if present is None else present]
+        for rank, pipe in enumerate(taking_part):
+            membership = Membership(
+                rank=rank,
+                world=world,
+                store=store,
+                backend="gloo" if world > 1 else "none",
+                device="cpu",
+                identity=f"CPU {rank}",
+                timeout=timeout,
+            )
+            pipe.send((function, membership, arguments))
+        answers = [self._answer(rank, pipe) for rank, pipe in enumerate(taking_part)]
+        failures = [text for failed, text in answers if failed]
+        assert not failures, "\n".join(failures)
+        return [answer for _, answer in answers]
+
+    def _answer(self, rank: int, pipe: Connection) -> tuple[bool, Any]:
+        if not pipe.poll(ANSWER_SECONDS):
+            self._processes[rank].kill()
+            raise AssertionError(f"rank {rank} did not answer within {ANSWER_SECONDS} s; it was killed")
+        answer: tuple[bool, Any] = pipe.recv()
+        return answer
+
+    def close(self) -> None:
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            if process.is_alive():
+                pipe.send(None)
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            pipe.close()
+            process.close()
+
+
+def _serve(pipe: Connection) -> None:
+    while (task := pipe.recv()) is not None:
+        function, membership, arguments = task
+        try:
+            pipe.send((False, function(membership, *arguments)))
+        except BaseException:  # noqa: BLE001 - the test process tells
+            pipe.send((True, f"rank {membership.rank}:\n{traceback.format_exc()}"))

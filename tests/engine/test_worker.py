@@ -1,0 +1,76 @@
+"""Commands act on all ranks before the same update; an exception anywhere ends everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.scan import Scan
+from tests.engine import work
+from tests.engine.ranks import Ranks
+
+EPOCHS = 40
+
+
+@pytest.fixture(scope="module")
+def scan() -> Scan:
+    return pt.simulate(patterns=100, window=64, seed=5)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan: Scan, world: int) -> None:
+    straight = ranks.run(world, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS)])[0]
+    script: list[tuple[float, str, Any]] = [(0.0, "start", EPOCHS)]
+    for moment in np.random.default_rng(world).uniform(0.02, 0.08, 3):
+        script += [(float(moment), "pause", None), (0.02, "resume", None)]
+    script += [(0.03, "stop", None)]
+    answers = ranks.run(world, work.stop_and_go_on, scan, pt.Settings(), script, EPOCHS)
+    assert len({answer["stopped"] for answer in answers}) == 1
+    epoch, update = answers[0]["stopped"]
+    assert (0, 0) < (epoch, update) < (EPOCHS, 0)
+    for answer in answers:
+        assert answer["losses"] == straight["losses"]
+        np.testing.assert_array_equal(answer["object"], straight["object"])
+        np.testing.assert_array_equal(answer["probe"], straight["probe"])
+
+
+def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ranks: Ranks, scan: Scan) -> None:
+    slower = pt.Settings(probe=pt.Probe(rate=0.003))
+    answers = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
+    [change] = answers[0]["status"].changes
+    assert (change.name, change.old, change.new) == ("probe.rate", 0.01, 0.003)
+    assert (change.epoch, change.update) > (0, 0)
+    for answer in answers:
+        assert answer["status"].changes == (change,)
+        assert answer["status"].rates == {"object": 0.01, "probe": 0.003}
+        np.testing.assert_array_equal(answer["probe"], answers[0]["probe"])
+    unchanged = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS)])
+    assert np.abs(unchanged[0]["probe"] - answers[0]["probe"]).max() > 0
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks, scan: Scan, world: int) -> None:
+    answers = ranks.run(world, work.failing, scan, pt.Settings(), 5)
+    message, lost_group, _ = answers[1]
+    assert "out of memory, says the test" in message
+    assert not lost_group
+    for rank, (_, blames_another, seconds) in enumerate(answers):
+        assert blames_another == (rank != 1)
+        assert seconds < 5
+
+
+def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None:
+    frozen = pt.Settings(probe=pt.Probe(rate=0))
+    before = ranks.run(2, work.initial, scan, frozen)[0]
+    after = ranks.run(2, work.train, scan, frozen, 20)[0]
+    np.testing.assert_array_equal(before["probe"], after["probe"])
+    assert np.abs(before["object"] - after["object"]).max() > 0.01
+
+
+def test_a_loss_that_is_not_finite_stops_all_ranks_with_advice(ranks: Ranks, scan: Scan) -> None:
+    wild = pt.Settings(optimiser="sgd", object=pt.Object(rate=10), probe=pt.Probe(rate=10), loss="intensity")
+    for answer in ranks.run(2, work.diverging, scan, wild):
+        assert "Start again with lower ones" in answer

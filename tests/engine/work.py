@@ -1,0 +1,214 @@
+"""What ranks do in the tests, as functions that other processes can import."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from ptynb.engine.group import Group, Membership, TorchGroup, join
+from ptynb.engine.loop import Loop
+from ptynb.engine.worker import Command, Worker
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+
+
+def train(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """Parameters and record after some updates, and which patterns this rank had in each."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        patterns = []
+        for _ in range(updates):
+            part = loop.order.part(loop.order.epoch(loop.epoch + 1), loop.update, group.rank, group.world)
+            patterns.append(part.tolist())
+            loop.step()
+        return {
+            **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
+            "losses": [epoch.loss for epoch in loop.epochs],
+            "patterns": patterns,
+            "r_factor": loop.r_factor(),
+            "rates": [entry["lr"] for entry in loop.optimiser.param_groups],
+            "complex": [
+                name
+                for name, tensor in [*loop.model.named_parameters(), *loop.model.named_buffers()]
+                if tensor.is_complex()
+            ],
+        }
+    finally:
+        leave(loop, group)
+
+
+def leave(loop: Loop, group: Group) -> None:
+    """As the worker does it: the wrapped module goes before the group."""
+    loop.disconnect()
+    group.close()
+
+
+def initial(membership: Membership, scan: Scan, settings: Settings) -> dict[str, Any]:
+    return train(membership, scan, settings, 0)
+
+
+def gradients(membership: Membership, scan: Scan, settings: Settings) -> tuple[list[Any], list[Any]]:
+    """The first update's gradients as DistributedDataParallel gives them, and this rank's own without it."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        batch = loop.shard.batch(loop.order.part(loop.order.epoch(1), 0, group.rank, group.world))
+        loop.model(batch).backward()
+        own = [parameter.grad.clone().numpy() for parameter in loop.model.parameters()]
+        loop.optimiser.zero_grad(set_to_none=True)
+        loop._distributed(batch).backward()
+        return [parameter.grad.clone().numpy() for parameter in loop.model.parameters()], own
+    finally:
+        leave(loop, group)
+
+
+def drift(membership: Membership, scan: Scan, settings: Settings) -> str:
+    """The error after rank 1's object was changed behind everybody's back."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        if group.rank == 1:
+            with torch.no_grad():
+                loop.model.object_parts[3, 3, 0] += 1e-3
+        try:
+            for _ in range(loop.order.updates):
+                loop.step()
+        except RuntimeError as error:
+            return str(error)
+        return "nothing noticed"
+    finally:
+        leave(loop, group)
+
+
+def lonely(membership: Membership) -> float:
+    """Seconds until joining a group whose other rank never comes is given up."""
+    started = time.monotonic()
+    try:
+        join(membership).close()
+    except RuntimeError:
+        return time.monotonic() - started
+    return -1.0
+
+
+def same_device(membership: Membership) -> str:
+    """What the group says when two ranks hold one device under NCCL (asked over gloo)."""
+    group = join(membership)
+    assert isinstance(group, TorchGroup)
+    try:
+        group.backend = "nccl"
+        group._check(dataclasses.replace(membership, identity="GPU-1", backend="nccl"))
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        group.close()
+    return "nothing noticed"
+
+
+def command(
+    membership: Membership, scan: Scan, settings: Settings, script: list[tuple[float, str, Any]]
+) -> dict[str, Any]:
+    """A worker driven by (seconds to wait before, command, value); every command is obeyed before the next."""
+    worker = Worker(scan, settings, membership)
+    if membership.rank == 0:
+        for seconds, kind, value in [*script, (0.0, "evaluate", None)]:
+            time.sleep(seconds)
+            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+        until = time.monotonic() + 60
+        while worker.status().state == "running":
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        obeyed(worker, worker.command(Command("evaluate")))
+        worker.command(Command("close"))
+    worker._thread.join(60)
+    status = worker.status()
+    assert status.failure is None, status.failure
+    loop = worker._loop
+    assert loop is not None
+    return {
+        "status": status,
+        "losses": [epoch.loss for epoch in loop.epochs],
+        **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
+    }
+
+
+def stop_and_go_on(
+    membership: Membership, scan: Scan, settings: Settings, script: list[tuple[float, str, Any]], epochs: int
+) -> dict[str, Any]:
+    """A worker driven by a script that leaves it stopped, then started again for what is missing of `epochs`."""
+    worker = Worker(scan, settings, membership)
+    if membership.rank == 0:
+        for seconds, kind, value in script:
+            time.sleep(seconds)
+            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+        assert worker.status().state == "ready"
+    else:
+        while worker.status().applied < len(script):
+            time.sleep(0.002)
+    stopped = (worker.status().epoch, worker.status().update)
+    time.sleep(0.2)
+    if membership.rank == 0:
+        worker.command(Command("start", epochs - worker.status().epoch))
+        obeyed(worker, worker.command(Command("evaluate")))
+        until = time.monotonic() + 60
+        while worker.status().state == "running":
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        worker.command(Command("close"))
+    worker._thread.join(60)
+    loop = worker._loop
+    assert loop is not None
+    return {
+        "stopped": stopped,
+        "losses": [epoch.loss for epoch in loop.epochs],
+        **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
+    }
+
+
+def diverging(membership: Membership, scan: Scan, settings: Settings) -> str:
+    """What this rank says when the rates are far too high."""
+    try:
+        train(membership, scan, settings, 200)
+    except FloatingPointError as error:
+        return str(error)
+    return "nothing noticed"
+
+
+def obeyed(worker: Worker, number: int) -> None:
+    until = time.monotonic() + 30
+    while worker.status().applied < number:
+        assert worker.status().failure is None, worker.status().failure
+        assert time.monotonic() < until, "a command was not obeyed within 30 s"
+        time.sleep(0.001)
+
+
+def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> tuple[str, bool, float]:
+    """Rank 1 raises in its update `at`; what this rank says, whether it blames another, and after how long."""
+    worker = Worker(scan, settings, membership)
+    until = time.monotonic() + 30
+    while worker.status().state == "loading" and time.monotonic() < until:
+        time.sleep(0.001)
+    loop = worker._loop
+    assert loop is not None
+    if membership.rank == 1:
+        plain, count = loop.shard.batch, [0]
+
+        def broken(patterns: np.ndarray[Any, Any]) -> Any:
+            count[0] += 1
+            if count[0] == at:
+                raise MemoryError("out of memory, says the test")
+            return plain(patterns)
+
+        loop.shard.batch = broken  # type: ignore[method-assign]
+    time.sleep(0.2)
+    started = time.monotonic()
+    if membership.rank == 0:
+        worker.command(Command("start", 100))
+    worker._thread.join(20)
+    failure = worker.status().failure
+    assert failure is not None, worker.status()
+    return failure.message, failure.lost_group, time.monotonic() - started
