@@ -14,6 +14,8 @@ import pytest
 
 REAL_DATA = "PTYNB_TEST_DATA"
 """Names the folder with others' real data, which is not part of the project."""
+BENCH = "PTYNB_TEST_BENCH"
+"""Names the folder with the problem that packages are compared on, and its scoring."""
 
 
 def descendants(known: set[int]) -> list[psutil.Process]:
@@ -53,3 +55,26 @@ def real_data() -> Path:
     if folder is None:
         pytest.skip(f"{REAL_DATA} does not name a folder with real data")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def bench() -> Path:
+    folder = os.environ.get(BENCH)
+    if folder is None:
+        pytest.skip(f"{BENCH} does not name the folder with the packages' common problem")
+    return Path(folder)
+
+
+ALLOWED_SKIPS: dict[str, str] = {}
+"""Test -> why it may be skipped where CI is set."""
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skip that is not allowed above is a failure: nothing hides."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or reporter is None:
+        return
+    hidden = [report.nodeid for report in reporter.stats.get("skipped", []) if report.nodeid not in ALLOWED_SKIPS]
+    if hidden and exitstatus == 0:
+        reporter.write_line(f"skipped, and not on the list of allowed skips: {', '.join(hidden)}", red=True)
+        session.exitstatus = 1

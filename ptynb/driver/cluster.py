@@ -190,7 +190,7 @@ class Cluster:
         if client is None:
             raise ClusterError("The cluster is stopped; start() it, and make a new Reconstruction.")
         pending = [
-            (rank, client[self._engine_ids[rank]].apply_async(function, *own))
+            (rank, self._view(client, rank).apply_async(function, *own))
             for rank, own in zip(ranks, arguments, strict=True)
         ]
         until = time.monotonic() + timeout
@@ -211,6 +211,12 @@ class Cluster:
             finally:
                 _forget(client, answer)
         return answers
+
+    def _view(self, client: ipyparallel.Client, rank: int) -> ipyparallel.DirectView:
+        engine = self._engine_ids[rank]
+        if engine not in client.ids:  # the controller has noticed before us
+            raise EngineLostError(f"The engine of rank {rank} has died.\n{self._log_tail(rank)}")
+        return client[engine]
 
     def _log_tail(self, rank: int | None = None, lines: int = 12) -> str:
         if self.folder is None:

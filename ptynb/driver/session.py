@@ -68,6 +68,7 @@ class Reconstruction:
         self._epochs: list[Epoch] = []
         self._statuses: dict[int, Status] = {}
         self._sent = 0
+        self._started = False
         self._failure: ReconstructionError | None = None
         self._result: Result | None = None
         self._result_at: tuple[int, int, int] | None = None
@@ -95,11 +96,15 @@ class Reconstruction:
         """
         if epochs < 1:
             raise ReconstructionError(f"start got {epochs} epochs; expected at least 1.")
-        if self.state in ("running", "paused"):
+        state = self.state
+        if state == "loading" and self._started:
+            state = "about to run"
+        if state in ("running", "paused", "about to run"):
             raise ReconstructionError(
-                f"It is already {self.state}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
+                f"It is already {state}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
             )
         self._command("start", epochs)
+        self._started = True
 
     def pause(self) -> None:
         """Holds all engines before the same update."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from ptynb.engine.group import Membership
 
-
 ANSWER_SECONDS = 60
 
 

@@ -1,0 +1,126 @@
+"""Clusters of real processes: ranks, order, and nothing left behind, however the notebook ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import ptynb as pt
+from ptynb.driver import guardian
+from ptynb.engine import worker
+
+SCRIPT = """
+import ptynb as pt, sys, time
+cluster = pt.Cluster(2, device="cpu", keep={keep})
+recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(), cluster)
+recon.start(1000000)
+while not recon.epochs:
+    time.sleep(0.05)
+print(cluster.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def family(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process], seconds: float) -> float:
+    """Seconds until none of them is left."""
+    started = time.monotonic()
+    _, left = psutil.wait_procs(processes, timeout=seconds)
+    assert not left, f"left after {seconds} s: {[process.cmdline() for process in left]}"
+    return time.monotonic() - started
+
+
+def start_notebook(keep: bool = False) -> tuple[subprocess.Popen[str], Path]:
+    """A process that stands for a notebook's kernel, with a cluster that trains."""
+    kernel = subprocess.Popen([sys.executable, "-c", SCRIPT.format(keep=keep)], stdout=subprocess.PIPE, text=True)
+    assert kernel.stdout is not None
+    return kernel, Path(kernel.stdout.readline().strip())
+
+
+def test_ranks_come_from_our_own_variable_and_threads_share_the_cores(cluster: pt.Cluster) -> None:
+    answers = cluster.status()
+    assert [answer["rank"] for answer in answers] == [0, 1]
+    assert len({answer["pid"] for answer in answers}) == 2
+    assert {answer["threads"] for answer in answers} == {cluster.plan.engines[0].threads}
+
+
+def test_connection_files_are_this_users_only(cluster: pt.Cluster) -> None:
+    assert cluster.folder is not None
+    assert cluster.folder.stat().st_mode & 0o077 == 0
+    for file in cluster.folder.glob("security/*-client.json"):
+        assert file.stat().st_mode & 0o077 == 0
+
+
+def test_everything_listens_on_this_machine_only(cluster: pt.Cluster) -> None:
+    assert cluster.folder is not None
+    listening = []
+    for process in family(os.getpid()):
+        listening += [c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert len(listening) > 5
+    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
+    before = set(family(os.getpid()))
+    cluster = pt.Cluster(1, device="cpu")
+    folder, processes = cluster.folder, [process for process in family(os.getpid()) if process not in before]
+    assert folder is not None
+    assert len(processes) >= 3
+    cluster.stop()
+    gone(processes, 1)
+    assert not folder.exists()
+    with pytest.raises(pt.ClusterError, match="stopped"):
+        cluster.call(0, worker.describe)
+    with cluster.start():
+        assert cluster.status()[0]["rank"] == 0
+    assert repr(cluster).startswith("<Cluster stopped")
+
+
+def test_after_the_notebooks_kernel_is_killed_nothing_is_left() -> None:
+    kernel, folder = start_notebook()
+    processes = family(kernel.pid)
+    assert len(processes) >= 4
+    kernel.kill()
+    kernel.communicate()
+    assert gone(processes, 30) < 30
+    assert not folder.exists()
+
+
+def test_an_interrupted_or_ended_kernel_leaves_nothing_either() -> None:
+    kernel, folder = start_notebook()
+    processes = family(kernel.pid)
+    kernel.send_signal(signal.SIGINT)
+    kernel.communicate(timeout=30)
+    gone(processes, 30)
+    assert not folder.exists()
+
+
+def test_a_cluster_asked_to_stay_stays() -> None:
+    kernel, folder = start_notebook(keep=True)
+    processes = family(kernel.pid)
+    kernel.kill()
+    kernel.communicate()
+    time.sleep(3)
+    assert [process for process in processes if process.is_running()] == processes
+    guardian.end_processes(folder)
+    gone(processes, 10)
+
+
+def test_engines_that_do_not_start_in_time_are_an_error_and_leave_nothing() -> None:
+    with pytest.raises(pt.ClusterError, match="1 engines did not start within 1 s"):
+        pt.Cluster(1, device="cpu", timeout=1)
+
+
+def test_an_error_in_a_call_names_rank_and_cause(cluster: pt.Cluster) -> None:
+    with pytest.raises(pt.ClusterError, match="On the engine of rank 1: KeyError"):
+        cluster.call(1, worker.call_worker, "no such reconstruction", "status")

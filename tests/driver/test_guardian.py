@@ -1,0 +1,125 @@
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from ptynb.driver import guardian
+
+SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+STUBBORN_FAMILY = ["sh", "-c", "trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' & echo $!; wait"]
+
+
+@pytest.fixture
+def start():
+    """Starts processes and ends them after the test, whatever became of them."""
+    started = []
+
+    def begin(command, **options):
+        process = subprocess.Popen(command, **options)
+        started.append((process, psutil.Process(process.pid).create_time()))
+        return started[-1]
+
+    yield begin
+    for process, _ in started:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(guardian, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(guardian, "POLL_SECONDS", 0.02)
+
+
+def listed(folder, *entries):
+    folder.mkdir(exist_ok=True)
+    (folder / "processes.json").write_text(json.dumps([(process.pid, at) for process, at in entries]))
+    return folder
+
+
+def until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.02)
+
+
+def test_alive_is_the_same_id_begun_at_the_same_time():
+    begun = psutil.Process().create_time()
+    assert guardian.is_alive(os.getpid(), begun)
+    assert not guardian.is_alive(os.getpid(), begun - 5)
+    assert not guardian.is_alive(os.getpid(), begun + 5)
+
+
+def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(start):
+    process, begun = start(SLEEPER)
+    process.kill()
+    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
+    assert not guardian.is_alive(process.pid, begun)
+    process.wait()
+    assert not guardian.is_alive(process.pid, begun)
+
+
+def test_a_listed_process_and_its_child_are_ended_even_if_they_ignore_term(start, tmp_path):
+    shell, begun = start(STUBBORN_FAMILY, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(shell.stdout.readline()))
+    guardian.end_processes(listed(tmp_path, (shell, begun)))
+    assert not guardian.is_alive(shell.pid, begun)
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 2)
+
+
+def test_a_process_with_another_start_time_is_left_alone(start, tmp_path):
+    spared, begun = start(SLEEPER)
+    doomed, its_begin = start(SLEEPER)
+    guardian.end_processes(listed(tmp_path, (spared, begun - 100), (doomed, its_begin)))
+    assert guardian.is_alive(spared.pid, begun)
+    assert not guardian.is_alive(doomed.pid, its_begin)
+
+
+def test_a_folder_without_a_list_is_no_error(tmp_path):
+    guardian.end_processes(tmp_path)
+
+
+def test_it_leaves_when_the_folder_is_gone_and_touches_nothing(start, tmp_path):
+    spared, begun = start(SLEEPER)
+    folder = listed(tmp_path / "cluster", (spared, begun))
+
+    def remove():
+        (folder / "processes.json").unlink()
+        folder.rmdir()
+
+    timer = threading.Timer(0.2, remove)
+    timer.start()
+    at = time.monotonic()
+    guardian.main(os.getpid(), psutil.Process().create_time(), folder)
+    assert 0.15 < time.monotonic() - at < 2
+    timer.join()
+    assert guardian.is_alive(spared.pid, begun)
+
+
+def test_as_a_script_it_cleans_up_when_the_notebook_dies(start, tmp_path):
+    kernel, kernel_begun = start(SLEEPER)
+    engine, engine_begun = start(SLEEPER)
+    folder = listed(tmp_path / "cluster", (engine, engine_begun))
+    command = [sys.executable, guardian.__file__, str(kernel.pid), str(kernel_begun), str(folder)]
+    watcher, _ = start(command)
+    time.sleep(0.7)
+    assert watcher.poll() is None
+    assert guardian.is_alive(engine.pid, engine_begun)
+    kernel.kill()
+    assert watcher.wait(10) == 0
+    assert not guardian.is_alive(engine.pid, engine_begun)
+    assert not folder.exists()
+
+
+def test_the_script_imports_nothing_of_ptynb():
+    program = f"import runpy, sys; runpy.run_path({guardian.__file__!r}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert not [name for name in loaded.stdout.split() if name.split(".")[0] in ("ptynb", "numpy", "torch")]

@@ -1,0 +1,224 @@
+"""Reconstructions on a real cluster of two engines, and the same lines in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+
+import ptynb as pt
+from ptynb.scan import Scan
+from ptynb.snapshot import PictureRequest
+
+
+@pytest.fixture(params=["two engines", "this process"])
+def recon(request: pytest.FixtureRequest, cluster: pt.Cluster, scan: Scan) -> Iterator[pt.Reconstruction]:
+    chosen = cluster if request.param == "two engines" else None
+    with pt.Reconstruction(scan, pt.Settings(), chosen) as made:
+        yield made
+
+
+def place(recon: pt.Reconstruction) -> list[tuple[int, int]]:
+    return [(status.epoch, status.update) for status in recon.status()]
+
+
+def until(condition: object, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -> None:
+    epochs = list(recon.run(6))
+    assert [epoch.number for epoch in epochs] == [1, 2, 3, 4, 5, 6]
+    assert epochs[-1].loss < 0.5 * epochs[0].loss
+    assert recon.epochs == tuple(epochs)
+    assert all(epoch.patterns_per_second == pytest.approx(100 / epoch.seconds) for epoch in epochs)
+
+
+def test_start_returns_at_once_and_wait_waits_for_the_end(recon: pt.Reconstruction) -> None:
+    recon.snapshot()
+    started = time.monotonic()
+    recon.start(30)
+    assert time.monotonic() - started < 0.2
+    assert recon.state == "running"
+    recon.wait(30)
+    assert (recon.state, recon.epoch) == ("ready", 30)
+
+
+def test_paused_stands_still_on_all_engines_and_resumed_goes_on(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    recon.pause()
+    held = place(recon)
+    time.sleep(0.5)
+    assert place(recon) == held
+    assert len(set(held)) == 1
+    recon.resume()
+    until(lambda: place(recon)[0] > held[0])
+    recon.stop()
+    assert recon.state == "ready"
+
+
+def test_a_change_of_rates_is_recorded_on_all_engines_at_the_same_update(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    recon.settings = recon.settings.replace(object={"rate": 0.004})
+    records = [status.changes for status in recon.status()]
+    assert [status.rates["object"] for status in recon.status()] == [0.004] * len(records)
+    assert set(records) == {recon.changes}
+    assert [(change.name, change.old, change.new) for change in recon.changes] == [("object.rate", 0.01, 0.004)]
+    recon.stop()
+    assert recon.result.changes == recon.changes
+    assert recon.result.settings["object"]["rate"] == 0.004
+
+
+def test_what_is_fixed_can_not_change_in_mid_run(recon: pt.Reconstruction) -> None:
+    with pytest.raises(pt.SettingsError, match=r"loss can't change .* make a new Reconstruction"):
+        recon.settings = recon.settings.replace(loss="poisson")
+    assert recon.settings.loss == "amplitude"
+
+
+def test_start_twice_and_nonsense_are_refused(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    with pytest.raises(pt.ReconstructionError, match=r"already (running|about to run), .* stop\(\) it first"):
+        recon.start(5)
+    recon.stop()
+    with pytest.raises(pt.ReconstructionError, match="expected at least 1"):
+        recon.start(0)
+
+
+def test_an_interrupted_loop_stops_the_engines_and_goes_on_where_it_stopped(recon: pt.Reconstruction) -> None:
+    for epoch in recon.run(100):
+        if epoch.number == 3:
+            break
+    time.sleep(0.1)
+    assert (recon.state, recon.epoch) == ("ready", 3)
+    assert next(recon.run(1)).number == 4
+
+
+def test_the_result_is_that_of_one_engine_and_survives_a_file(
+    recon: pt.Reconstruction, scan: Scan, tmp_path: Path
+) -> None:
+    for _ in recon.run(10):
+        pass
+    result = recon.result
+    with pt.Reconstruction(scan) as alone:
+        losses = [epoch.loss for epoch in alone.run(10)]
+        reference = alone.result
+    assert result.losses == pytest.approx(losses, rel=1e-4)
+    assert result.r_factor == pytest.approx(reference.r_factor, rel=1e-4)
+    assert result.object.shape == scan.object_frame(4).shape
+    np.testing.assert_allclose(result.positions + result.origin, scan.positions)
+    recon.save(tmp_path / "result.h5")
+    loaded = pt.load_result(tmp_path / "result.h5")
+    np.testing.assert_array_equal(loaded.object, result.object)
+    np.testing.assert_array_equal(loaded.probe, result.probe)
+    assert loaded.epochs == result.epochs
+    assert loaded.about["ptynb"] == pt.__version__
+
+
+def test_snapshots_and_pictures_come_while_it_runs(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    first, second = recon.snapshot(size=50), recon.pictures(PictureRequest(size=64))
+    assert max(first.object.shape) <= 50
+    assert first.reduction > 1
+    assert second is not None
+    assert second.amplitude.startswith(b"\xff\xd8")
+    until(lambda: recon.snapshot().epoch > first.epoch)
+    assert recon.state == "running"
+    recon.stop()
+
+
+def test_a_step_waits_for_one_epoch(recon: pt.Reconstruction) -> None:
+    assert recon.step().number == 1
+    assert place(recon)[0] == (1, 0)
+
+
+def test_a_new_reconstruction_takes_the_engines_over_and_the_old_result_is_kept(
+    cluster: pt.Cluster, scan: Scan
+) -> None:
+    first = pt.Reconstruction(scan, pt.Settings(), cluster)
+    first.step()
+    second = pt.Reconstruction(scan, pt.Settings(seed=1), cluster)
+    assert first.closed
+    assert len(first.result.epochs) == 1
+    second.start(2000)
+    with pytest.raises(pt.ReconstructionError, match="are at work for"):
+        pt.Reconstruction(scan, pt.Settings(), cluster)
+    second.close()
+    assert len(second.result.epochs) == len(second.epochs)
+    with pytest.raises(pt.ReconstructionError, match="It is closed"):
+        second.start(1)
+
+
+def test_more_engines_than_patterns_of_a_batch_are_refused(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(pt.SettingsError, match="a batch of at least 2"):
+        pt.Reconstruction(scan, pt.Settings(batch=1), cluster)
+
+
+def test_frames_in_a_file_are_read_by_the_engines_and_give_the_same(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    stored = pt.save_scan(scan, tmp_path / "scan.h5")
+    with pt.Reconstruction(stored, pt.Settings(), cluster) as recon:
+        from_file = [epoch.loss for epoch in recon.run(3)]
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        assert [epoch.loss for epoch in recon.run(3)] == from_file
+
+
+def test_an_exception_on_one_engine_reaches_the_user_with_its_rank_and_the_cluster_stays_usable(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    pt.save_scan(scan, tmp_path / "scan.h5")
+    with h5py.File(tmp_path / "scan.h5", "r+") as file:
+        file["patterns"][80, 3, 4] = np.nan
+    broken = pt.load(tmp_path / "scan.h5")
+    started = time.monotonic()
+    recon = pt.Reconstruction(broken, pt.Settings(), cluster)
+    with pytest.raises(
+        pt.ReconstructionError, match=r"Rank 1: ScanError: Pattern 80 has the count nan at pixel \(3, 4\)"
+    ):
+        recon.step()
+    assert time.monotonic() - started < 10
+    assert "Traceback" in str(recon.failure)
+    with pytest.raises(pt.ReconstructionError, match="Rank 1"):
+        recon.start(1)
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as again:
+        assert again.step().number == 1
+
+
+def test_a_failed_run_still_gives_what_rank_0_holds(cluster: pt.Cluster, scan: Scan) -> None:
+    with pt.Cluster(2, device="cpu") as own:
+        recon = pt.Reconstruction(scan, pt.Settings(), own)
+        list(recon.run(3))
+        recon.start(2000)
+        psutil.Process(own.status()[1]["pid"]).kill()
+        started = time.monotonic()
+        with pytest.raises(pt.ReconstructionError, match="engine of rank 1 has died"):
+            recon.wait(30)
+        assert time.monotonic() - started < 5
+        result = recon.result
+        assert len(result.epochs) >= 3
+        assert np.isnan(result.r_factor)
+        assert "rank 1" in result.about["failure"]
+
+
+def test_engines_answer_quickly_while_they_train(cluster: pt.Cluster, scan: Scan) -> None:
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.start(5000)
+        until(lambda: recon.epoch >= 1)
+        waits = []
+        for _ in range(20):
+            started = time.monotonic()
+            recon.status()
+            waits.append(time.monotonic() - started)
+        assert np.median(waits) < 0.1
+        recon.stop()
