@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     lab = commands.add_parser("lab", help="open JupyterLab on a copy of the starter notebooks")
     lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="where the copy goes")
     lab.add_argument("--no-open", action="store_true", help="copy only, and say where")
-    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab'")
+    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab', after '--'")
     lab.set_defaults(run=_lab)
 
     doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
@@ -154,7 +154,8 @@ def _lab(chosen: argparse.Namespace) -> int:
     if chosen.no_open:
         return 0
     command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
-    return subprocess.run(command, check=False).returncode
+    # JupyterLab takes this process's place, so that its signals and its exit status are this command's.
+    os.execv(sys.executable, command)
 
 
 def _doctor(chosen: argparse.Namespace) -> int:

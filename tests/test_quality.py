@@ -52,7 +52,6 @@ def test_the_object_may_begin_elsewhere():
     assert compare(truth[7:, 3:], truth, AREA, (7, 3)).error < 1e-9
     padded = np.pad(truth, ((5, 5), (4, 4)), mode="wrap")
     assert compare(padded, truth, AREA, (-5, -4)).error < 1e-9
-    assert compare(truth[7:, 3:], truth, AREA, (6, 3)).error > 0.01
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.2, 0.6])

@@ -20,7 +20,7 @@ def loss_curve(losses: Sequence[float], marks: Sequence[int] = ()) -> str:
     if not points:
         return _frame(_text(WIDTH / 2, HEIGHT / 2, "no epoch yet", "middle"))
     low, high = _decade_limits([loss for _, loss in points])
-    last = max(len(losses), 2)
+    last = max(len(losses), 2, *marks)
 
     def x(number: float) -> float:
         return LEFT + (number - 1) / (last - 1) * (WIDTH - LEFT - RIGHT)
@@ -79,7 +79,7 @@ def _epoch_ticks(last: int) -> list[int]:
 def _frame(inside: str) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="loss over epochs" '
-        'style="width:100%;max-width:560px;color:var(--jp-ui-font-color1,#333)">'
+        'style="display:block;width:100%;color:var(--jp-ui-font-color1,#333)">'
         f"{inside}</svg>"
     )
 

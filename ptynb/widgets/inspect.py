@@ -14,7 +14,7 @@ from ptynb.widgets.colours import look_up_table
 
 MEAN_PATTERNS = 64
 """Patterns behind the mean picture at most: enough to see the aperture, quick for any scan."""
-SIDE = 320
+SIDE = 260
 
 
 class Inspect(ipywidgets.VBox):
@@ -28,7 +28,7 @@ class Inspect(ipywidgets.VBox):
         self._chosen = ipywidgets.IntSlider(
             0, 0, max(len(scan) - 1, 1), description="Pattern", layout=ipywidgets.Layout(width="420px")
         )
-        self._scale = ipywidgets.ToggleButtons(options=["log", "linear"], description="Counts")
+        self._scale = ipywidgets.ToggleButtons(options=["log", "linear"], tooltips=["logarithm of counts", "counts"])
         self._scale.style.button_width = "60px"
         self._mean = ipywidgets.Image(format="png", layout=ipywidgets.Layout(width=f"{SIDE}px"))
         some = np.unique(np.linspace(0, len(scan) - 1, MEAN_PATTERNS).astype(int))

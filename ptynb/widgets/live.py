@@ -60,7 +60,7 @@ class Live(ipywidgets.VBox):
         self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._look_now = threading.Event()
         self._pictures = PictureView()
-        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(flex="0 1 560px"))
+        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
         self._summary = ipywidgets.HTML()
         self._record = ipywidgets.HTML()
         self._message = ipywidgets.HTML()
@@ -74,8 +74,9 @@ class Live(ipywidgets.VBox):
         controls = ipywidgets.HBox(
             [*self._buttons.values(), *self._rates.values()], layout=ipywidgets.Layout(flex_flow="row wrap")
         )
+        wide = ipywidgets.Layout(width="540px", max_width="100%")
         beside = ipywidgets.HBox(
-            [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve]), self._record],
+            [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
             layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
         )
         super().__init__([self._summary, controls, self._message, self._pictures, beside])

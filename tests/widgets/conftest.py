@@ -20,8 +20,6 @@ import pytest
 from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from ptynb.cli import notebooks_folder
-
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -35,7 +33,7 @@ CHROMIUM_FLAGS = [
 
 @dataclass
 class Lab:
-    """A running JupyterLab on a copy of the starter notebooks."""
+    """A JupyterLab that `ptynb lab` started."""
 
     address: str
     token: str
@@ -68,10 +66,7 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     folder, runtime = tmp_path / "work", tmp_path / "runtime"
-    folder.mkdir()
     runtime.mkdir(mode=0o700)
-    for notebook in notebooks_folder().glob("*.ipynb"):
-        shutil.copy(notebook, folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -89,8 +84,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "JUPYTER_TOKEN": token,
     }
-    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}"]
-    command += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
+    command = [sys.executable, "-m", "ptynb.cli", "lab", f"--folder={folder}", "--"]
+    command += ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"]
     with (tmp_path / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     running = Lab(f"http://127.0.0.1:{port}", token, folder, runtime)

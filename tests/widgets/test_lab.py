@@ -82,8 +82,8 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         expect(badge).to_have_text("running", timeout=20_000)
 
         page.wait_for_function("window.pictures >= 10", timeout=60_000)
+        wait_until(kernel, "recon.epoch >= 3")
         losses = ask(kernel, "[epoch.loss for epoch in recon.epochs]")
-        assert len(losses) >= 2
         assert losses[-1] < 0.9 * losses[0]
         screenshot(page, "live-running")
 

@@ -1,0 +1,208 @@
+import io
+import os
+import re
+import subprocess
+import sys
+
+import nbformat
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import ptynb as pt
+from ptynb import cli
+from ptynb.snapshot import Epoch
+
+NOTEBOOKS = sorted(cli.notebooks_folder().glob("*.ipynb"))
+
+
+def command(*arguments):
+    """The command in a process of its own, as a user runs it."""
+    whole = [sys.executable, "-m", "ptynb.cli", *map(str, arguments)]
+    return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=240)
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def loaded_by(program):
+    program += "\nimport sys; print('LOADED', *sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(answer.stdout.split("LOADED", 1)[1].split())
+
+
+def test_help_names_the_commands_and_loads_nothing_heavy():
+    answer = command("--help")
+    assert answer.returncode == 0
+    for name in ("demo", "lab", "doctor"):
+        assert name in answer.stdout
+    program = "from ptynb.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}
+
+
+def test_lab_without_opening_loads_nothing_heavy(tmp_path):
+    program = f"from ptynb.cli import main; main(['lab', '--no-open', '--folder', {str(tmp_path / 'x')!r}])"
+    assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}
+
+
+def test_lab_copies_and_never_overwrites(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert [path.name for path in sorted(folder.iterdir())] == [path.name for path in NOTEBOOKS]
+    for path in NOTEBOOKS:
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    assert f"{len(NOTEBOOKS)} new, 0 kept" in one_line(capsys.readouterr().out)
+    (folder / NOTEBOOKS[0].name).write_text("my work")
+    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert (folder / NOTEBOOKS[0].name).read_text() == "my work"
+    assert f"0 new, {len(NOTEBOOKS)} kept" in one_line(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["a long name " * 8, "data [2024]", "odd[/name]"], ids=["long", "brackets", "closing"])
+def test_lab_says_where_the_notebooks_are_in_one_piece(tmp_path, capsys, name):
+    folder = tmp_path / name.strip()
+    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert f"Notebooks in {folder.resolve()}: " in capsys.readouterr().out
+
+
+def test_lab_opens_jupyter_on_the_copy_and_passes_arguments_and_status_on(tmp_path):
+    stand_in = tmp_path / "modules"
+    stand_in.mkdir()
+    (stand_in / "jupyter.py").write_text("import sys; print('CALLED', *sys.argv[1:], sep='|'); sys.exit(7)")
+    path = os.pathsep.join([str(stand_in), *filter(None, [os.environ.get("PYTHONPATH")])])
+    whole = [sys.executable, "-m", "ptynb.cli", "lab", "--folder", str(tmp_path / "x"), "--", "--port", "9999"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    answer = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert answer.returncode == 7
+    assert f"CALLED|lab|--ServerApp.root_dir={(tmp_path / 'x').resolve()}|--port|9999\n" in answer.stdout
+
+
+def test_the_doctor_finds_nothing_wrong_here_and_says_what_is_where_something_is():
+    well = command("doctor", "--device", "cpu")
+    assert (well.returncode, well.stderr) == (0, "")
+    assert "No problem found." in well.stdout
+    assert re.search(r"^Cores +\d+ usable of \d+", well.stdout, re.M)
+    ill = command("doctor", "--device", "cpu", "--engines", "1000")
+    assert (ill.returncode, ill.stderr) == (1, "")
+    assert "PROBLEM: 1000 CPU engines were asked for" in one_line(ill.stdout)
+    assert "No problem found" not in ill.stdout
+
+
+def test_what_cannot_be_done_is_one_sentence_and_status_1(tmp_path):
+    answer = command("demo", "--device", "cpu", "--engines", "1000", "--folder", tmp_path)
+    assert answer.returncode == 1
+    assert re.fullmatch(
+        r"ptynb: 1000 CPU engines were asked for on \d+ cores;.* Ask for fewer\.", one_line(answer.stderr)
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ValueError("a [/b] c"), RuntimeError("a [/b] c"), OSError("a [/b] c")])
+def test_an_error_is_printed_as_it_is(monkeypatch, capsys, error):
+    def fails(chosen):
+        raise error
+
+    monkeypatch.setattr(cli, "_doctor", fails)
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == "ptynb: a [/b] c\n"
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch, capsys):
+    def interrupted(chosen):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_doctor", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "ptynb: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["reconstruct"], [], ["demo", "--engines", "two"], ["doctor", "--device", "tpu"]]
+)
+def test_a_command_line_that_is_not_understood_is_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: ptynb")
+
+
+class Run:
+    """As much of a reconstruction as `follow` needs: another epoch each time it is asked."""
+
+    def __init__(self, fails_at=None):
+        self.started = []
+        self.done = 0
+        self.fails_at = fails_at
+
+    def start(self, epochs):
+        self.started.append(epochs)
+
+    @property
+    def epochs(self):
+        if self.done != self.fails_at:
+            self.done += 1
+        return tuple(Epoch(number, 0.5 / number, 0.05, 1230 + number) for number in range(1, self.done))
+
+    @property
+    def failure(self):
+        return RuntimeError("rank 1 failed") if self.done == self.fails_at else None
+
+
+def terminal():
+    return Console(file=io.StringIO(), force_terminal=True, width=120)
+
+
+def test_the_progress_bar_tells_epoch_loss_speed_and_time_left():
+    run, console = Run(), terminal()
+    cli.follow(run, 16, console)
+    assert run.started == [16]
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    assert "epoch 0/16" in shown
+    assert "loss -" in shown
+    seen = re.findall(r"epoch (\d+)/16 \S+ loss ([\d.]+) +(\d+) patterns/s (\S+)", shown)
+    assert len(seen) >= 3
+    for epoch, loss, speed, left in seen:
+        assert (loss, speed) == (f"{0.5 / int(epoch):.5f}", f"{1230 + int(epoch)}")
+        assert re.fullmatch(r"0:00:0\d|-:--:--", left)
+    assert "0:00:01" in [left for *_, left in seen]
+    assert re.search(r"epoch 16/16 \S+ loss 0\.03125 +1246 patterns/s 0:00:00\s*$", shown)
+
+
+def test_a_failure_ends_the_progress_bar():
+    with pytest.raises(RuntimeError, match="rank 1 failed"):
+        cli.follow(Run(fails_at=3), 16, terminal())
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_are_valid_and_stored_without_outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    for cell in code:
+        assert cell.outputs == []
+        assert cell.execution_count is None
+        compile(cell.source, path.name, "exec")
+
+
+def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_and_figure(tmp_path):
+    folder = tmp_path / "demo [1]"
+    answer = command("demo", "--engines", 2, "--device", "cpu", "--epochs", 40, "--folder", folder)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    result = pt.load_result(folder / "result.h5")
+    assert [epoch.number for epoch in result.epochs] == list(range(1, 41))
+    assert result.losses[-1] < 0.2 * result.losses[0]
+    assert np.isfinite(result.object).all()
+    assert result.probe.shape == (2, 96, 96)
+    with Image.open(folder / "figure.png") as image:
+        assert image.size == (int(4 * 3.6 * 130), 7 * 130)
+        assert len(np.unique(np.asarray(image))) > 50
+    printed = one_line(answer.stdout)
+    error = float(re.search(r"error against the known truth ([\d.]+),", printed)[1])
+    assert 0 < error < 0.03
+    assert f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}" in printed
+    assert f"{folder / 'result.h5'}" in answer.stdout
+    assert f"{folder / 'figure.png'}" in answer.stdout
+    assert sorted(os.listdir(folder)) == ["figure.png", "result.h5"]

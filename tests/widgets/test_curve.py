@@ -1,0 +1,114 @@
+import itertools
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from ptynb.widgets.curve import BOTTOM, HEIGHT, LEFT, POINTS, RIGHT, TOP, WIDTH, loss_curve
+
+
+def drawn(losses, marks=()):
+    """The root of the SVG, whose text is well-formed or raises, and the curve's points."""
+    root = ElementTree.fromstring(loss_curve(losses, marks))
+    assert root.tag == "svg"
+    line = root.find("polyline")
+    points = [] if line is None else [tuple(map(float, pair.split(","))) for pair in line.get("points").split()]
+    for x, y in points:
+        assert LEFT - 0.06 <= x <= WIDTH - RIGHT + 0.06
+        assert TOP - 0.06 <= y <= HEIGHT - BOTTOM + 0.06
+    return root, points
+
+
+def labels(root):
+    return [(element.text, float(element.get("x")), float(element.get("y"))) for element in root.iter("text")]
+
+
+@pytest.mark.parametrize("losses", [[], [0.0], [math.nan, math.inf, -1.0]])
+def test_without_a_loss_it_says_so(losses):
+    root, points = drawn(losses)
+    assert points == []
+    assert [text for text, _, _ in labels(root)] == ["no epoch yet"]
+
+
+def test_heights_are_proportional_to_the_logarithm_and_epochs_are_evenly_spaced():
+    losses = [0.9, 0.5, 0.031, 0.12, 0.0077, 0.0062]
+    _, points = drawn(losses)
+    assert len(points) == len(losses)
+    assert [x for x, _ in points] == pytest.approx(
+        [LEFT + (WIDTH - LEFT - RIGHT) * index / 5 for index in range(6)], abs=0.06
+    )
+    (_, top), (_, bottom) = points[0], points[-1]
+    scale = (bottom - top) / math.log10(losses[0] / losses[-1])
+    assert scale > 40
+    for (_, y), loss in zip(points, losses, strict=True):
+        assert y == pytest.approx(top + scale * math.log10(losses[0] / loss), abs=0.12)
+
+
+@pytest.mark.parametrize("losses", [[0.3, 0.1, 0.05], [1.0, 1e-4], [0.011, 0.01]])
+def test_the_axis_says_which_height_is_which_loss(losses):
+    root, points = drawn(losses)
+    ticks = [(float(text), y - 4) for text, x, y in labels(root) if re.fullmatch(r"\de[+-]\d+", text) and x < LEFT]
+    assert len(ticks) >= 2
+    (first, first_y), (last, last_y) = ticks[0], ticks[-1]
+    scale = (last_y - first_y) / math.log10(last / first)
+    for (_, y), loss in zip(points, losses, strict=True):
+        assert y == pytest.approx(first_y + scale * math.log10(loss / first), abs=0.25)
+
+
+def test_the_axis_says_which_place_is_which_epoch():
+    root, points = drawn([1.0 / number for number in range(1, 51)])
+    ticks = {int(text): x for text, x, y in labels(root) if text.isdigit()}
+    assert ticks == {number: points[number - 1][0] for number in (10, 20, 30, 40, 50)}
+    assert "epoch" in [text for text, _, _ in labels(root)]
+
+
+def test_what_has_no_logarithm_is_left_out_and_moves_nothing():
+    clean = [0.5, 0.4, 0.3, 0.2, 0.1]
+    _, whole = drawn(clean)
+    _, points = drawn([0.5, math.nan, 0.0, 0.2, 0.1])
+    assert points == [whole[0], whole[3], whole[4]]
+    _, ended = drawn([0.5, 0.4, 0.3, 0.2, math.inf])
+    assert [x for x, _ in ended] == [x for x, _ in whole[:4]]
+
+
+@pytest.mark.parametrize("count", [POINTS - 1, POINTS, POINTS + 1, 5000, 12345])
+def test_a_long_curve_is_thinned_and_keeps_both_ends(count):
+    losses = [1.0 / number for number in range(1, count + 1)]
+    root, points = drawn(losses)
+    assert POINTS / 2 <= len(points) <= POINTS + 1
+    assert points[0][0] == LEFT
+    assert points[-1][0] == WIDTH - RIGHT
+    circle = root.find("circle")
+    assert (float(circle.get("cx")), float(circle.get("cy"))) == points[-1]
+    assert len(loss_curve(losses)) < 20_000
+
+
+def test_each_change_is_marked_at_its_epoch():
+    root, points = drawn([0.5, 0.4, 0.3, 0.2, 0.1], marks=[2, 4, 99])
+    dotted = [line for line in root.iter("line") if line.get("stroke-dasharray")]
+    assert [float(line.get("x1")) for line in dotted] == [points[1][0], points[3][0], WIDTH - RIGHT]
+    assert {(line.get("y1"), line.get("y2")) for line in dotted} == {(str(TOP), str(HEIGHT - BOTTOM))}
+    assert not [line for line in drawn([0.5, 0.4])[0].iter("line") if line.get("stroke-dasharray")]
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.2, 0.37, 1.0, 7e12])
+def test_one_epoch_is_one_point_between_two_limits(loss):
+    root, points = drawn([loss])
+    assert len(points) == 1
+    assert len([text for text, _, _ in labels(root) if "e" in text and text != "epoch"]) >= 2
+
+
+@pytest.mark.parametrize("losses", [[0.25] * 7, [1e-300, 1e300], [1e12, 1e-12]])
+def test_any_range_is_drawn_with_labels_that_can_be_read(losses):
+    root, points = drawn(losses)
+    assert len(points) == len(losses)
+    heights = sorted(y for text, x, y in labels(root) if x < LEFT)
+    assert heights
+    assert all(above - below >= 11 for below, above in itertools.pairwise(heights))
+
+
+@pytest.mark.parametrize("extreme", [5e-324, 1.7e308])
+def test_an_absurd_loss_breaks_nothing(extreme):
+    _, points = drawn([0.5, extreme, 0.25])
+    assert len(points) >= 2
