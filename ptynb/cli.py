@@ -123,7 +123,8 @@ def _demo(chosen: argparse.Namespace) -> int:
         f"{time.perf_counter() - started:.0f} s in all.",
         highlight=False,
     )
-    console.print(f"Result:  {result_path}\nFigure:  {folder / 'figure.png'}\nNext:    ptynb lab", highlight=False)
+    where = f"Result:  {result_path}\nFigure:  {folder / 'figure.png'}\nNext:    ptynb lab"
+    console.print(where, markup=False, highlight=False, soft_wrap=True)  # paths stay whole, to be copied
     return 0
 
 
@@ -149,7 +150,10 @@ def _lab(chosen: argparse.Namespace) -> int:
             copied.append(target.name)
     console = Console()
     console.print(
-        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} kept as they were.", highlight=False
+        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} kept as they were.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
     if chosen.no_open:
         return 0

@@ -34,9 +34,13 @@ def compare(object: Array, truth: Array, area: tuple[slice, slice], offset: tupl
     pixels inside the object.
     """
     rows, columns = (slice(part.start - shift, part.stop - shift) for part, shift in zip(area, offset, strict=True))
+    for part, side in zip((*area, rows, columns), (*truth.shape, *object.shape), strict=True):
+        if not 0 <= part.start < part.stop <= side:
+            raise ValueError(
+                f"The area {area} of the truth is empty or does not lie inside both the truth of shape {truth.shape} "
+                f"and the object of shape {object.shape} that begins at {offset}."
+            )
     reference, candidate = truth[area], object[rows, columns]
-    if candidate.shape != reference.shape or rows.start < 0 or columns.start < 0:
-        raise ValueError(f"The area {area} of the truth does not lie inside the object of shape {object.shape}.")
     spectrum = np.fft.fft2(object)
     frequencies = [np.fft.fftfreq(side) for side in object.shape]
     y, x = (np.arange(side) / side - 0.5 for side in reference.shape)

@@ -52,19 +52,32 @@ def find_gpus() -> tuple[GPU, ...]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return ()
-    query = subprocess.run(
-        [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    try:
+        query = subprocess.run(
+            [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            "nvidia-smi did not answer within 30 s. The GPU driver is not working; "
+            "mend it, or ask for CPU engines: Cluster(device='cpu')."
+        ) from None
     if query.returncode != 0:
         raise ClusterError(
             f"nvidia-smi failed: {(query.stdout + query.stderr).strip()!r}. The GPU driver is not working; "
             "mend it, or ask for CPU engines: Cluster(device='cpu')."
         )
-    return visible(parse_gpus(query.stdout), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus, chosen = parse_gpus(query.stdout), os.environ.get("CUDA_VISIBLE_DEVICES")
+    left = visible(gpus, chosen)
+    if gpus and not left and chosen:
+        raise ClusterError(
+            f"CUDA_VISIBLE_DEVICES={chosen!r} leaves none of the {len(gpus)} GPUs here (MIG slices can't be used). "
+            "Set it to whole GPUs, by index or UUID; or ask for CPU engines: Cluster(device='cpu')."
+        )
+    return left
 
 
 def parse_gpus(listing: str) -> tuple[GPU, ...]:
@@ -88,6 +101,8 @@ def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
         ]
         if not match:
             break  # as CUDA does: an invalid entry hides itself and all after it
+        if match[0] in kept:
+            return ()  # as CUDA does: a GPU named twice hides them all
         kept.append(match[0])
     return tuple(kept)
 

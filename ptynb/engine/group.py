@@ -17,6 +17,10 @@ from typing import Any, final
 
 import torch
 import torch.distributed as dist
+
+# Imported before any group exists: defaults of its functions take the group of the time of import and hold it for ever,
+# its connections too, so the others would not see a rank leave. torch imports it itself, later (seen with torch 2.13).
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -48,7 +48,7 @@ def figure(result: Result, truth: Truth | None = None) -> Page:
     if comparison is not None:
         _truth(page, [page.add_subplot(top[0, 3]), page.add_subplot(top[1, 3])], comparison, result.pixel_size)
     _loss(page.add_subplot(top[1, :3]), result)
-    page.suptitle(_title(result, comparison), fontsize=11)
+    page.suptitle(_title(result, comparison), fontsize=11, parse_math=False)
     return page
 
 

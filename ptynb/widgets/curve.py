@@ -9,14 +9,17 @@ WIDTH, HEIGHT = 460, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34
 POINTS = 600
 """More points than this can't be seen apart; a longer curve is thinned, its last point kept."""
+SMALLEST, LARGEST = 1e-300, 1e300
+LABELS = 10
+"""More labels than this on the axis of losses would overlap."""
 
 
 def loss_curve(losses: Sequence[float], marks: Sequence[int] = ()) -> str:
     """SVG text of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
 
-    Values that are not positive and finite have no logarithm and leave a gap. Colours follow the notebook's theme.
+    Values that are not positive and finite have no logarithm and are left out. Colours follow the notebook's theme.
     """
-    points = [(number, loss) for number, loss in enumerate(losses, 1) if loss > 0 and math.isfinite(loss)]
+    points = [(number, loss) for number, loss in enumerate(losses, 1) if SMALLEST <= loss <= LARGEST]
     if not points:
         return _frame(_text(WIDTH / 2, HEIGHT / 2, "no epoch yet", "middle"))
     low, high = _decade_limits([loss for _, loss in points])
@@ -31,7 +34,8 @@ def loss_curve(losses: Sequence[float], marks: Sequence[int] = ()) -> str:
         )
 
     parts = []
-    for tick in _log_ticks(low, high):
+    ticks = _log_ticks(low, high)
+    for tick in ticks[:: -(-len(ticks) // LABELS)]:
         parts.append(_line(LEFT, y(tick), WIDTH - RIGHT, y(tick), 0.15))
         parts.append(_text(LEFT - 6, y(tick) + 4, f"{tick:.0e}".replace("e-0", "e-"), "end"))
     for tick in _epoch_ticks(last):

@@ -71,6 +71,7 @@ class Live(ipywidgets.VBox):
         }
         self._rates = {part: self._rate_field(part, text) for part, text in RATES.items()}
         self._known_rates = {part: field.value for part, field in self._rates.items()}
+        self._entered_rates = dict(self._known_rates)
         controls = ipywidgets.HBox(
             [*self._buttons.values(), *self._rates.values()], layout=ipywidgets.Layout(flex_flow="row wrap")
         )
@@ -135,16 +136,25 @@ class Live(ipywidgets.VBox):
             continuous_update=False,
             layout=ipywidgets.Layout(width="190px"),
         )
-        field.observe(lambda change: self._actions.put(lambda: self._change_rate(part, change["new"])), "value")
+        field.observe(lambda change: self._enter_rate(part, change["new"]), "value")
         return field
+
+    def _enter_rate(self, part: str, rate: float) -> None:
+        """Takes over what a user typed; what the view itself put into the field is no wish of anybody's."""
+        if rate != self._entered_rates[part]:
+            self._entered_rates[part] = rate
+            self._actions.put(lambda: self._change_rate(part, rate))
+
+    def _show_rate(self, part: str, rate: float) -> None:
+        self._known_rates[part] = self._entered_rates[part] = rate  # before the field, whose observer compares
+        self._rates[part].value = rate
 
     def _change_rate(self, part: str, rate: float) -> None:
         settings = self._recon.settings
         try:
             self._recon.settings = settings.replace(**{part: {"rate": rate}})
         finally:
-            kept = getattr(self._recon.settings, part).rate
-            self._known_rates[part] = self._rates[part].value = kept
+            self._show_rate(part, getattr(self._recon.settings, part).rate)
 
     def _enable(self, state: str) -> None:
         usable = {"Pause": state == "running", "Resume": state == "paused", "Stop": state in ("running", "paused")}
@@ -154,7 +164,7 @@ class Live(ipywidgets.VBox):
             field.disabled = state in ("failed", "closed")
             current = getattr(self._recon.settings, part).rate
             if current != self._known_rates[part]:  # it was changed by a line of Python
-                self._known_rates[part] = field.value = current
+                self._show_rate(part, current)
 
     def _complain(self, text: str) -> None:
         first, *more = text.split("\n", 1)

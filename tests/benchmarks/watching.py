@@ -2,8 +2,8 @@
 
 usage: python tests/benchmarks/watching.py [--engines 2] [--rate 5] [--rounds 6] [--epochs 8]
 
-Problem: 484 patterns of 128 x 128, one mode, batch 16, as large as the packages' common problem A. No browser runs; what a
-view asks of engines and kernel (the record, and pictures of 512 pixels, encoded on rank 0) is asked the same way.
+Problem: 484 patterns of 128 x 128, one mode, batch 16, as large as the packages' common problem A. No browser runs;
+what a view asks of engines and kernel (the record, and pictures encoded on rank 0) is asked the same way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def main() -> None:
                 print(f"turn {turn}: {frames} pictures in {sum(e.seconds for e in recon.epochs[before:]):.1f} s")
                 view.close()
     plain, watching = (statistics.median(seconds[watched]) for watched in (False, True))
-    print(f"{chosen.engines} engines: {plain:.4f} s an epoch, {watching:.4f} s watched {chosen.rate:g} times a second, ")
+    print(
+        f"{chosen.engines} engines: {plain:.4f} s an epoch, {watching:.4f} s watched {chosen.rate:g} times a second, "
+    )
     print(f"ratio {watching / plain:.3f}")
 
 

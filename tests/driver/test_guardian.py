@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import subprocess
@@ -70,9 +71,14 @@ def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(start):
 def test_a_listed_process_and_its_child_are_ended_even_if_they_ignore_term(start, tmp_path):
     shell, begun = start(STUBBORN_FAMILY, stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(shell.stdout.readline()))
-    guardian.end_processes(listed(tmp_path, (shell, begun)))
-    assert not guardian.is_alive(shell.pid, begun)
-    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 2)
+    its_begin = child.create_time()
+    try:
+        guardian.end_processes(listed(tmp_path, (shell, begun)))
+        assert not guardian.is_alive(shell.pid, begun)
+        until(lambda: not guardian.is_alive(child.pid, its_begin), 2)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def test_a_process_with_another_start_time_is_left_alone(start, tmp_path):

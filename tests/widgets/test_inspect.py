@@ -147,9 +147,11 @@ def test_the_map_shows_every_position_and_marks_the_chosen_one(chosen):
 
 def test_a_large_map_is_thinned_and_still_marks_the_chosen_one():
     positions = np.stack(np.divmod(np.arange(9001.0), 95), axis=1)
-    _, dots, mark = parts_of(position_map(Scan.from_arrays(np.ones((9001, 4, 4), np.uint8), positions), 8999))
+    root, dots, mark = parts_of(position_map(Scan.from_arrays(np.ones((9001, 4, 4), np.uint8), positions), 8999))
     assert 2000 <= len(dots) <= 4000
-    assert mark == pytest.approx((308 - (94 - 8999 % 95) / 94 * 296, 12 + 296 * (8999 // 95) / 94), abs=0.1)
+    row, column = divmod(8999, 95)
+    inner = float(root.get("width")) - 24
+    assert mark == pytest.approx((12 + inner * column / 94, 12 + inner * row / 94), abs=0.1)
 
 
 def test_one_position_is_a_map_too():
