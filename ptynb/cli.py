@@ -107,10 +107,10 @@ def _demo(chosen: argparse.Namespace) -> int:
     folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
     scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
-    console.print(f"Scan:    {scan!r}", markup=False, highlight=False)
+    console.print(f"Scan:    {scan!r}", markup=False, highlight=False, soft_wrap=True)
     settings = pt.Settings(probe=pt.Probe(modes=2))
     with pt.Cluster(chosen.engines, device=chosen.device) as cluster:
-        console.print(f"Cluster: {cluster!r}", markup=False, highlight=False)
+        console.print(f"Cluster: {cluster!r}", markup=False, highlight=False, soft_wrap=True)
         recon = pt.Reconstruction(scan, settings, cluster)
         follow(recon, chosen.epochs, console)
         result_path = recon.save(folder / "result.h5")

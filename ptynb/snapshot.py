@@ -62,7 +62,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Status:
-    """Where an engine stands. `epochs` holds the records asked for only."""
+    """Where an engine stands.
+
+    state: "loading", "ready", "running", "paused", "failed" or "closed".
+    epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
+    rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
+    memory: of the engine's process [bytes].
+    """
 
     rank: int
     world: int
@@ -80,7 +86,6 @@ class Status:
     changes: tuple[Change, ...] = ()
     failure: Failure | None = None
     memory: int = 0
-    error: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

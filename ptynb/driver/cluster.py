@@ -21,7 +21,7 @@ from ipyparallel.error import EngineError, RemoteError
 from jupyter_core.paths import jupyter_runtime_dir
 
 from ptynb.driver import guardian
-from ptynb.driver.devices import ClusterError, ClusterPlan, Device, find_gpus, plan_cluster, usable_cores
+from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, find_gpus, plan_cluster, usable_cores
 from ptynb.engine import worker
 
 CLUSTER_CLASS = "ptynb"
@@ -83,7 +83,7 @@ class Cluster:
             self.stop()
             if isinstance(error, TimeoutError):
                 raise ClusterError(
-                    f"{len(self)} engines did not start within {self._timeout:.0f} s. "
+                    f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s. "
                     f"The last lines of their logs:\n{logs}"
                 ) from None
             raise
@@ -237,7 +237,7 @@ class Cluster:
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped"
         devices = ", ".join(engine.identity for engine in self._plan.engines)
-        return f"<Cluster {state}: {len(self)} engines, backend {self._plan.backend}: {devices}>"
+        return f"<Cluster {state}: {counted(len(self), 'engine')}, backend {self._plan.backend}: {devices}>"
 
 
 def _pids(launcher: Any) -> list[int]:

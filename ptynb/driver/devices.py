@@ -30,10 +30,14 @@ class GPU:
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """One engine to be: its rank, where it computes, and the environment it starts with."""
+    """One engine to be: its rank, where it computes, and the environment it starts with.
+
+    kind: "CPU" or the GPU's name. identity: unlike that of any other engine.
+    """
 
     rank: int
     device: str
+    kind: str
     identity: str
     threads: int
     environment: dict[str, str] = field(repr=False)
@@ -130,7 +134,9 @@ def plan_cluster(n: int | None, device: str, gpus: tuple[GPU, ...], cores: int) 
         )
     threads = max(1, cores // count)
     engines = tuple(
-        EnginePlan(rank, "cpu", f"CPU {rank} ({threads} threads)", threads, _environment(rank, threads, ""))
+        EnginePlan(
+            rank, "cpu", "CPU", f"CPU {rank} ({counted(threads, 'thread')})", threads, _environment(rank, threads, "")
+        )
         for rank in range(count)
     )
     return ClusterPlan(engines, "gloo" if count > 1 else "none")
@@ -147,11 +153,16 @@ def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
         )
     threads = max(1, cores // count)
     engines = tuple(
-        EnginePlan(rank, "cuda:0", f"{gpu.name} {gpu.uuid}", threads, _environment(rank, threads, gpu.uuid))
+        EnginePlan(rank, "cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", threads, _environment(rank, threads, gpu.uuid))
         for rank, gpu in enumerate(gpus[:count])
     )
     backend = "nccl" if sys.platform == "linux" else "gloo"
     return ClusterPlan(engines, backend if count > 1 else "none")
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 thread', '2 threads'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 
 from ptynb.driver.cluster import Cluster
-from ptynb.driver.devices import ClusterError
+from ptynb.driver.devices import ClusterError, counted
 from ptynb.engine import worker
 from ptynb.engine.group import Membership
 from ptynb.engine.order import Order
@@ -33,7 +33,7 @@ class Engines(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Frees the workers, which were told to close or have failed."""
+        """Ends the workers and frees their memory."""
 
 
 @final
@@ -41,8 +41,8 @@ class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
     def __init__(self, scan: Scan, settings: Settings, device: str) -> None:
-        identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU, this process"
-        self.world, self.description, self.lost = 1, identity, ClusterError
+        identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
+        self.world, self.description, self.lost = 1, f"this process on {identity}", ClusterError
         membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
         self._worker = Worker(scan, settings, membership)
 
@@ -64,7 +64,7 @@ class ClusterEngines(Engines):
         self._cluster = cluster
         self._name = secrets.token_hex(4)
         self.world, self.lost = len(cluster), ClusterError
-        self.description = f"{self.world} x {plan.engines[0].device}" if self.world > 1 else plan.engines[0].identity
+        self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
         order = Order(len(scan), settings.batch, settings.seed)
         self._store = cluster.folder / f"group-{self._name}"
         arguments = [

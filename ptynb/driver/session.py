@@ -84,6 +84,9 @@ class Reconstruction:
         )
         if cluster is not None:
             _open[cluster] = weakref.ref(self)
+        else:
+            # Nobody else would ever end its thread; on a cluster the next reconstruction does.
+            weakref.finalize(self, self._engines.close)
         self._follower = threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True)
         self._follower.start()
 
@@ -96,12 +99,9 @@ class Reconstruction:
         """
         if epochs < 1:
             raise ReconstructionError(f"start got {epochs} epochs; expected at least 1.")
-        state = self.state
-        if state == "loading" and self._started:
-            state = "about to run"
-        if state in ("running", "paused", "about to run"):
+        if busy := self._busy():
             raise ReconstructionError(
-                f"It is already {state}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
+                f"It is already {busy}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
             )
         self._command("start", epochs)
         self._started = True
@@ -280,8 +280,6 @@ class Reconstruction:
         with self._lock:
             self._closed = True
         if self._cluster_alive():
-            if self._failure is None:
-                self._engines.call(0, "command", Command("close"))
             self._engines.close()
 
     def __enter__(self) -> Self:
@@ -304,11 +302,18 @@ class Reconstruction:
     def _make_way(self) -> None:
         if self._closed:
             return
-        if self._failure is None and self.state in ("running", "paused"):
+        if self._failure is None and self._busy():
             raise ReconstructionError(
                 f"The cluster's engines are at work for {self!r}; stop() or close() that one first."
             )
         self.close()
+
+    def _busy(self) -> str:
+        """What it is doing, or nothing: an empty string."""
+        state = self.state
+        if state == "loading" and self._started:
+            return "about to run"
+        return state if state in ("running", "paused") else ""
 
     def _command(self, kind: Any, value: Any = None) -> int:
         self._alive()

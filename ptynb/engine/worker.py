@@ -131,7 +131,9 @@ class Worker:
         return arrays, float("nan"), epoch, update
 
     def close(self) -> None:
-        """Waits until the thread has ended after a `close` command or a failure."""
+        """Ends the thread, on all ranks: rank 0 tells the others; waits until this one's has ended."""
+        if self._membership.rank == 0:
+            self.command(Command("close"))
         self._thread.join(timeout=self._membership.timeout)
 
     # What the thread does
@@ -248,13 +250,15 @@ def _lost_group(error: Exception) -> bool:
     )
 
 
-# One engine process holds one worker for each reconstruction that is open on it.
+# An engine's process holds the worker of the reconstruction that is open on it, under that one's name.
 
 _workers: dict[str, Worker] = {}
 
 
 def open_worker(name: str, scan: Scan, settings: Settings, membership: Membership) -> None:
-    """Makes the worker of the reconstruction `name` in this process."""
+    """Makes the worker of the reconstruction `name` in this process; one that nobody closed makes way for it."""
+    for forgotten in [*_workers]:
+        close_worker(forgotten)
     _workers[name] = Worker(scan, settings, membership)
 
 
@@ -264,7 +268,7 @@ def call_worker(name: str, method: str, *arguments: Any) -> Any:
 
 
 def close_worker(name: str) -> None:
-    """Ends the worker's thread (already told to close, or failed) and frees its memory."""
+    """Ends the worker and frees its memory. To be called on all ranks at the same time."""
     worker = _workers.pop(name, None)
     if worker is not None:
         worker.close()

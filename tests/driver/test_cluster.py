@@ -117,7 +117,7 @@ def test_a_cluster_asked_to_stay_stays() -> None:
 
 
 def test_engines_that_do_not_start_in_time_are_an_error_and_leave_nothing() -> None:
-    with pytest.raises(pt.ClusterError, match="1 engines did not start within 1 s"):
+    with pytest.raises(pt.ClusterError, match="1 engine did not start within 1 s"):
         pt.Cluster(1, device="cpu", timeout=1)
 
 

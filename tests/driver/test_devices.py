@@ -119,7 +119,9 @@ def test_what_is_asked_for_is_planned(monkeypatch, n, device, gpus, cores, expec
     for rank, engine in enumerate(plan.engines):
         gpu = GPUS[rank] if engine.device == "cuda:0" else None
         assert (engine.rank, engine.threads) == (rank, threads)
-        assert engine.identity == (f"{gpu.name} {gpu.uuid}" if gpu else f"CPU {rank} ({threads} threads)")
+        assert engine.identity == (
+            f"{gpu.name} {gpu.uuid}" if gpu else f"CPU {rank} ({threads} thread{'s' * (threads > 1)})"
+        )
         assert engine.environment == {
             "PTYNB_RANK": str(rank),
             "OMP_NUM_THREADS": str(threads),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,3 +224,19 @@ def test_engines_answer_quickly_while_they_train(cluster: pt.Cluster, scan: Scan
             waits.append(time.monotonic() - started)
         assert np.median(waits) < 0.1
         recon.stop()
+
+
+def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: pt.Cluster, scan: Scan) -> None:
+    forgotten = pt.Reconstruction(scan, pt.Settings(), cluster)
+    forgotten.start(5000)
+    del forgotten
+    gc.collect()
+    time.sleep(0.3)
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        assert recon.step().number == 1
+    alone = pt.Reconstruction(scan)
+    alone.start(5000)
+    assert "ptynb training" in [thread.name for thread in threading.enumerate()]
+    del alone
+    gc.collect()
+    until(lambda: "ptynb training" not in [thread.name for thread in threading.enumerate()], 5)
