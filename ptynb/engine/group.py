@@ -124,18 +124,28 @@ class TorchGroup(Group):
     """
 
     def __init__(self, membership: Membership) -> None:
-        """Joins; returns once all ranks have. Raises RuntimeError if two ranks hold one device under NCCL."""
+        """Joins; returns once all ranks have.
+
+        Raises RuntimeError if a rank does not come in time, or if two hold one device under NCCL.
+        """
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
         self.device = torch.device(membership.device)
         self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
+        # torch exports FileStore without saying so.
+        store = dist.FileStore(str(membership.store), membership.world)  # type: ignore[attr-defined]
+        _wait_for_all(store, membership)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
-            store=dist.FileStore(str(membership.store), membership.world),  # type: ignore[attr-defined]  # not in its __all__
+            store=store,
             rank=membership.rank,
             world_size=membership.world,
             timeout=timedelta(seconds=membership.timeout),
         )
-        self._check(membership)
+        try:
+            self._check(membership)
+        except RuntimeError:
+            self.close()
+            raise
 
     def _check(self, membership: Membership) -> None:
         """What every rank says it is, seen by all before any work is done."""
@@ -192,6 +202,22 @@ class TorchGroup(Group):
         time.sleep(0.005)  # lets go of Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _wait_for_all(store: Any, membership: Membership) -> None:
+    """Waits until every rank has come, before torch is asked to form the group.
+
+    Where torch gives up forming one, its count of groups stays one too high in this process, and no later group can
+    be formed with ranks that did not try (seen with torch 2.13).
+    """
+    store.set(f"here {membership.rank}", "yes")
+    until = time.monotonic() + membership.timeout
+    missing = set(range(membership.world))
+    while missing:
+        missing = {rank for rank in missing if not store.check([f"here {rank}"])}
+        if missing and time.monotonic() > until:
+            raise RuntimeError(f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.")
+        time.sleep(0.005)
 
 
 def join(membership: Membership) -> Group:

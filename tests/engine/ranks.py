@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ptynb.engine.group import Membership
 
@@ -19,25 +21,10 @@ class Ranks:
     """Up to `most` processes with one thread each."""
 
     def __init__(self, most: int, folder: Path) -> None:
-        context = multiprocessing.get_context("spawn")
         self._folder, self._groups = folder, 0
-        self._pipes: list[Connection] = []
-        self._processes = []
-        before = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = "1"
-        try:
-            for _ in range(most):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                self._pipes.append(ours)
-                self._processes.append(process)
-        finally:
-            if before is None:
-                del os.environ["OMP_NUM_THREADS"]
-            else:
-                os.environ["OMP_NUM_THREADS"] = before
+        started = [_start() for _ in range(most)]
+        self._pipes = [pipe for pipe, _ in started]
+        self._processes = [process for _, process in started]
 
     def run(
         self,
@@ -70,7 +57,8 @@ class Ranks:
     def _answer(self, rank: int, pipe: Connection) -> tuple[bool, Any]:
         if not pipe.poll(ANSWER_SECONDS):
             self._processes[rank].kill()
-            raise AssertionError(f"rank {rank} did not answer within {ANSWER_SECONDS} s; it was killed")
+            self._pipes[rank], self._processes[rank] = _start()
+            return True, f"rank {rank} did not answer within {ANSWER_SECONDS} s; it was killed"
         answer: tuple[bool, Any] = pipe.recv()
         return answer
 
@@ -86,7 +74,17 @@ class Ranks:
             process.close()
 
 
+def _start() -> tuple[Connection, SpawnProcess]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
 def _serve(pipe: Connection) -> None:
+    torch.set_num_threads(1)
     while (task := pipe.recv()) is not None:
         function, membership, arguments = task
         try:
