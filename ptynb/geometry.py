@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / 1.602176634e-19
+ELECTRON_VOLT = 1.602176634e-19
+"""[J], exact since 2019."""
+PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / ELECTRON_VOLT
 """h c [eV m], from the exact SI values of 2019."""
 
 
@@ -60,6 +62,16 @@ class Geometry:
 def metres_to_pixels(positions: NDArray[np.float64], pixel: tuple[float, float]) -> NDArray[np.float64]:
     """Positions (pattern, yx) from metres to pixels of size `pixel` (y, x) [m]."""
     return positions / np.asarray(pixel, dtype=np.float64)
+
+
+def lit_area(positions: NDArray[np.float64], window: tuple[int, int]) -> tuple[slice, slice]:
+    """The part of the object under the middle half of some probe window: what is worth looking at.
+
+    positions: (pattern, yx), in pixels of the object's array.
+    """
+    low = np.rint(positions.min(0) + np.array(window) / 4).astype(int)
+    high = np.rint(positions.max(0) + np.array(window) * 3 / 4).astype(int)
+    return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
 
 
 def _positive(value: float, name: str, unit: str) -> float:

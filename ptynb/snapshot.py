@@ -67,7 +67,6 @@ class Status:
     state: "loading", "ready", "running", "paused", "failed" or "closed".
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
     rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
-    memory: of the engine's process [bytes].
     """
 
     rank: int
@@ -85,7 +84,6 @@ class Status:
     epochs: tuple[Epoch, ...] = ()
     changes: tuple[Change, ...] = ()
     failure: Failure | None = None
-    memory: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +98,21 @@ class Snapshot:
     object: Array
     probe: Array
     reduction: int
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A state of the reconstruction, all of one moment: what a `Result` is made from.
+
+    object: complex (y, x); probe: complex (mode, y, x); settings: as plain values.
+    """
+
+    object: Array
+    probe: Array
+    r_factor: float
+    epochs: tuple[Epoch, ...]
+    changes: tuple[Change, ...]
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from ptynb.driver import guardian
 from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, find_gpus, plan_cluster, usable_cores
 from ptynb.engine import worker
 
-CLUSTER_CLASS = "ptynb"
-
 
 class EngineLostError(ClusterError):
     """An engine's process is gone."""
@@ -86,6 +84,8 @@ class Cluster:
                     f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s. "
                     f"The last lines of their logs:\n{logs}"
                 ) from None
+            if isinstance(error, Exception) and not isinstance(error, ClusterError):
+                raise ClusterError(f"The cluster did not start: {error}. Logs:\n{logs}") from error
             raise
         if not self._keep:
             atexit.register(self.stop)
@@ -119,7 +119,7 @@ class Cluster:
             )
         for engine in self._plan.engines:
             cluster.start_engines_sync(n=1, engine_set_id=f"rank{engine.rank}", environment=dict(engine.environment))
-        self._record_processes(folder)
+            self._record_processes(folder)
         self._client = client = cluster.connect_client_sync()
         client.wait_for_engines(len(self), timeout=self._timeout, interactive=False)
         # Engines get their ids in the order they came; ranks are their own.
@@ -189,28 +189,40 @@ class Cluster:
         client = self._client
         if client is None:
             raise ClusterError("The cluster is stopped; start() it, and make a new Reconstruction.")
-        pending = [
-            (rank, self._view(client, rank).apply_async(function, *own))
-            for rank, own in zip(ranks, arguments, strict=True)
-        ]
+        pending: list[tuple[int, Any]] = []
+        failures: list[ClusterError] = []
+        for rank, own in zip(ranks, arguments, strict=True):
+            try:
+                pending.append((rank, self._view(client, rank).apply_async(function, *own)))
+            except EngineLostError as error:
+                failures.append(error)
         until = time.monotonic() + timeout
         answers = []
-        for rank, answer in pending:
+        for rank, answer in pending:  # every one is waited for, also after one has failed
             try:
                 answers.append(answer.get(max(0.0, until - time.monotonic())))
             except EngineError as error:
-                raise EngineLostError(
-                    f"The engine of rank {rank} has died ({error}).\n{self._log_tail(rank)}"
-                ) from None
+                failures.append(
+                    EngineLostError(f"The engine of rank {rank} has died ({error}).\n{self._log_tail(rank)}")
+                )
             except RemoteError as error:
-                raise ClusterError(
-                    f"On the engine of rank {rank}: {error.ename}: {error.evalue}\n{error.traceback}"
-                ) from None
+                if error.ename == "EngineError":  # the controller's word for it
+                    failures.append(EngineLostError(f"The engine of rank {rank} has died.\n{self._log_tail(rank)}"))
+                    continue
+                told = f"On the engine of rank {rank}: {error.ename}: {error.evalue}\n{error.traceback}"
+                failures.append(ClusterError(told))
             except TimeoutError:
-                raise ClusterError(f"The engine of rank {rank} did not answer within {timeout:.0f} s.") from None
+                failures.append(ClusterError(f"The engine of rank {rank} did not answer within {timeout:.0f} s."))
             finally:
                 _forget(client, answer)
+        if failures:
+            raise failures[0]
         return answers
+
+    def alive(self) -> list[int]:
+        """Ranks whose engines are known to the controller."""
+        known = set(self._client.ids) if self._client is not None else set()
+        return [rank for rank, engine in enumerate(self._engine_ids) if engine in known]
 
     def _view(self, client: ipyparallel.Client, rank: int) -> ipyparallel.DirectView:
         engine = self._engine_ids[rank]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, final
 
 import torch
 
-from ptynb.driver.cluster import Cluster
+from ptynb.driver.cluster import Cluster, EngineLostError
 from ptynb.driver.devices import ClusterError, counted
 from ptynb.engine import worker
 from ptynb.engine.group import Membership
@@ -42,7 +43,7 @@ class LocalEngine(Engines):
 
     def __init__(self, scan: Scan, settings: Settings, device: str) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
-        self.world, self.description, self.lost = 1, f"this process on {identity}", ClusterError
+        self.world, self.description, self.lost = 1, f"this process on {identity}", EngineLostError
         membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
         self._worker = Worker(scan, settings, membership)
 
@@ -63,7 +64,7 @@ class ClusterEngines(Engines):
         plan = cluster.plan
         self._cluster = cluster
         self._name = secrets.token_hex(4)
-        self.world, self.lost = len(cluster), ClusterError
+        self.world, self.lost = len(cluster), EngineLostError
         self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
         order = Order(len(scan), settings.batch, settings.seed)
         self._store = cluster.folder / f"group-{self._name}"
@@ -91,6 +92,7 @@ class ClusterEngines(Engines):
 
     def close(self) -> None:
         if self._cluster.running:
-            ranks = list(range(self.world))
-            self._cluster.call_all(ranks, worker.close_worker, [(self._name,)] * self.world)
+            ranks = self._cluster.alive()
+            with contextlib.suppress(EngineLostError):  # it left meanwhile, and its worker with it
+                self._cluster.call_all(ranks, worker.close_worker, [(self._name,)] * len(ranks))
         self._store.unlink(missing_ok=True)

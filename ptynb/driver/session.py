@@ -14,12 +14,13 @@ from typing import Any, Self
 import torch
 
 from ptynb.driver.cluster import Cluster
+from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
-from ptynb.snapshot import Array, Change, Epoch, Failure, PictureRequest, Pictures, Result, Snapshot, Status
+from ptynb.snapshot import Change, Epoch, Failure, Kept, PictureRequest, Pictures, Result, Snapshot, Status
 
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
@@ -58,6 +59,8 @@ class Reconstruction:
         self.scan = scan
         self._settings = settings or Settings()
         self._cluster = cluster
+        if cluster is not None and device != "auto":
+            raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         engines = 1 if cluster is None else len(cluster)
         if self._settings.batch < engines or len(scan) < engines:
             raise SettingsError(
@@ -68,6 +71,7 @@ class Reconstruction:
         self._epochs: list[Epoch] = []
         self._statuses: dict[int, Status] = {}
         self._sent = 0
+        self._stops = 0
         self._started = False
         self._failure: ReconstructionError | None = None
         self._result: Result | None = None
@@ -116,6 +120,7 @@ class Reconstruction:
 
     def stop(self) -> None:
         """Ends the run on all engines before the same update; `start` or `run` can go on from there."""
+        self._stops += 1
         self._obeyed(self._command("stop"))
 
     def wait(self, timeout: float | None = None) -> None:
@@ -137,7 +142,17 @@ class Reconstruction:
             pause = min(1.5 * pause, 0.05)
 
     def step(self) -> Epoch:
-        """One epoch (or the rest of one that was stopped), and its record."""
+        """One epoch (or the rest of one that was stopped), and its record.
+
+        Raises ReconstructionError if it is stopped meanwhile, by a click or from another thread.
+        """
+        epoch = self._advance()
+        if epoch is None:
+            raise ReconstructionError(f"It was stopped in epoch {self.epoch + 1}; step goes on from there.")
+        return epoch
+
+    def _advance(self) -> Epoch | None:
+        """One epoch; None if it was stopped before its end."""
         done = len(self._epochs)
         self.start(1)
         try:
@@ -148,15 +163,27 @@ class Reconstruction:
             if self._failure is None:
                 self.stop()
             raise
-        return self._epochs[done]
+        return self._epochs[done] if len(self._epochs) > done else None
 
     def run(self, epochs: int) -> Iterator[Epoch]:
         """Trains epoch by epoch: `for epoch in recon.run(50): ...`.
 
-        The engines wait while the loop's body runs. An interrupt stops them; running again goes on where they stopped.
+        The engines wait while the loop's body runs. An interrupt stops them, and so does `stop` or its button, which
+        ends the loop; running again goes on where they stopped.
         """
+        if epochs < 1:
+            raise ReconstructionError(f"run got {epochs} epochs; expected at least 1.")
+        return self._run(epochs)
+
+    def _run(self, epochs: int) -> Iterator[Epoch]:
+        stops = self._stops
         for _ in range(epochs):
-            yield self.step()
+            epoch = self._advance()
+            if epoch is None:
+                return
+            yield epoch
+            if self._stops != stops:
+                return
 
     # Looking
 
@@ -222,6 +249,8 @@ class Reconstruction:
 
     def snapshot(self, size: int = 512) -> Snapshot:
         """A preview of object and probe from rank 0, the object reduced to at most `size` pixels a side."""
+        if size < 1:
+            raise ReconstructionError(f"snapshot got a size of {size} pixels; expected at least 1.")
         self._loaded()
         snapshot: Snapshot = self._call(0, "snapshot", size)
         return snapshot
@@ -235,12 +264,14 @@ class Reconstruction:
     def result(self) -> Result:
         """Object, probe, positions and the whole record as they are now; costs a pass over all patterns.
 
-        After a failure: the state that rank 0 still holds, with an R-factor that is not a number.
+        After a failure: the state that an engine still holds, with an R-factor that is not a number.
         """
-        if not self._closed:
+        if not self._closed and self._cluster_alive():
             self._take_result()
         if self._result is None:
-            raise ReconstructionError("It failed before there was anything to keep, or was closed.") from self._failure
+            raise ReconstructionError(
+                "Nothing was kept: it failed early, or its cluster was stopped before `result` or `save`."
+            ) from self._failure
         return self._result
 
     def save(self, path: str | Path) -> Path:
@@ -267,7 +298,7 @@ class Reconstruction:
                 "make a new Reconstruction with these settings."
             )
         if changed:
-            self._obeyed(self._command("settings", settings))
+            self._obeyed(self._command("settings", settings.model_dump(mode="json")))
             self._settings = settings
 
     def close(self) -> None:
@@ -337,6 +368,11 @@ class Reconstruction:
             raise self._failure
         if self._closed:
             raise ReconstructionError("It is closed; make a new Reconstruction.")
+        if not self._cluster_alive():
+            raise ReconstructionError(
+                "Its cluster was stopped, and what the engines held is gone; "
+                "start() the cluster and make a new Reconstruction."
+            )
 
     def _call(self, rank: int, method: str, *arguments: Any) -> Any:
         self._alive()
@@ -400,29 +436,35 @@ class Reconstruction:
             except ReconstructionError:
                 if self._failure is None:
                     raise
-        try:
-            kept = self._engines.call(0, "result", timeout=600.0)
-        except self._engines.lost as error:
-            raise ReconstructionError(f"The result is gone with the engine of rank 0: {error}") from self._failure
-        if kept is None:
-            return
-        arrays, r_factor, epoch, update = kept
-        self._result = self._make_result(arrays, r_factor)
-        status_now = self._statuses.get(0)
-        self._result_at = (epoch, update, status_now.applied if status_now else 0)
+        kept = self._kept()
+        if kept is not None:
+            self._result = self._make_result(kept)
+            status = self._statuses[0]
+            self._result_at = (status.epoch, status.update, status.applied)
 
-    def _make_result(self, arrays: dict[str, Array], r_factor: float) -> Result:
+    def _kept(self) -> Kept | None:
+        """What rank 0 holds; after a failure what any engine still holds, since all hold the same."""
+        for rank in range(self._engines.world if self._failure is not None else 1):
+            try:
+                kept: Kept | None = self._engines.call(rank, "result", timeout=600.0)
+            except self._engines.lost:
+                continue
+            if kept is not None:
+                return kept
+        return None
+
+    def _make_result(self, kept: Kept) -> Result:
         frame = self.scan.object_frame(self._settings.object.padding)
         status = self._statuses.get(0)
         return Result(
-            object=arrays["object"],
-            probe=arrays["probe"],
+            object=kept.object,
+            probe=kept.probe,
             positions=self.scan.positions - frame.origin,
             origin=frame.origin,
-            epochs=self.epochs,
-            r_factor=r_factor,
-            settings=self._settings.model_dump(mode="json"),
-            changes=self.changes,
+            epochs=kept.epochs,
+            r_factor=kept.r_factor,
+            settings=kept.settings,
+            changes=kept.changes,
             pixel_size=self.scan.pixel_size,
             about={
                 "scan": self.scan.name,
@@ -448,6 +490,8 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
             recon._fetch()
         except ReconstructionError:
             return  # kept as recon.failure: shown by the view, raised at the next call
+        except ClusterError:
+            pass  # an answer that came too late, or a cluster that stops just now: the next round tells
         del recon
 
 

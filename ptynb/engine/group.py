@@ -5,7 +5,7 @@ One process is a group of its own (`SingleGroup`), so nothing else asks whether 
 
 from __future__ import annotations
 
-import pickle
+import json
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -68,7 +68,7 @@ class Group(ABC):
 
     @abstractmethod
     def tell(self, message: Any) -> Any:
-        """Rank 0's message (plain data), on every rank."""
+        """Rank 0's message, what JSON can hold, on every rank."""
 
     @abstractmethod
     def agree(self, number: int) -> Callable[[], int]:
@@ -133,7 +133,7 @@ class TorchGroup(Group):
         self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
         # torch exports FileStore without saying so.
         store = dist.FileStore(str(membership.store), membership.world)  # type: ignore[attr-defined]
-        _wait_for_all(store, membership)
+        _meet(store, membership)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
             store=store,
@@ -141,24 +141,6 @@ class TorchGroup(Group):
             world_size=membership.world,
             timeout=timedelta(seconds=membership.timeout),
         )
-        try:
-            self._check(membership)
-        except RuntimeError:
-            self.close()
-            raise
-
-    def _check(self, membership: Membership) -> None:
-        """What every rank says it is, seen by all before any work is done."""
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, (self.rank, self.world, self.backend, membership.identity))
-        expected = [(rank, self.world, self.backend) for rank in range(self.world)]
-        if [entry[:3] for entry in found] != expected:
-            raise RuntimeError(f"The group's ranks do not fit together: found {found}, expected {expected}.")
-        devices = [entry[3] for entry in found]
-        if self.backend == "nccl" and len(set(devices)) < self.world:
-            raise RuntimeError(
-                f"Two engines hold the same GPU ({devices}); NCCL needs one each. Start fewer engines, or CPU engines."
-            )
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return DistributedDataParallel(module, gradient_as_bucket_view=True)
@@ -176,12 +158,12 @@ class TorchGroup(Group):
         return tensor
 
     def tell(self, message: Any) -> Any:
-        text = pickle.dumps(message) if self.rank == 0 else b""
+        text = json.dumps(message).encode() if self.rank == 0 else b""
         size = self.broadcast(torch.tensor([len(text)], dtype=torch.int64))
         letters = torch.zeros(int(size[0]), dtype=torch.uint8)
         if self.rank == 0:
             letters = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        return pickle.loads(self.broadcast(letters).numpy().tobytes())
+        return json.loads(self.broadcast(letters).numpy().tobytes())
 
     def agree(self, number: int) -> Callable[[], int]:
         box = self._keep(torch.tensor([number if self.rank == 0 else 0], dtype=torch.int64))
@@ -204,20 +186,28 @@ class TorchGroup(Group):
             dist.destroy_process_group()
 
 
-def _wait_for_all(store: Any, membership: Membership) -> None:
-    """Waits until every rank has come, before torch is asked to form the group.
+def _meet(store: Any, membership: Membership) -> None:
+    """Waits until every rank has come and said what it is, and checks that they fit, before torch forms the group.
 
     Where torch gives up forming one, its count of groups stays one too high in this process, and no later group can
     be formed with ranks that did not try (seen with torch 2.13).
     """
-    store.set(f"here {membership.rank}", "yes")
+    store.set(f"rank {membership.rank}", json.dumps([membership.world, membership.backend, membership.identity]))
     until = time.monotonic() + membership.timeout
     missing = set(range(membership.world))
     while missing:
-        missing = {rank for rank in missing if not store.check([f"here {rank}"])}
+        missing = {rank for rank in missing if not store.check([f"rank {rank}"])}
         if missing and time.monotonic() > until:
             raise RuntimeError(f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.")
         time.sleep(0.005)
+    found = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
+    if any(entry[:2] != [membership.world, membership.backend] for entry in found):
+        raise RuntimeError(f"The group's engines do not fit together; (world, backend, device) by rank: {found}.")
+    devices = [entry[2] for entry in found]
+    if membership.backend == "nccl" and len(set(devices)) < membership.world:
+        raise RuntimeError(
+            f"Two engines hold the same GPU ({devices}), and each needs its own. Start fewer engines, or CPU engines."
+        )
 
 
 def join(membership: Membership) -> Group:

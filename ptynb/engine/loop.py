@@ -20,6 +20,7 @@ from ptynb.settings import Settings
 from ptynb.snapshot import Change, Epoch
 
 EVALUATION_BATCH = 32
+"""Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
 
 
 class Loop:
@@ -34,7 +35,6 @@ class Loop:
         self.shard = Shard(scan, *self.order.owned(group.rank, group.world), self.frame, dtype)
         totals = self.shard.totals(group, len(scan))
         loss = make_loss(settings.loss, totals.counts / totals.mean_pattern.numel())
-        # The loss of an update is divided by what its patterns would add to this on average, so rates have no unit.
         self.normaliser = self.shard.prepare(loss, group)
         self.model = _initial_model(scan, settings, self.frame, totals, loss, group, dtype)
         self.optimiser = make_optimiser(self.model, settings)
@@ -70,7 +70,7 @@ class Loop:
 
     @property
     def _scale(self) -> float:
-        """Makes the loss of one pattern the mean misfit of a pixel, in units of the mean."""
+        """Makes the loss of one pattern a sum over its pixels in units of the mean count of a pixel: a pure number."""
         pixels = self.shard.window[0] * self.shard.window[1]
         return pixels * self.order.count / self.normaliser
 
@@ -82,15 +82,13 @@ class Loop:
         self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds))
         self._table = self.order.epoch(self.epoch + 1)
         self._loss_sum.zero_()
-        if not math.isfinite(loss):
+        checksum = float(sum(parameter.detach().double().sum() for parameter in self.model.parameters()))
+        if not (math.isfinite(loss) and math.isfinite(checksum)):
             raise FloatingPointError(
-                f"The loss of epoch {self.epoch} is {loss}; the rates ({rates_of(self.settings)}) are too high "
+                f"The loss of epoch {self.epoch} is {loss}, or its last update not finite; "
+                f"the rates ({rates_of(self.settings)}) are too high "
                 "for this scan. Start again with lower ones."
             )
-        self._check_equal()
-
-    def _check_equal(self) -> None:
-        checksum = float(sum(parameter.detach().double().sum() for parameter in self.model.parameters()))
         if not self.group.all_equal(checksum):
             raise RuntimeError(
                 f"After epoch {self.epoch} the engines hold different parameters; this is a fault of ptynb "
@@ -118,8 +116,9 @@ class Loop:
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         loss, mask = self.model.loss, self.model.mask
         indices = torch.arange(self.shard.start, self.shard.stop).numpy()
-        for first in range(0, len(indices), EVALUATION_BATCH):
-            batch = self.shard.batch(indices[first : first + EVALUATION_BATCH])
+        size = min(EVALUATION_BATCH, -(-self.order.lanes // self.group.world))
+        for first in range(0, len(indices), size):
+            batch = self.shard.batch(indices[first : first + size])
             counts = loss.counts(batch.prepared)
             sums[0] += amplitude_residual(self.model.intensities(batch), counts, mask)
             sums[1] += counts.sqrt().sum(dtype=torch.float64)

@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptynb import render
-from ptynb.scan import ObjectFrame, Scan
 from ptynb.snapshot import Array, PictureRequest, Pictures, Snapshot
-
-
-def scanned_area(scan: Scan, frame: ObjectFrame) -> tuple[slice, slice]:
-    """The part of the object that lies under the middle half of some probe window: what is worth looking at."""
-    low = np.rint(scan.positions.min(0)).astype(int) - frame.origin + np.array(scan.window) // 4
-    high = np.rint(scan.positions.max(0)).astype(int) - frame.origin + np.array(scan.window) * 3 // 4
-    return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
 
 
 def make_snapshot(object: Array, probe: Array, epoch: int, update: int, size: int) -> Snapshot:

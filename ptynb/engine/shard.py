@@ -17,7 +17,7 @@ from ptynb.physics.model import Batch
 from ptynb.scan import ObjectFrame, Scan
 
 READ_BYTES = 2**26
-"""Patterns are read in pieces of about this size, so that reading needs little memory beside what is kept."""
+"""Patterns are read and prepared in pieces of about this size, with little memory beside what is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,32 +60,36 @@ class Shard:
         self.shifts = torch.from_numpy(places - corners).to(dtype)
         self.window = scan.window
         self.prepared = torch.empty((stop - start, *scan.window), dtype=dtype)
-        for part, counts in self._pieces(scan):
+        self._total = torch.zeros(scan.window, dtype=torch.float64)
+        for part in self._pieces():
+            counts = read_counts(scan, start + part.start, start + part.stop, dtype)
+            self._total += counts.sum(0, dtype=torch.float64)
             self.prepared[part] = counts
 
-    def _pieces(self, scan: Scan) -> Iterator[tuple[slice, Tensor]]:
-        step = max(1, READ_BYTES // (4 * scan.window[0] * scan.window[1]))
-        for first in range(self.start, self.stop, step):
-            last = min(first + step, self.stop)
-            yield slice(first - self.start, last - self.start), read_counts(scan, first, last, self.dtype)
+    def _pieces(self) -> Iterator[slice]:
+        step = max(1, READ_BYTES // (4 * self.window[0] * self.window[1]))
+        for first in range(0, len(self), step):
+            yield slice(first, min(first + step, len(self)))
 
     def __len__(self) -> int:
         return self.stop - self.start
 
     def totals(self, group: Group, count: int) -> Totals:
-        """Totals of all `count` patterns of the group; call before `prepare`."""
-        total = self.prepared.sum(0, dtype=torch.float64).to(group.device)
-        mean = (group.sum(total) / count).cpu()
+        """Totals of all `count` patterns of the group."""
+        mean = (group.sum(self._total.to(group.device)) / count).cpu()
         if not mean.any():
             raise ValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
         return Totals(mean)
 
     def prepare(self, loss: Loss, group: Group) -> float:
         """Turns counts into what the loss needs, moves all to the device; returns the normaliser of all engines."""
-        normaliser = loss.normaliser(self.prepared).to(group.device)
-        self.prepared = loss.prepare(self.prepared).to(group.device)
+        normaliser = torch.zeros((), dtype=torch.float64)
+        for part in self._pieces():
+            normaliser += loss.normaliser(self.prepared[part])
+            self.prepared[part] = loss.prepare(self.prepared[part])
+        self.prepared = self.prepared.to(group.device)
         self.shifts = self.shifts.to(group.device)
-        return float(group.sum(normaliser))
+        return float(group.sum(normaliser.to(group.device)))
 
     def batch(self, patterns: NDArray[np.int64]) -> Batch:
         """These patterns (indices of the whole scan) as the model takes them."""

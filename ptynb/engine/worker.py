@@ -22,17 +22,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Literal
 
-import psutil
 import torch
 import torch.distributed as dist
 
 from ptynb.engine.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.optim import rates_of
-from ptynb.engine.pictures import make_pictures, make_snapshot, scanned_area
+from ptynb.engine.pictures import make_pictures, make_snapshot
+from ptynb.geometry import lit_area
 from ptynb.scan import Scan
 from ptynb.settings import Settings
-from ptynb.snapshot import Array, Failure, PictureRequest, Pictures, Snapshot, Status
+from ptynb.snapshot import Array, Failure, Kept, PictureRequest, Pictures, Snapshot, Status
 
 IDLE_SECONDS = 0.02
 
@@ -43,8 +43,8 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """What all ranks are to do before their next update.
 
-    start: train `value` more epochs. pause, resume, stop. settings: take over `value`. evaluate: keep a result.
-    close: leave the group and end.
+    start: train `value` more epochs. pause, resume, stop. settings: take over `value`, as plain values.
+    evaluate: keep a result. close: leave the group and end.
     """
 
     kind: Literal["start", "pause", "resume", "stop", "settings", "evaluate", "close"]
@@ -56,7 +56,7 @@ class Worker:
 
     def __init__(self, scan: Scan, settings: Settings, membership: Membership) -> None:
         """Starts the thread; joining the group and reading the patterns go on there."""
-        self._scan, self._settings, self._membership = scan, settings, membership
+        self._settings, self._membership = settings, membership
         self._state: State = "loading"
         self._failure: Failure | None = None
         self._target = 0
@@ -65,8 +65,9 @@ class Worker:
         self._applied = 0
         self._questions: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self._kept: tuple[dict[str, Array], float, int, int] | None = None
-        self._thread = threading.Thread(target=self._run, name="ptynb training", daemon=True)
+        self._kept: Kept | None = None
+        self._area = (slice(None), slice(None))
+        self._thread = threading.Thread(target=self._run, args=(scan,), name="ptynb training", daemon=True)
         self._thread.start()
 
     # What the kernel calls
@@ -97,7 +98,6 @@ class Worker:
             epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
             changes=tuple(loop.changes) if loop else (),
             failure=self._failure,
-            memory=psutil.Process().memory_info().rss,
         )
 
     def snapshot(self, size: int) -> Snapshot | None:
@@ -111,38 +111,39 @@ class Worker:
     def pictures(self, request: PictureRequest) -> Pictures | None:
         """Pictures, taken between two updates; None while still loading."""
         taken = self._arrays()
-        if taken is None or self._loop is None:
-            return None
-        arrays, epoch, update = taken
-        area = scanned_area(self._scan, self._loop.frame)
-        return make_pictures(arrays["object"], arrays["probe"], area, epoch, update, request)
-
-    def result(self) -> tuple[dict[str, Array], float, int, int] | None:
-        """Object and probe in full, the R-factor, epoch and update, as the last `evaluate` kept them.
-
-        After a failure: as they are, with an R-factor that is not a number.
-        """
-        if self._state != "failed":
-            return self._kept
-        taken = self._arrays()
         if taken is None:
             return None
         arrays, epoch, update = taken
-        return arrays, float("nan"), epoch, update
+        return make_pictures(arrays["object"], arrays["probe"], self._area, epoch, update, request)
+
+    def result(self) -> Kept | None:
+        """The state that the last `evaluate` kept, on rank 0; after a failure the state as it is, on any rank."""
+        loop = self._loop
+        if self._state == "failed" and loop is not None:
+            kept: Kept = self._ask(lambda: _keep(loop, float("nan")))
+            return kept
+        return self._kept
 
     def close(self) -> None:
         """Ends the thread, on all ranks: rank 0 tells the others; waits until this one's has ended."""
         if self._membership.rank == 0:
             self.command(Command("close"))
         self._thread.join(timeout=self._membership.timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(
+                f"Rank {self._membership.rank} did not end within {self._membership.timeout:g} s "
+                f"(it is {self._state}); stop the cluster and start a new one."
+            )
 
     # What the thread does
 
-    def _run(self) -> None:
+    def _run(self, scan: Scan) -> None:
         group: Group | None = None
         try:
             group = join(self._membership)
-            self._loop = Loop(self._scan, self._settings, group)
+            self._loop = Loop(scan, self._settings, group)
+            self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)
+            del scan  # its patterns are in the loop now, the way that wants them
             self._state = "ready"
             while self._turn(group, self._loop):
                 pass
@@ -185,8 +186,8 @@ class Worker:
     def _obey(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
-        for command in group.tell(self._commands[self._applied : newest]):
-            self._act(command, loop)
+        for command in group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]]):
+            self._act(Command(**command), loop)
         self._applied = newest
 
     def _act(self, command: Command, loop: Loop) -> None:
@@ -202,10 +203,12 @@ class Worker:
                 self._target = loop.epoch
                 self._state = "ready"
             case "settings":
-                loop.change(command.value)
+                loop.change(Settings(**command.value))
             case "evaluate":
                 r_factor = loop.r_factor()
-                self._kept = (_numpy(loop), r_factor, loop.epoch, loop.update)
+                if self._membership.rank == 0:
+                    self._kept = _keep(loop, r_factor)
+                loop.hold()
             case "close":
                 self._state = "closed"
 
@@ -241,6 +244,11 @@ class Worker:
 
 def _numpy(loop: Loop) -> dict[str, Array]:
     return {name: tensor.numpy() for name, tensor in loop.arrays().items()}
+
+
+def _keep(loop: Loop, r_factor: float) -> Kept:
+    settings = loop.settings.model_dump(mode="json")
+    return Kept(**_numpy(loop), r_factor=r_factor, epochs=(*loop.epochs,), changes=(*loop.changes,), settings=settings)
 
 
 def _lost_group(error: Exception) -> bool:

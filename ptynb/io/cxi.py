@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
-from ptynb.geometry import Geometry
+from ptynb.geometry import ELECTRON_VOLT, Geometry, wavelength_from_energy
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.scan import Scan, default_name
 
@@ -32,8 +32,6 @@ TRANSLATIONS = (
     "entry_1/sample_1/geometry_1/translation",
     f"{DETECTOR}/translation",
 )
-PLANCK_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0
-"""h c [J m]; CXI gives energies in joules."""
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
 """The one bit of a CXI mask that marks a good pixel."""
 
@@ -114,7 +112,7 @@ def _wavelength(file: h5py.File, path: Path) -> float:
             f"{path} has neither {SOURCE}/wavelength nor energy; "
             "give it: load(..., wavelength=1.24e-10) [m] or energy=10e3 [eV]."
         )
-    return PLANCK_TIMES_LIGHT_SPEED / energy
+    return wavelength_from_energy(energy / ELECTRON_VOLT)
 
 
 def _basis(file: h5py.File, path: Path, detector_pixel: tuple[float, float] | None) -> NDArray[np.float64]:

@@ -57,8 +57,8 @@ def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     return found
 
 
-def attribute(file: h5py.File, name: str, path: Path) -> Any:
-    """The value of a root attribute. Raises FileError where it is missing."""
-    if name not in file.attrs:
-        raise FileError(f"{path} has no attribute {name}; the file is incomplete or of another kind.")
-    return file.attrs[name]
+def attribute(place: h5py.Group | h5py.Dataset, name: str, path: Path) -> Any:
+    """The value of an attribute of a file, group or dataset. Raises FileError where it is missing."""
+    if name not in place.attrs:
+        raise FileError(f"{path} has no attribute {name} at {place.name}; the file is incomplete or of another kind.")
+    return place.attrs[name]

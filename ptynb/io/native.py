@@ -45,7 +45,7 @@ def write_scan(
     truth: Truth | None = None,
 ) -> Scan:
     """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
-    path = Path(path)
+    path = Path(path).expanduser()
     with replacing(path) as file:
         file.attrs.update(format=FORMAT, version=VERSION, name=name, centred=centred, clip_negative=clip_negative)
         patterns = file.create_dataset("patterns", shape, dtype, chunks=(1, *shape[1:]))
@@ -106,11 +106,11 @@ def read_scan(path: Path) -> Scan:
             )
         geometry = None
         if "geometry" in file:
-            stored = file["geometry"].attrs
+            pixel = attribute(file["geometry"], "detector_pixel", path)
             geometry = Geometry(
-                wavelength=float(stored["wavelength"]),
-                distance=float(stored["distance"]),
-                detector_pixel=(float(stored["detector_pixel"][0]), float(stored["detector_pixel"][1])),
+                wavelength=float(attribute(file["geometry"], "wavelength", path)),
+                distance=float(attribute(file["geometry"], "distance", path)),
+                detector_pixel=(float(pixel[0]), float(pixel[1])),
             )
         truth = None
         if "truth" in file:

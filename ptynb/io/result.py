@@ -16,7 +16,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading, replacing
+from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
 from ptynb.snapshot import Change, Epoch, Result, as_plain
 
 FORMAT = "ptynb result"
@@ -61,7 +61,7 @@ def load_result(path: str | Path) -> Result:
                 f"this ptynb reads version {VERSION}. Update ptynb."
             )
         stored = dataset(file, "object", path)
-        origin, pixel = stored.attrs["origin"], stored.attrs.get("pixel_size")
+        origin, pixel = attribute(stored, "origin", path), stored.attrs.get("pixel_size")
         return Result(
             object=stored[()],
             probe=dataset(file, "probe", path)[()],
@@ -72,10 +72,10 @@ def load_result(path: str | Path) -> Result:
                 Epoch(int(row["number"]), *(float(row[name]) for name in EPOCH_FIELDS))
                 for row in dataset(file, "epochs", path)[()]
             ),
-            r_factor=float(file.attrs["r_factor"]),
-            settings=json.loads(file.attrs["settings"]),
+            r_factor=float(attribute(file, "r_factor", path)),
+            settings=json.loads(attribute(file, "settings", path)),
             changes=tuple(Change(**change) for change in json.loads(dataset(file, "changes", path)[()])),
-            about=json.loads(file.attrs["about"]),
+            about=json.loads(attribute(file, "about", path)),
         )
 
 

@@ -117,6 +117,7 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
     frequency = np.fft.fftfreq(window)
     squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
     aperture = 1 / (1 + np.exp((np.sqrt(squared) - 0.13) / 0.006))
+    # exp(+iφ|k|²) with φ > 0 is a negative defocus: the sample lies upstream of the focus.
     defocus = np.pi * 2.2 * window
 
     def focus(phase: float) -> Complex:

@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ptynb import render
+from ptynb.geometry import lit_area
 from ptynb.quality import Comparison, compare
 from ptynb.scan import Truth
 from ptynb.snapshot import Result
@@ -40,7 +41,7 @@ def figure(result: Result, truth: Truth | None = None) -> Page:
     columns = 3 if comparison is None else 4
     page = Page(figsize=(3.6 * columns, 7.0), layout="constrained")
     top = page.add_gridspec(2, columns, height_ratios=[1.25, 1])
-    seen = result.object[_scanned(result)]
+    seen = result.object[lit_area(result.positions, result.probe.shape[-2:])]
     _image(page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size)
     phase = render.flat_phase(seen)
     _image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", PHASE_COLOURS, result.pixel_size)
@@ -59,13 +60,6 @@ def compare_with_truth(result: Result, truth: Truth) -> Comparison:
     high = np.floor(result.positions.max(0) + window / 2).astype(int) + result.origin
     area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
     return compare(result.object, truth.object, area, result.origin)
-
-
-def _scanned(result: Result) -> tuple[slice, slice]:
-    window = np.array(result.probe.shape[-2:])
-    low = np.rint(result.positions.min(0) + window / 4).astype(int)
-    high = np.rint(result.positions.max(0) + window * 3 / 4).astype(int)
-    return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
 
 
 def _title(result: Result, comparison: Comparison | None) -> str:

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import ipywidgets
@@ -89,6 +89,8 @@ class Live(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the view and its threads; the reconstruction goes on."""
         self._actions.put(None)
+        for widget in _below(self):
+            widget.close()
         super().close()
 
     @property
@@ -200,6 +202,8 @@ def _look(reference: weakref.ref[Live]) -> None:
             view.refresh()
         except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
             view._complain(f"{type(error).__name__}: {error}")
+        if view._recon.closed:
+            return  # that was the last look: nothing changes any more, and the view must not keep its scan alive
         wait, look_now = view._pause_seconds - (time.monotonic() - started), view._look_now
         del view
         if look_now.wait(max(wait, 0.02)):
@@ -213,6 +217,13 @@ def _act(reference: weakref.ref[Live], actions: queue.SimpleQueue[Callable[[], N
             return
         view._carry_out(action)
         del view
+
+
+def _below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
+    for widget in box.children:
+        if isinstance(widget, ipywidgets.Box):
+            yield from _below(widget)
+        yield widget
 
 
 def _set(widget: ipywidgets.HTML, value: str) -> None:

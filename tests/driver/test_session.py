@@ -197,20 +197,64 @@ def test_an_exception_on_one_engine_reaches_the_user_with_its_rank_and_the_clust
         assert again.step().number == 1
 
 
-def test_a_failed_run_still_gives_what_rank_0_holds(cluster: pt.Cluster, scan: Scan) -> None:
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(scan: Scan, lost: int) -> None:
     with pt.Cluster(2, device="cpu") as own:
         recon = pt.Reconstruction(scan, pt.Settings(), own)
         list(recon.run(3))
         recon.start(2000)
-        psutil.Process(own.status()[1]["pid"]).kill()
+        psutil.Process(own.status()[lost]["pid"]).kill()
         started = time.monotonic()
-        with pytest.raises(pt.ReconstructionError, match="engine of rank 1 has died"):
+        with pytest.raises(pt.ReconstructionError, match=f"engine of rank {lost} has died"):
             recon.wait(30)
         assert time.monotonic() - started < 5
         result = recon.result
         assert len(result.epochs) >= 3
         assert np.isnan(result.r_factor)
-        assert "rank 1" in result.about["failure"]
+        assert f"rank {lost}" in result.about["failure"]
+        assert np.abs(result.object - 1).max() > 0.1
+        recon.close()
+
+
+def test_a_question_that_fails_does_not_end_the_reconstruction(cluster: pt.Cluster, scan: Scan) -> None:
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.step()
+        with pytest.raises(pt.ClusterError, match="rank 0: ZeroDivisionError"):
+            recon.pictures(PictureRequest(size=0))
+        assert recon.step().number == 2
+
+
+def test_a_result_taken_while_it_runs_is_all_of_one_moment(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 2)
+    result = recon.result
+    recon.stop()
+    with pt.Reconstruction(recon.scan) as again:
+        for _ in again.run(len(result.epochs)):
+            pass
+        before = again.result.object
+        again.step()
+        after = again.result.object
+    # Between these two states of another run of the same, not beside them.
+    assert np.linalg.norm(result.object - before) < 1.01 * np.linalg.norm(after - before)
+
+
+def test_stopped_from_elsewhere_a_loop_ends_and_a_step_says_so(recon: pt.Reconstruction) -> None:
+    recon.settings = recon.settings.replace(object={"rate": 0.001})
+    done = []
+
+    def stop_soon() -> None:
+        until(lambda: len(done) >= 2)
+        recon.stop()
+
+    clicker = threading.Thread(target=stop_soon)
+    clicker.start()
+    for epoch in recon.run(10_000):
+        done += [epoch.number]
+    clicker.join()
+    assert 2 <= len(done) < 10_000
+    assert recon.state == "ready"
+    assert recon.step().number == len(done) + 1
 
 
 def test_engines_answer_quickly_while_they_train(cluster: pt.Cluster, scan: Scan) -> None:
@@ -240,3 +284,13 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     del alone
     gc.collect()
     until(lambda: "ptynb training" not in [thread.name for thread in threading.enumerate()], 5)
+
+
+def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan: Scan) -> None:
+    with pt.Cluster(1, device="cpu") as own:
+        recon = pt.Reconstruction(scan, pt.Settings(), own)
+        recon.step()
+        kept = recon.result
+    with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):
+        recon.start(1)
+    assert recon.result is kept

@@ -38,7 +38,7 @@ def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan:
 
 
 def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ranks: Ranks, scan: Scan) -> None:
-    slower = pt.Settings(probe=pt.Probe(rate=0.003))
+    slower = pt.Settings(probe=pt.Probe(rate=0.003)).model_dump(mode="json")
     answers = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
     [change] = answers[0]["status"].changes
     assert (change.name, change.old, change.new) == ("probe.rate", 0.01, 0.003)

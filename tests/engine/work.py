@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ptynb.engine.group import Group, Membership, TorchGroup, join
+from ptynb.engine.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
 from ptynb.scan import Scan
@@ -96,16 +96,11 @@ def lonely(membership: Membership) -> float:
 
 
 def same_device(membership: Membership) -> str:
-    """What the group says when two ranks hold one device under NCCL (asked over gloo)."""
-    group = join(membership)
-    assert isinstance(group, TorchGroup)
+    """What joining says when two ranks hold one device under NCCL; found before NCCL is asked for anything."""
     try:
-        group.backend = "nccl"
-        group._check(dataclasses.replace(membership, identity="GPU-1", backend="nccl"))
+        join(dataclasses.replace(membership, identity="GPU-1", backend="nccl")).close()
     except RuntimeError as error:
         return str(error)
-    finally:
-        group.close()
     return "nothing noticed"
 
 
