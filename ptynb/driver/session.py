@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import threading
 import time
 import weakref
@@ -16,16 +14,15 @@ import torch
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.driver.outcome import find_cause, make_result
 from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
-from ptynb.snapshot import Change, Epoch, Failure, Kept, PictureRequest, Pictures, Result, Snapshot, Status
+from ptynb.snapshot import Change, Epoch, Kept, PictureRequest, Pictures, Result, Snapshot, Status
 
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
-FAILURE_SECONDS = 3.0
-"""How long the other ranks are given to report after the first failure, to find the one that caused it."""
 
 _open: weakref.WeakKeyDictionary[Cluster, weakref.ref[Reconstruction]] = weakref.WeakKeyDictionary()
 """The reconstruction that holds a cluster's engines."""
@@ -59,6 +56,7 @@ class Reconstruction:
         self.scan = scan
         self._settings = settings or Settings()
         self._cluster = cluster
+        self._folder = None if cluster is None else cluster.folder
         if cluster is not None and device != "auto":
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         engines = 1 if cluster is None else len(cluster)
@@ -328,10 +326,11 @@ class Reconstruction:
     # How it follows the engines
 
     def _cluster_alive(self) -> bool:
-        return self._cluster is None or self._cluster.running
+        """Whether the engines it was opened on still run: a cluster that was started again has others."""
+        return self._cluster is None or (self._cluster.running and self._cluster.folder == self._folder)
 
     def _make_way(self) -> None:
-        if self._closed:
+        if self._closed or not self._cluster_alive():
             return
         if self._failure is None and self._busy():
             raise ReconstructionError(
@@ -394,36 +393,9 @@ class Reconstruction:
         return status
 
     def _fail(self, lost: Exception | None) -> None:
-        """Finds out which rank failed first: not one that only missed the others."""
         with self._lock:
-            if self._failure is not None:
-                return
-            until = time.monotonic() + FAILURE_SECONDS
-            while True:
-                failures, gone = self._failures()
-                causes = [failure for failure in failures if not failure.lost_group]
-                if gone or causes or time.monotonic() > until:
-                    break
-                time.sleep(0.1)
-            if gone:
-                self._failure = ReconstructionError(str(gone[0]))
-            elif causes or failures:
-                cause = (causes or failures)[0]
-                self._failure = ReconstructionError(f"Rank {cause.rank}: {cause.message}\n\n{cause.traceback}")
-            else:
-                self._failure = ReconstructionError(str(lost))
-
-    def _failures(self) -> tuple[list[Failure], list[Exception]]:
-        failures, gone = [], []
-        for rank in range(self._engines.world):
-            try:
-                status: Status = self._engines.call(rank, "status", 10**9, timeout=FAILURE_SECONDS)
-            except self._engines.lost as error:
-                gone.append(error)
-            else:
-                if status.failure is not None:
-                    failures.append(status.failure)
-        return failures, gone
+            if self._failure is None:
+                self._failure = ReconstructionError(find_cause(self._engines, lost))
 
     def _take_result(self) -> None:
         if self._failure is None:
@@ -438,8 +410,8 @@ class Reconstruction:
                     raise
         kept = self._kept()
         if kept is not None:
-            self._result = self._make_result(kept)
             status = self._statuses[0]
+            self._result = make_result(self.scan, kept, self._engines.description, status.backend, self._failure)
             self._result_at = (status.epoch, status.update, status.applied)
 
     def _kept(self) -> Kept | None:
@@ -452,31 +424,6 @@ class Reconstruction:
             if kept is not None:
                 return kept
         return None
-
-    def _make_result(self, kept: Kept) -> Result:
-        frame = self.scan.object_frame(self._settings.object.padding)
-        status = self._statuses.get(0)
-        return Result(
-            object=kept.object,
-            probe=kept.probe,
-            positions=self.scan.positions - frame.origin,
-            origin=frame.origin,
-            epochs=kept.epochs,
-            r_factor=kept.r_factor,
-            settings=kept.settings,
-            changes=kept.changes,
-            pixel_size=self.scan.pixel_size,
-            about={
-                "scan": self.scan.name,
-                "ptynb": importlib.metadata.version("ptynb"),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "engines": self._engines.description,
-                "backend": status.backend if status else "",
-                "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                "failure": str(self._failure) if self._failure else "",
-            },
-        )
 
 
 def _follow(reference: weakref.ref[Reconstruction]) -> None:
