@@ -63,9 +63,10 @@ def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[floa
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
     """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
     low, high = limits
-    inside = np.clip(np.nan_to_num(values, nan=low), low, high)
-    index = ((inside - low) * (255.999 / (high - low))).astype(np.uint8)
-    return colours[index]
+    finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
+    index = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
+    rgb: NDArray[np.uint8] = np.take(colours, index, axis=0)
+    return rgb
 
 
 def complex_colours(field: Array) -> NDArray[np.uint8]:
@@ -74,7 +75,7 @@ def complex_colours(field: Array) -> NDArray[np.uint8]:
     brightness = amplitude / max(float(amplitude.max()), 1e-30)
     hue = (np.angle(field) / (2 * np.pi)) % 1.0
     # The hue circle as three triangle waves a third apart.
-    waves = np.abs((hue[..., None] * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1
+    waves = np.abs((hue[..., None] * 6 + np.array([0.0, 4.0, 2.0], amplitude.dtype)) % 6 - 3) - 1
     return (np.clip(waves, 0, 1) * brightness[..., None] * 255.999).clip(0, 255).astype(np.uint8)
 
 

@@ -171,6 +171,8 @@ def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:
         "PTYNB_RANK": str(rank),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
+        # numpy only makes pictures there; its threads would wait, spinning, on the cores that torch computes on.
+        "OPENBLAS_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": visible_gpu,
         # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
         "GLOO_SOCKET_IFNAME": loopback,

@@ -59,6 +59,7 @@ class Live(ipywidgets.VBox):
         )
         self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._look_now = threading.Event()
+        self._drawn = (0, 0)
         self._pictures = PictureView()
         self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
         self._summary = ipywidgets.HTML()
@@ -109,8 +110,10 @@ class Live(ipywidgets.VBox):
             return
         epochs, changes = recon.epochs, recon.changes
         _set(self._summary, _summary(status, epochs, recon.engines, recon.failure is not None, recon.closed))
-        _set(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
-        _set(self._record, _record(changes))
+        if self._drawn != (len(epochs), len(changes)):
+            self._drawn = (len(epochs), len(changes))
+            _set(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
+            _set(self._record, _record(changes))
         self._enable("closed" if recon.closed else "failed" if recon.failure is not None else status.state)
         shown = (self._pictures.frame.get("epoch"), self._pictures.frame.get("update"))
         if (

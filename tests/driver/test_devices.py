@@ -126,6 +126,7 @@ def test_what_is_asked_for_is_planned(monkeypatch, n, device, gpus, cores, expec
             "PTYNB_RANK": str(rank),
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
+            "OPENBLAS_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": gpu.uuid if gpu else "",
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
