@@ -39,7 +39,8 @@ def find_cause(engines: Engines, lost: Exception | None) -> str:
 
 def _failures(engines: Engines) -> tuple[list[Failure], list[Exception]]:
     """Failures that engines report, and errors from engines that are gone."""
-    failures, gone = [], []
+    failures: list[Failure] = []
+    gone: list[Exception] = []
     for rank in range(engines.world):
         try:
             status: Status = engines.call(rank, "status", 10**9, timeout=FAILURE_SECONDS)
