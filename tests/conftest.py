@@ -49,20 +49,22 @@ def _nothing_left_behind() -> Iterator[None]:
     pytest.fail(f"left behind: processes {[process.cmdline() for process in left]}, threads {busy}")
 
 
+def named_folder(variable: str) -> Path:
+    """The folder that this environment variable names; without it the test is skipped (in CI: a failure)."""
+    folder = os.environ.get(variable)
+    if folder is None:
+        pytest.skip(f"{variable} does not name a folder; CONTRIBUTING.md says what it holds")
+    return Path(folder)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    folder = os.environ.get(REAL_DATA)
-    if folder is None:
-        pytest.skip(f"{REAL_DATA} does not name a folder with real data")
-    return Path(folder)
+    return named_folder(REAL_DATA)
 
 
 @pytest.fixture(scope="session")
 def bench() -> Path:
-    folder = os.environ.get(BENCH)
-    if folder is None:
-        pytest.skip(f"{BENCH} does not name the folder with the packages' common problem")
-    return Path(folder)
+    return named_folder(BENCH)
 
 
 ALLOWED_SKIPS: dict[str, str] = {}

@@ -202,12 +202,10 @@ class Cluster:
             try:
                 answers.append(answer.get(max(0.0, until - time.monotonic())))
             except EngineError as error:
-                failures.append(
-                    EngineLostError(f"The engine of rank {rank} has died ({error}).\n{self._log_tail(rank)}")
-                )
+                failures.append(self._lost(rank, f" ({error})"))
             except RemoteError as error:
                 if error.ename == "EngineError":  # the controller's word for it
-                    failures.append(EngineLostError(f"The engine of rank {rank} has died.\n{self._log_tail(rank)}"))
+                    failures.append(self._lost(rank))
                     continue
                 told = f"On the engine of rank {rank}: {error.ename}: {error.evalue}\n{error.traceback}"
                 failures.append(ClusterError(told))
@@ -227,8 +225,11 @@ class Cluster:
     def _view(self, client: ipyparallel.Client, rank: int) -> ipyparallel.DirectView:
         engine = self._engine_ids[rank]
         if engine not in client.ids:  # the controller has noticed before us
-            raise EngineLostError(f"The engine of rank {rank} has died.\n{self._log_tail(rank)}")
+            raise self._lost(rank)
         return client[engine]
+
+    def _lost(self, rank: int, how: str = "") -> EngineLostError:
+        return EngineLostError(f"The engine of rank {rank} has died{how}.\n{self._log_tail(rank)}")
 
     def _log_tail(self, rank: int | None = None, lines: int = 12) -> str:
         if self.folder is None:

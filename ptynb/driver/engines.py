@@ -25,12 +25,10 @@ class Engines(ABC):
 
     world: int
     description: str
-    lost: type[Exception]
-    """What `call` raises when an engine is gone."""
 
     @abstractmethod
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        """Calls a method of the worker of this rank."""
+        """Calls a method of the worker of this rank. Raises EngineLostError when its engine is gone."""
 
     @abstractmethod
     def close(self) -> None:
@@ -43,7 +41,7 @@ class LocalEngine(Engines):
 
     def __init__(self, scan: Scan, settings: Settings, device: str) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
-        self.world, self.description, self.lost = 1, f"this process on {identity}", EngineLostError
+        self.world, self.description = 1, f"this process on {identity}"
         membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
         self._worker = Worker(scan, settings, membership)
 
@@ -64,7 +62,7 @@ class ClusterEngines(Engines):
         plan = cluster.plan
         self._cluster = cluster
         self._name = secrets.token_hex(4)
-        self.world, self.lost = len(cluster), EngineLostError
+        self.world = len(cluster)
         self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
         order = Order(len(scan), settings.batch, settings.seed)
         self._store = cluster.folder / f"group-{self._name}"

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 
-from ptynb.driver.cluster import Cluster
+from ptynb.driver.cluster import Cluster, EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.driver.outcome import find_cause, make_result
@@ -377,7 +377,7 @@ class Reconstruction:
         self._alive()
         try:
             return self._engines.call(rank, method, *arguments)
-        except self._engines.lost as error:
+        except EngineLostError as error:
             self._fail(error)
             raise self._failure or error from None
 
@@ -419,7 +419,7 @@ class Reconstruction:
         for rank in range(self._engines.world if self._failure is not None else 1):
             try:
                 kept: Kept | None = self._engines.call(rank, "result", timeout=600.0)
-            except self._engines.lost:
+            except EngineLostError:
                 continue
             if kept is not None:
                 return kept
