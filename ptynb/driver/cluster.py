@@ -24,6 +24,9 @@ from ptynb.driver import guardian
 from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, find_gpus, plan_cluster, usable_cores
 from ptynb.engine import worker
 
+NOTICE_SECONDS = 0.5
+"""How soon a call that waits for an answer notices that the cluster was stopped."""
+
 
 class EngineLostError(ClusterError):
     """An engine's process is gone."""
@@ -149,7 +152,6 @@ class Cluster:
         atexit.unregister(self.stop)
         client, cluster, folder = self._client, self._cluster, self.folder
         self._client = self._cluster = None
-        self._engine_ids = []
         if client is not None:
             client.close()
         if folder is not None:
@@ -200,7 +202,10 @@ class Cluster:
         answers = []
         for rank, answer in pending:  # every one is waited for, also after one has failed
             try:
-                answers.append(answer.get(max(0.0, until - time.monotonic())))
+                self._wait(client, answer, until)
+                answers.append(answer.get(0))
+            except ClusterError as error:
+                failures.append(error)
             except EngineError as error:
                 failures.append(self._lost(rank, f" ({error})"))
             except RemoteError as error:
@@ -216,6 +221,14 @@ class Cluster:
         if failures:
             raise failures[0]
         return answers
+
+    def _wait(self, client: ipyparallel.Client, answer: Any, until: float) -> None:
+        """Waits for an answer, also while another thread stops the cluster: then nobody would ever receive it."""
+        while not answer.wait(max(0.0, min(NOTICE_SECONDS, until - time.monotonic()))):
+            if self._client is not client:
+                raise ClusterError("The cluster was stopped while it was asked.")
+            if time.monotonic() > until:
+                return
 
     def alive(self) -> list[int]:
         """Ranks whose engines are known to the controller."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.driver import guardian
+from ptynb.driver.devices import ClusterError
 from ptynb.engine import worker
 
 SCRIPT = """
@@ -84,6 +86,26 @@ def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
     with cluster.start():
         assert cluster.status()[0]["rank"] == 0
     assert repr(cluster).startswith("<Cluster stopped")
+
+
+def test_a_call_that_waits_while_the_cluster_stops_ends_soon() -> None:
+    cluster = pt.Cluster(1, device="cpu")
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            cluster.call(0, time.sleep, 60.0)
+        except ClusterError as error:
+            told.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    time.sleep(0.3)
+    cluster.stop()
+    asking.join(3)
+    assert not asking.is_alive()
+    assert told
+    assert "stopped while" in told[0]
 
 
 def test_after_the_notebooks_kernel_is_killed_nothing_is_left() -> None:
