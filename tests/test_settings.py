@@ -3,7 +3,7 @@ import json
 import pydantic
 import pytest
 
-from ptynb.settings import Object, Probe, Settings, SettingsError
+from ptynb.settings import Object, Probe, Schedule, Settings, SettingsError
 
 UNUSUAL = Settings(
     object=Object(rate=1e-5, padding=0),
@@ -51,15 +51,39 @@ def test_no_text_is_the_default():
 
 
 REFUSED = [
-    ({"bach": 3}, "There is no setting 'bach'; known here are object, probe, loss, optimiser, batch, seed, precision."),
-    ({"object": {"rat": 1}}, "There is no setting 'object.rat'; known here are rate, padding."),
-    ({"probe": {"mode": 2}}, "There is no setting 'probe.mode'; known here are modes, rate."),
+    (
+        {"bach": 3},
+        "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, offset, "
+        "variations, weights, background, detector, loss, terms, constraints, optimiser, momentum, regularisation, "
+        "relaxation, "
+        "schedule, batch, accumulate, batches, seed, precision.",
+    ),
+    (
+        {"object": {"rat": 1}},
+        "There is no setting 'object.rat'; known here are rate, first, last, padding, states, form, amplitude_rate.",
+    ),
+    ({"probe": {"mode": 2}}, "There is no setting 'probe.mode'; known here are rate, first, last, modes."),
+    (
+        {"constraints": [{"kind": "blur", "sigm": 2}]},
+        "constraints.0.blur.sigma is {'kind': 'blur', 'sigm': 2}: Field required. "
+        "There is no setting 'constraints.0.blur.sigm'; known here are first, every, last, after, sigma.",
+    ),
+    ({"terms": [{"kind": "sparsity", "weight": 0}]}, "terms.0.sparsity.weight is 0: Input should be greater than 0."),
+    (
+        {"positions": {"first": 5, "last": 4}},
+        "positions is {'first': 5, 'last': 4}: its last epoch is 4 and its first 5; "
+        "give a last one that is not earlier.",
+    ),
     ({"batch": 0}, "batch is 0: Input should be greater than or equal to 1."),
     ({"batch": 2.5}, "batch is 2.5: Input should be a valid integer, got a number with a fractional part."),
     ({"seed": -1}, "seed is -1: Input should be greater than or equal to 0."),
     ({"seed": 2**63}, f"seed is {2**63}: Input should be less than {2**63}."),
     ({"loss": "poissn"}, "loss is 'poissn': Input should be 'amplitude', 'poisson' or 'intensity'."),
-    ({"optimiser": "lbfgs"}, "optimiser is 'lbfgs': Input should be 'adam' or 'sgd'."),
+    (
+        {"optimiser": "ladam"},
+        "optimiser is 'ladam': Input should be 'adam', 'adamw', 'nadam', 'radam', 'rmsprop', 'sgd', 'lbfgs', 'rpie', "
+        "'lsqml', 'dm' or 'raar'.",
+    ),
     ({"precision": "half"}, "precision is 'half': Input should be 'single' or 'double'."),
     ({"object": {"rate": -1}}, "object.rate is -1: Input should be greater than or equal to 0."),
     ({"object": {"rate": 11}}, "object.rate is 11: Input should be less than or equal to 10."),
@@ -80,6 +104,104 @@ REFUSED = [
 ]
 
 
+THICK = {"count": 2, "thickness": 1e-9}
+DEEP = {"kind": "depth_blur", "sigma": 1.0}
+# What is right by itself, and wrong together.
+CONTRADICTIONS = [
+    ({"slices": {"count": 3}}, "slices.count is 3, and slices.thickness is missing"),
+    ({"slices": {"rate": 0.1}}, "slices.rate is above 0, and slices.count is 1"),
+    ({"tilt": {"rate": 0.1}}, "tilt.rate is above 0, and slices.count is 1"),
+    ({"constraints": [DEEP]}, "'depth_blur' works in depth, and slices.count is 1"),
+    ({"constraints": [{"kind": "missing_wedge"}]}, "'missing_wedge' works in depth"),
+    ({"constraints": [{"kind": "centred_depth"}]}, "'centred_depth' works in depth"),
+    ({"accumulate": 17}, "accumulate is 17, and a batch has 16 patterns"),
+    ({"terms": [{"kind": "similarity", "weight": 1}]}, "'similarity' compares states, and object.states is 1"),
+    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "accumulate": 2}, "'mean_pattern' needs a whole batch"),
+    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "optimiser": "lbfgs"}, "'mean_pattern' needs batches"),
+    ({"momentum": 0.9}, "momentum is 0.9, and the optimiser 'adam' has its own"),
+    ({"optimiser": "rpie", "loss": "poisson"}, "loss is 'poisson', and the optimiser 'rpie' fits amplitudes"),
+    ({"optimiser": "rpie", "object": {"form": "polar"}}, "object.form is 'polar', and 'rpie' divides complex steps"),
+    ({"optimiser": "lbfgs", "accumulate": 2}, "accumulate is 2, and 'lbfgs' takes all patterns at once"),
+    *[
+        ({"optimiser": optimiser, **values}, f"the optimiser '{optimiser}' can't go with {what}")
+        for optimiser in ("lsqml", "dm", "raar")
+        for values, what in [
+            ({"slices": THICK}, "slices.count above 1"),
+            ({"object": {"states": 2}}, "object.states above 1"),
+            ({"object": {"form": "polar"}}, "object.form 'polar'"),
+            ({"variations": {"rank": 1}}, "variations.rank above 0"),
+            ({"detector": {"blur": 1}}, "detector choices"),
+            ({"terms": [{"kind": "sparsity", "weight": 1}]}, "terms"),
+            ({"loss": "poisson"}, "the loss 'poisson'"),
+            ({"positions": {"rate": 0.1}}, "positions.rate above 0"),
+            ({"weights": {"rate": 0.1}}, "weights.rate above 0"),
+            ({"background": {"rate": 0.1}}, "background.rate above 0"),
+        ]
+    ],
+]
+
+
+@pytest.mark.parametrize(("values", "words"), CONTRADICTIONS, ids=[str(values)[:60] for values, _ in CONTRADICTIONS])
+def test_what_cannot_go_together_is_refused_with_a_sentence(values, words):
+    with pytest.raises(SettingsError) as caught:
+        Settings(**values)
+    sentence = str(caught.value)
+    assert words in sentence
+    assert ";" in sentence, "it says what to do"
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"slices": THICK, "tilt": {"rate": 0.1}, "constraints": [DEEP]},
+        {"object": {"states": 2}, "terms": [{"kind": "similarity", "weight": 1}]},
+        {"optimiser": "sgd", "momentum": 0.9},
+        {"optimiser": "rpie", "momentum": 0.9},
+        {"optimiser": "lbfgs", "positions": {"rate": 1}},
+    ],
+)
+def test_what_can_go_together_is_taken(values):
+    assert Settings.from_yaml(Settings(**values).to_yaml()) == Settings(**values)
+
+
+@pytest.mark.parametrize("optimiser", ["rpie", "lsqml", "lbfgs"])
+def test_rates_are_whole_steps_where_the_optimiser_knows_their_length(optimiser):
+    settings = Settings(optimiser=optimiser, probe=Probe(modes=2))
+    assert (settings.object.rate, settings.probe.rate) == (1.0, 1.0)
+    assert settings.probe.modes == 2
+    own = Settings(optimiser=optimiser, object={"rate": 0.3}, probe=Probe(rate=0.01))
+    assert (own.object.rate, own.probe.rate) == (0.3, 0.01)
+
+
+def test_a_part_moves_in_its_epochs_only():
+    part = Object(rate=0.1, first=3, last=5)
+    assert [epoch for epoch in range(1, 9) if part.moves(epoch)] == [3, 4, 5]
+    assert not Object(rate=0).moves(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("constant", [1, 1, 1]),
+        ("linear", [1, 0.55, 0.1]),
+        ("cosine", [1, 0.55, 0.1]),
+        ("exponential", [1, 0.1**0.5, 0.1]),
+    ],
+)
+def test_a_schedule_goes_from_one_to_its_final_factor_and_stays(kind, expected):
+    schedule = Schedule(kind=kind, epochs=11, final=0.1)
+    assert [schedule.factor(epoch) for epoch in (1, 6, 11)] == pytest.approx(expected)
+    assert schedule.factor(1000) == schedule.factor(11)
+
+
+def test_positions_that_move_get_room():
+    assert Settings().margin == 4
+    assert Settings(positions={"rate": 0.1, "limit": 7.5}).margin == 9
+    assert Settings(positions={"rate": 0.1, "limit": 2}, object={"padding": 20}).margin == 20
+
+
 @pytest.mark.parametrize(("values", "sentence"), REFUSED, ids=[str(values)[:40] for values, _ in REFUSED])
 def test_what_cannot_be_chosen_is_refused_with_a_sentence(values, sentence):
     with pytest.raises(SettingsError) as caught:
@@ -88,7 +210,7 @@ def test_what_cannot_be_chosen_is_refused_with_a_sentence(values, sentence):
 
 
 def test_a_part_refuses_by_itself():
-    with pytest.raises(SettingsError, match=r"^There is no setting 'mods'; known here are modes, rate\.$"):
+    with pytest.raises(SettingsError, match=r"^There is no setting 'mods'; known here are rate, first, last, modes\.$"):
         Probe(mods=3)
 
 

@@ -1,0 +1,24 @@
+"""What can be chosen in a reconstruction: frozen, validated models."""
+
+from ptynb.settings.base import LIVE as LIVE
+from ptynb.settings.base import Part as Part
+from ptynb.settings.base import Rate as Rate
+from ptynb.settings.base import SettingsError as SettingsError
+from ptynb.settings.base import SettingsModel as SettingsModel
+from ptynb.settings.parts import PARTS as PARTS
+from ptynb.settings.parts import Affine as Affine
+from ptynb.settings.parts import Background as Background
+from ptynb.settings.parts import Detector as Detector
+from ptynb.settings.parts import Object as Object
+from ptynb.settings.parts import Offset as Offset
+from ptynb.settings.parts import Positions as Positions
+from ptynb.settings.parts import Probe as Probe
+from ptynb.settings.parts import Slices as Slices
+from ptynb.settings.parts import Tilt as Tilt
+from ptynb.settings.parts import Variations as Variations
+from ptynb.settings.parts import Weights as Weights
+from ptynb.settings.settings import FULL_STEPS as FULL_STEPS
+from ptynb.settings.settings import PROJECTIONS as PROJECTIONS
+from ptynb.settings.settings import Optimiser as Optimiser
+from ptynb.settings.settings import Schedule as Schedule
+from ptynb.settings.settings import Settings as Settings

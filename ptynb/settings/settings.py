@@ -1,0 +1,264 @@
+"""Settings: all that is chosen for a reconstruction, and what can't be chosen together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, Field, model_validator
+
+from ptynb.settings.base import LIVE, Part, SettingsError, SettingsModel, flat, merge
+from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
+from ptynb.settings.parts import (
+    PARTS,
+    Affine,
+    Background,
+    Detector,
+    Object,
+    Offset,
+    Positions,
+    Probe,
+    Slices,
+    Tilt,
+    Variations,
+    Weights,
+)
+from ptynb.settings.terms import LossName, MeanPattern, Similarity, Term
+
+Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
+FULL_STEPS = ("lbfgs", "rpie", "lsqml")
+"""Optimisers that know their step's length: a rate of 1, the default with them, takes it as it is."""
+PROJECTIONS = ("dm", "raar")
+"""Optimisers without gradients: every epoch is one update with all patterns."""
+THIN_ONLY = ("lsqml", *PROJECTIONS)
+"""Optimisers for one slice, whose exit wave is probe times object."""
+
+
+class Schedule(SettingsModel):
+    """How all rates change with the epochs."""
+
+    kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
+        default="constant", description="The rates' course", json_schema_extra=LIVE
+    )
+    epochs: int = Field(
+        default=100, ge=1, description="Epoch at which the final factor is reached", json_schema_extra=LIVE
+    )
+    final: float = Field(
+        default=0.1, gt=0, le=1, description="What the rates are multiplied by in the end", json_schema_extra=LIVE
+    )
+
+    def factor(self, epoch: int) -> float:
+        """What the rates are multiplied by in this epoch (1 for the first)."""
+        done = min((epoch - 1) / max(self.epochs - 1, 1), 1.0)
+        match self.kind:
+            case "constant":
+                return 1.0
+            case "linear":
+                return 1 + (self.final - 1) * done
+            case "cosine":
+                return self.final + (1 - self.final) * (1 + math.cos(math.pi * done)) / 2
+            case "exponential":
+                return self.final**done
+
+
+class Settings(SettingsModel):
+    """All that is chosen for a reconstruction.
+
+    Unknown names, values out of range and contradictory choices raise `SettingsError`, a `ValueError`.
+    """
+
+    object: Object = Field(default=Object(), description="The object")
+    probe: Probe = Field(default=Probe(), description="The probe")
+    slices: Slices = Field(default=Slices(), description="A thick object's slices")
+    tilt: Tilt = Field(default=Tilt(), description="Inclination of the beam to the slices' normal")
+    positions: Positions = Field(default=Positions(), description="Positions found together with the object")
+    affine: Affine = Field(default=Affine(), description="One linear map of all positions")
+    offset: Offset = Field(default=Offset(), description="One shift of the probe against all positions")
+    variations: Variations = Field(default=Variations(), description="A probe that varies from pattern to pattern")
+    weights: Weights = Field(default=Weights(), description="How bright the beam was behind each pattern")
+    background: Background = Field(default=Background(), description="Intensity that is the same in all patterns")
+    detector: Detector = Field(default=Detector(), description="What the detector does to the intensity")
+    loss: LossName = Field(
+        default="amplitude",
+        description="What is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
+    )
+    terms: tuple[Term, ...] = Field(default=(), description="What is minimised beside it", json_schema_extra=LIVE)
+    constraints: tuple[AnyConstraint, ...] = Field(
+        default=(), description="What is imposed between updates, in this order", json_schema_extra=LIVE
+    )
+    optimiser: Optimiser = Field(default="adam", description="How object, probe and the other parts are updated")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="How much of their last step SGD and rPIE keep")
+    regularisation: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="What rPIE divides its steps by: the brightest illumination (1: ePIE) or each pixel's own (0)",
+    )
+    relaxation: float = Field(default=0.75, gt=0, le=1, description="Relaxation (beta) of DM and RAAR")
+    schedule: Schedule = Field(default=Schedule(), description="How all rates change with the epochs")
+    batch: int = Field(
+        default=16,
+        ge=1,
+        le=1_000_000,
+        description="Diffraction patterns behind one update, over all engines together",
+    )
+    accumulate: int = Field(
+        default=1, ge=1, le=4096, description="Portions in which a batch is computed: less memory, the same update"
+    )
+    batches: Literal["spread", "random", "compact"] = Field(
+        default="spread", description="Which patterns make a batch: evenly spread over the scan, any, or neighbours"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Start of every random choice")
+    precision: Literal["single", "double"] = Field(
+        default="single", description="Floating-point precision of the reconstruction"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _full_steps(cls, values: Any) -> Any:
+        """Rates of object and probe that nobody gave are 1 where the optimiser knows its step's length."""
+        if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
+            return values
+        values = dict(values)
+        for name, default in (("object", Object()), ("probe", Probe())):
+            part = values.get(name, default)
+            if isinstance(part, BaseModel) and "rate" not in part.model_fields_set:
+                values[name] = part.model_copy(update={"rate": 1.0})
+            elif isinstance(part, Mapping) and "rate" not in part:
+                values[name] = {**part, "rate": 1.0}
+        return values
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problem = next(_contradictions(self), None)
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    @property
+    def margin(self) -> int:
+        """Pixels of the object around the scanned area: the padding, and room for positions that move."""
+        moves = max(self.positions.rate, self.affine.rate, self.offset.rate) > 0
+        return max(self.object.padding, math.ceil(self.positions.limit) + 1 if moves else 0)
+
+    def part(self, name: str) -> Part:
+        """The part of this name, one of `PARTS`."""
+        part = getattr(self, name)
+        assert isinstance(part, Part)
+        return part
+
+    def replace(self, **changes: Any) -> Self:
+        """These settings with some values changed, validated again.
+
+        Parts are given as mappings and merged: `settings.replace(batch=32, probe={"rate": 0.01})`.
+        """
+        return type(self)(**merge(self.model_dump(), changes))
+
+    def differences(self, other: Settings) -> dict[str, tuple[Any, Any]]:
+        """Dotted name -> (value here, value in `other`) of every field that differs."""
+        mine, others = dict(flat(self.model_dump())), dict(flat(other.model_dump()))
+        return {name: (mine[name], others[name]) for name in mine if mine[name] != others[name]}
+
+    @classmethod
+    def is_live(cls, name: str) -> bool:
+        """Whether the field of this dotted name may change while a reconstruction runs."""
+        *parts, last = name.split(".")
+        model: type[BaseModel] = cls
+        for part in parts:
+            inner = model.model_fields[part].annotation
+            assert isinstance(inner, type)
+            assert issubclass(inner, BaseModel)
+            model = inner
+        extra = model.model_fields[last].json_schema_extra
+        return isinstance(extra, dict) and bool(extra.get("live"))
+
+    def to_yaml(self) -> str:
+        """These settings as YAML text, readable by `from_yaml`."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+    @classmethod
+    def from_yaml(cls, text_or_path: str | Path) -> Self:
+        """Settings from YAML (or JSON, which is YAML too): a `Path` is read, a `str` is the text itself."""
+        text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
+        try:
+            values = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"The settings are not valid YAML: {' '.join(str(error).split())}") from None
+        if values is None:
+            values = {}
+        if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+            raise SettingsError(
+                f"The settings are a {type(values).__name__}; expected names with values, such as 'batch: 16'."
+            )
+        return cls(**values)
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    """Sentences about choices that can't go together."""
+    if settings.object.rate == 0 and settings.probe.rate == 0:
+        yield "object.rate and probe.rate are both 0, so nothing would change; give at least one a positive rate"
+    yield from _thickness(settings)
+    yield from _optimisers(settings)
+    yield from _thin_only(settings)
+    if settings.accumulate > settings.batch:
+        yield f"accumulate is {settings.accumulate}, and a batch has {settings.batch} patterns; make it smaller"
+    if any(isinstance(term, Similarity) for term in settings.terms) and settings.object.states < 2:
+        yield "the term 'similarity' compares states, and object.states is 1; leave it out or ask for more states"
+    if any(isinstance(term, MeanPattern) for term in settings.terms) and settings.accumulate > 1:
+        yield "the term 'mean_pattern' needs a whole batch at once, and accumulate is above 1; leave one of them out"
+
+
+def _thickness(settings: Settings) -> Iterator[str]:
+    slices = settings.slices
+    if slices.count > 1 and slices.thickness is None:
+        yield f"slices.count is {slices.count}, and slices.thickness is missing; give the distance between them [m]"
+    if slices.count > 1:
+        return
+    if slices.rate > 0 or settings.tilt.rate > 0:
+        name = "slices.rate" if slices.rate > 0 else "tilt.rate"
+        yield f"{name} is above 0, and slices.count is 1: nothing lies between slices; ask for at least 2 slices"
+    for constraint in settings.constraints:
+        if isinstance(constraint, DepthBlur | MissingWedge | CentredDepth):
+            yield f"the constraint '{constraint.kind}' works in depth, and slices.count is 1; leave it out"
+
+
+def _optimisers(settings: Settings) -> Iterator[str]:
+    name = settings.optimiser
+    if settings.momentum > 0 and name not in ("sgd", "rpie"):
+        yield f"momentum is {settings.momentum:g}, and the optimiser '{name}' has its own; it goes with 'sgd' or 'rpie'"
+    if name == "rpie" and settings.object.form == "polar":
+        yield "object.form is 'polar', and 'rpie' divides complex steps by the illumination; use 'complex'"
+    if name == "rpie" and settings.loss != "amplitude":
+        yield f"loss is '{settings.loss}', and the optimiser 'rpie' fits amplitudes; use 'amplitude'"
+    if name in ("lbfgs", *PROJECTIONS) and settings.accumulate > 1:
+        yield f"accumulate is {settings.accumulate}, and '{name}' takes all patterns at once; leave it out"
+    if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, MeanPattern) for term in settings.terms):
+        yield f"the term 'mean_pattern' needs batches, and the optimiser '{name}' has none; leave one of them out"
+
+
+def _thin_only(settings: Settings) -> Iterator[str]:
+    """LSQML, DM and RAAR know one slice, object and probe, and amplitudes."""
+    name = settings.optimiser
+    if name not in THIN_ONLY:
+        return
+    found = {
+        "slices.count above 1": settings.slices.count > 1,
+        "object.states above 1": settings.object.states > 1,
+        "variations.rank above 0": settings.variations.rank > 0,
+        "detector choices": settings.detector != Detector(),
+        "terms": bool(settings.terms),
+        "object.form 'polar'": settings.object.form == "polar",
+        f"the loss '{settings.loss}'": settings.loss != "amplitude",
+        "accumulate above 1": settings.accumulate > 1,
+    }
+    found |= {
+        f"{part}.rate above 0": settings.part(part).rate > 0
+        for part in PARTS
+        if part not in ("object", "probe", "variations")
+    }
+    for what, there in found.items():
+        if there:
+            yield f"the optimiser '{name}' can't go with {what}; use 'adam', or leave it out"
