@@ -9,44 +9,77 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptynb import preparation as preparation
+    from ptynb import quality as quality
     from ptynb.driver.cluster import Cluster as Cluster
     from ptynb.driver.devices import ClusterError as ClusterError
     from ptynb.driver.session import Reconstruction as Reconstruction
     from ptynb.driver.session import ReconstructionError as ReconstructionError
     from ptynb.geometry import Geometry as Geometry
+    from ptynb.geometry import NearField as NearField
     from ptynb.io.hdf5 import FileError as FileError
     from ptynb.io.load import load as load
     from ptynb.io.native import save_scan as save_scan
     from ptynb.io.result import load_result as load_result
     from ptynb.io.result import save_result as save_result
+    from ptynb.physics import illumination as illumination
+    from ptynb.physics.expose import expose as expose
+    from ptynb.physics.piece import Imposed as Imposed
+    from ptynb.physics.piece import Piece as Piece
     from ptynb.physics.simulate import simulate as simulate
     from ptynb.report.figure import figure as figure
     from ptynb.scan import Scan as Scan
     from ptynb.scan import ScanError as ScanError
-    from ptynb.settings import Object as Object
-    from ptynb.settings import Probe as Probe
-    from ptynb.settings import Settings as Settings
-    from ptynb.settings import SettingsError as SettingsError
+    from ptynb.settings import constraints as constraints
+    from ptynb.settings import terms as terms
+    from ptynb.settings.base import SettingsError as SettingsError
+    from ptynb.settings.parts import Affine as Affine
+    from ptynb.settings.parts import Background as Background
+    from ptynb.settings.parts import Detector as Detector
+    from ptynb.settings.parts import Object as Object
+    from ptynb.settings.parts import Offset as Offset
+    from ptynb.settings.parts import Positions as Positions
+    from ptynb.settings.parts import Probe as Probe
+    from ptynb.settings.parts import Slices as Slices
+    from ptynb.settings.parts import Tilt as Tilt
+    from ptynb.settings.parts import Variations as Variations
+    from ptynb.settings.parts import Weights as Weights
+    from ptynb.settings.settings import Schedule as Schedule
+    from ptynb.settings.settings import Settings as Settings
     from ptynb.snapshot import Epoch as Epoch
     from ptynb.snapshot import Result as Result
     from ptynb.widgets.inspect import inspect as inspect
     from ptynb.widgets.live import live as live
 
 _HOMES = {
+    "Affine": "ptynb.settings.parts",
+    "Background": "ptynb.settings.parts",
     "Cluster": "ptynb.driver.cluster",
     "ClusterError": "ptynb.driver.devices",
+    "Detector": "ptynb.settings.parts",
     "Epoch": "ptynb.snapshot",
     "FileError": "ptynb.io.hdf5",
     "Geometry": "ptynb.geometry",
-    "Object": "ptynb.settings",
-    "Probe": "ptynb.settings",
+    "Imposed": "ptynb.physics.piece",
+    "NearField": "ptynb.geometry",
+    "Object": "ptynb.settings.parts",
+    "Offset": "ptynb.settings.parts",
+    "Piece": "ptynb.physics.piece",
+    "Positions": "ptynb.settings.parts",
+    "Probe": "ptynb.settings.parts",
     "Reconstruction": "ptynb.driver.session",
     "ReconstructionError": "ptynb.driver.session",
     "Result": "ptynb.snapshot",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
-    "Settings": "ptynb.settings",
-    "SettingsError": "ptynb.settings",
+    "Schedule": "ptynb.settings.settings",
+    "Settings": "ptynb.settings.settings",
+    "SettingsError": "ptynb.settings.base",
+    "Slices": "ptynb.settings.parts",
+    "Tilt": "ptynb.settings.parts",
+    "Variations": "ptynb.settings.parts",
+    "Weights": "ptynb.settings.parts",
+    "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "inspect": "ptynb.widgets.inspect",
     "live": "ptynb.widgets.live",
@@ -56,17 +89,25 @@ _HOMES = {
     "save_scan": "ptynb.io.native",
     "simulate": "ptynb.physics.simulate",
 }
-__all__ = [*_HOMES]
+_MODULES = {
+    "constraints": "ptynb.settings.constraints",
+    "illumination": "ptynb.physics.illumination",
+    "preparation": "ptynb.preparation",
+    "quality": "ptynb.quality",
+    "terms": "ptynb.settings.terms",
+}
+"""Modules of which users take single names: `pt.constraints.OrthogonalModes()`."""
+__all__ = [*_HOMES, *_MODULES]
 __version__ = version("ptynb")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"ptynb has no {name!r}; it has {', '.join(_HOMES)}.")
-    value = getattr(import_module(_HOMES[name]), name)
+    if name not in __all__:
+        raise AttributeError(f"ptynb has no {name!r}; it has {', '.join(__all__)}.")
+    value = import_module(_MODULES[name]) if name in _MODULES else getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return [*_HOMES, "__version__"]
+    return [*__all__, "__version__"]

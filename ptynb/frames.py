@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,79 @@ class HDF5Frames(Frames):
 
     def part(self, start: int, stop: int) -> HDF5Frames:
         return self
+
+
+@dataclass(frozen=True, eq=False)
+class TransformedFrames(Frames):
+    """Patterns that a function changes each time they are read; nothing is read before.
+
+    function: makes patterns of `window` pixels out of those of `source`, given also the index of the first one. It
+    has to be one that can be pickled: a function of a module, or a `functools.partial` of one.
+    """
+
+    source: Frames
+    function: Callable[[NDArray[Any], int], NDArray[Any]]
+    window: tuple[int, int]
+    type: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.source.shape[0], *self.window)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.type
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        patterns = self.function(self.source.read(start, stop), start)
+        assert patterns.shape == (stop - start, *self.window), "the function changes the patterns in another way"
+        return patterns.astype(self.type, copy=False)
+
+    def part(self, start: int, stop: int) -> TransformedFrames:
+        return TransformedFrames(self.source.part(start, stop), self.function, self.window, self.type)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedFrames(Frames):
+    """Some patterns of other frames, in a given order: pattern i is pattern `indices[i]` of `source`."""
+
+    source: Frames
+    indices: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, source: Frames, indices: NDArray[np.int64]) -> SelectedFrames:
+        """The patterns with these indices (pattern,), each in [0, patterns of the source)."""
+        chosen = np.array(indices, dtype=np.int64)
+        if chosen.ndim != 1 or (chosen.size and not 0 <= chosen.min() <= chosen.max() < source.shape[0]):
+            raise ValueError(
+                f"The indices of the selected patterns have shape {chosen.shape} and lie in [{chosen.min(initial=0)}, "
+                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}."
+            )
+        return cls(source, chosen)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (len(self.indices), *self.source.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        wanted = self.indices[start:stop]
+        patterns = np.empty((len(wanted), *self.shape[1:]), self.dtype)
+        order = np.argsort(wanted, kind="stable")
+        # One read for what lies close together: the patterns in between cost less than another read.
+        for run in np.split(order, np.flatnonzero(np.diff(wanted[order]) > 8) + 1) if len(wanted) else ():
+            first, last = int(wanted[run[0]]), int(wanted[run[-1]])
+            patterns[run] = self.source.read(first, last + 1)[wanted[run] - first]
+        return patterns
+
+    def part(self, start: int, stop: int) -> Frames:
+        if isinstance(self.source, ArrayFrames):
+            # Only the selected ones go to an engine, not those in between.
+            return ArrayFrames(self.read(start, stop), len(self.indices), start)
+        wanted = self.indices[start:stop]
+        if not len(wanted):
+            return self
+        return SelectedFrames(self.source.part(int(wanted.min()), int(wanted.max()) + 1), self.indices)

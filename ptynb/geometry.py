@@ -28,6 +28,8 @@ def energy_from_wavelength(wavelength: float) -> float:
 class Geometry:
     """A far-field measurement: what turns metres into object pixels.
 
+    Electron microscopes are calibrated in angles: distance 1 m and a detector pixel in radians make one of these.
+
     wavelength: of the beam [m].
     distance: from the sample to the detector [m].
     detector_pixel: size of a detector pixel (y, x) [m].
@@ -52,6 +54,55 @@ class Geometry:
             self.wavelength * self.distance / (n * p) for n, p in zip(window, self.detector_pixel, strict=True)
         )
         return height, width
+
+    @property
+    def energy(self) -> float:
+        """Photon energy [eV]."""
+        return energy_from_wavelength(self.wavelength)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearField:
+    """A near-field measurement: the sample's shadow, magnified by a beam that comes from a focus.
+
+    wavelength: of the beam [m].
+    focus_to_sample: distance [m]; infinite for a parallel beam.
+    sample_to_detector: distance [m].
+    detector_pixel: size of a detector pixel (y, x) [m].
+
+    By Fresnel scaling the pattern is that of a parallel beam at the effective distance, magnified. Paganin, Coherent
+    X-Ray Optics (2006), appendix B.
+    """
+
+    wavelength: float
+    focus_to_sample: float
+    sample_to_detector: float
+    detector_pixel: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        _positive(self.wavelength, "wavelength", "m")
+        if not self.focus_to_sample > 0:
+            raise ValueError(
+                f"The distance from focus to sample is {self.focus_to_sample!r} m; it has to be positive, "
+                "or math.inf for a parallel beam."
+            )
+        _positive(self.sample_to_detector, "distance from sample to detector", "m")
+        for size in self.detector_pixel:
+            _positive(size, "detector pixel size", "m")
+
+    @property
+    def magnification(self) -> float:
+        """(z₁ + z₂) / z₁, 1 for a parallel beam."""
+        return 1 + self.sample_to_detector / self.focus_to_sample
+
+    @property
+    def effective_distance(self) -> float:
+        """z₂ over the magnification [m]."""
+        return self.sample_to_detector / self.magnification
+
+    def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
+        """Size of an object pixel (y, x) [m]: the detector's, demagnified; `window` does not matter."""
+        return self.detector_pixel[0] / self.magnification, self.detector_pixel[1] / self.magnification
 
     @property
     def energy(self) -> float:

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from ptynb.frames import ArrayFrames, Frames
-from ptynb.geometry import Geometry, metres_to_pixels
+from ptynb.geometry import Geometry, NearField, metres_to_pixels
 
 
 class ScanError(ValueError):
@@ -23,7 +23,7 @@ class ScanError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The object (y, x) and probe (mode, y, x) behind a simulated scan, both complex.
+    """The object (y, x) or (slice, y, x) and the probe (mode, y, x) behind a simulated scan, both complex.
 
     Position (0, 0) of the scan is the object's first pixel.
     """
@@ -51,7 +51,7 @@ class Scan:
     centred: True where the zero frequency is at index n // 2, False where it is at index 0 (FFT order).
     mask: (y, x) bool in the order of the patterns, True where the detector works; None: everywhere.
     probe: first guess (mode, y, x), complex, centred in its window; None: made from the mean pattern.
-    object: first guess (y, x), complex, in which positions are pixels; None: flat.
+    object: first guess (y, x) or (slice, y, x), complex, in which positions are pixels; None: flat.
     geometry: what turns metres into pixels; None where only pixels are known.
     clip_negative: negative counts become 0 (else they are an error).
     truth: of a simulated scan.
@@ -63,18 +63,18 @@ class Scan:
     mask: NDArray[np.bool_] | None = None
     probe: NDArray[np.complexfloating[Any, Any]] | None = None
     object: NDArray[np.complexfloating[Any, Any]] | None = None
-    geometry: Geometry | None = None
+    geometry: Geometry | NearField | None = None
     clip_negative: bool = False
     truth: Truth | None = None
     name: str = "scan"
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
-        for guess, dimensions, name in ((self.probe, 3, "probe"), (self.object, 2, "object")):
-            if guess is not None and (guess.ndim != dimensions or not np.isfinite(guess).all()):
+        for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
+            if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
                     f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
-                    f"expected {dimensions} dimensions and finite values."
+                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values."
                 )
         if self.probe is not None and (self.probe.shape[-2:] != self.window or not np.abs(self.probe).any()):
             raise ScanError(
@@ -96,7 +96,7 @@ class Scan:
         probe: ArrayLike | None = None,
         object: ArrayLike | None = None,
         mask: ArrayLike | None = None,
-        geometry: Geometry | None = None,
+        geometry: Geometry | NearField | None = None,
         clip_negative: bool = False,
         name: str = "arrays",
     ) -> Self:
@@ -107,7 +107,7 @@ class Scan:
         units: "pixels" (object pixels) or "metres" (needs `geometry`).
         order: "centred" (zero frequency at index n // 2) or "fft" (zero frequency at index 0).
         probe: first guess (y, x) or (mode, y, x), complex, centred in its window; any scale.
-        object: first guess (y, x), complex; positions are then its pixels.
+        object: first guess (y, x) or (slice, y, x), complex; positions are then its pixels.
         mask: (y, x), True or 1 where the detector works, in the order of the patterns.
 
         Raises ScanError for anything that does not fit together.
@@ -153,6 +153,11 @@ class Scan:
         return self.frames.shape[1:]
 
     @property
+    def fourier(self) -> bool:
+        """Whether the patterns lie in Fourier space, as far-field ones do; near-field ones are shadows."""
+        return not isinstance(self.geometry, NearField)
+
+    @property
     def pixel_size(self) -> tuple[float, float] | None:
         """Size of an object pixel (y, x) [m], where the geometry is known."""
         return None if self.geometry is None else self.geometry.object_pixel(self.window)
@@ -184,17 +189,24 @@ class Scan:
                 )
         return counts
 
-    def object_frame(self, padding: int) -> ObjectFrame:
-        """The array that all probe windows fit in, `padding` pixels wider on each side (or the guess's own)."""
+    def object_frame(
+        self, padding: int, window: tuple[int, int] | None = None, shift: tuple[int, int] = (0, 0)
+    ) -> ObjectFrame:
+        """The array that all probe windows fit in, `padding` pixels wider on each side (or the guess's own).
+
+        window: of the probe (y, x), that of the patterns unless given; shift: how much earlier (y, x) it begins.
+        """
         if self.object is not None:
-            return ObjectFrame((0, 0), self.object.shape)
-        low = np.rint(self.positions.min(0)).astype(int) - padding
-        high = np.rint(self.positions.max(0)).astype(int) + self.window + padding
+            return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
+        low = np.rint(self.positions.min(0)).astype(int) - padding - shift
+        high = np.rint(self.positions.max(0)).astype(int) + (window or self.window) + padding - shift
         return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
 
-    def part(self, start: int, stop: int) -> Scan:
-        """What the engine with patterns start to stop - 1 needs: indices stay those of the whole scan."""
-        return dataclasses.replace(self, frames=self.frames.part(start, stop), truth=None)
+    def part(self, patterns: NDArray[np.int64]) -> Scan:
+        """What the engine with these patterns needs: indices stay those of the whole scan."""
+        return dataclasses.replace(
+            self, frames=self.frames.part(int(patterns.min()), int(patterns.max()) + 1), truth=None
+        )
 
     def __repr__(self) -> str:
         pixel = self.pixel_size
@@ -244,13 +256,13 @@ def _check_positions(
         raise ScanError(f"Position {bad} is {_place(positions[bad])}; expected finite numbers.")
     if guess is not None:
         corner = np.rint(positions)
-        outside = (corner < 0).any(1) | (corner + window > guess.shape).any(1)
+        outside = (corner < 0).any(1) | (corner + window > guess.shape[-2:]).any(1)
         if outside.any():
             bad = int(outside.argmax())
             raise ScanError(
                 f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
                 f"is not inside the given "
-                f"object of {guess.shape[0]} x {guess.shape[1]} pixels."
+                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels."
             )
     far = _disconnected(positions, window)
     if len(far):

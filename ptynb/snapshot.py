@@ -104,11 +104,15 @@ class Snapshot:
 class Kept:
     """A state of the reconstruction, all of one moment: what a `Result` is made from.
 
-    object: complex (y, x); probe: complex (mode, y, x); settings: as plain values.
+    object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
+    positions, origin, optimised: as in `Result`. settings: as plain values.
     """
 
     object: Array
     probe: Array
+    positions: Array
+    optimised: dict[str, Array]
+    origin: tuple[int, int]
     r_factor: float
     epochs: tuple[Epoch, ...]
     changes: tuple[Change, ...]
@@ -150,9 +154,10 @@ class Pictures:
 class Result:
     """Everything worth keeping of a reconstruction.
 
-    object: complex (y, x).
+    object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
     probe: complex (mode, y, x), in square roots of counts.
-    positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`.
+    positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
+    optimised: what else was found, by "part/name": "weights/weights", "background/background", "slices/thickness" ...
     origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
     losses: float64 (epoch,): the loss of each epoch (see `Epoch`).
     pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
@@ -171,6 +176,14 @@ class Result:
     changes: tuple[Change, ...] = ()
     pixel_size: tuple[float, float] | None = None
     about: dict[str, str] = field(default_factory=dict)
+    optimised: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def projection(self) -> Array:
+        """The object as if it were thin (y, x): the product of its slices, of its first state."""
+        object = self.object[0] if self.object.ndim == 4 else self.object
+        projection: Array = object.prod(0) if object.ndim == 3 else object
+        return projection
 
     @property
     def losses(self) -> NDArray[np.float64]:
@@ -180,7 +193,7 @@ class Result:
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.5g}" if self.epochs else ""
         return (
-            f"<Result: object {self.object.shape[0]} x {self.object.shape[1]}, {len(self.probe)} probe modes, "
+            f"<Result: object {' x '.join(str(side) for side in self.object.shape)}, {len(self.probe)} probe modes, "
             f"{len(self.epochs)} epochs{loss}, R-factor {self.r_factor:.4f}>"
         )
 

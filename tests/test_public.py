@@ -29,12 +29,19 @@ def modules_after(statement: str) -> set[str]:
 
 
 def test_type_checkers_see_the_same_names_and_homes_as_the_interpreter():
-    assert names_for_type_checkers() == ptynb._HOMES
-    assert sorted(ptynb.__all__) == sorted(ptynb._HOMES)
+    modules = {name: home.rpartition(".")[0] for name, home in ptynb._MODULES.items()}
+    assert names_for_type_checkers() == ptynb._HOMES | modules
+    assert sorted(ptynb.__all__) == sorted(ptynb._HOMES | modules)
     assert set(dir(ptynb)) == {*ptynb.__all__, "__version__"}
 
 
-@pytest.mark.parametrize("name", ptynb.__all__)
+@pytest.mark.parametrize("name", ptynb._MODULES)
+def test_every_public_module_is_the_one_of_its_home(name):
+    assert getattr(ptynb, name) is import_module(ptynb._MODULES[name])
+    assert getattr(ptynb, name).__doc__
+
+
+@pytest.mark.parametrize("name", ptynb._HOMES)
 def test_every_public_name_is_the_one_its_home_defines(name):
     value = getattr(ptynb, name)
     assert value is getattr(import_module(ptynb._HOMES[name]), name)

@@ -118,9 +118,9 @@ REFUSED = {
         {"object": np.ones((30, 30)), "positions": some_positions() - 1},
         r"Position 0 is \(-1, -0\.75\)",
     ),
-    "object guess of three dimensions": (
-        {"object": np.ones((30, 30, 30))},
-        r"The object guess has shape \(30, 30, 30\).*expected 2 dimensions",
+    "object guess of four dimensions": (
+        {"object": np.ones((2, 2, 30, 30))},
+        r"The object guess has shape \(2, 2, 30, 30\).*expected 2 or 3 dimensions",
     ),
     "NaN in the object guess": (
         {"object": with_value(np.ones((30, 30), complex), (0, 0), NAN)},
@@ -199,7 +199,7 @@ def test_a_probe_guess_without_modes_is_one_mode():
 
 def test_a_part_keeps_the_indices_and_holds_its_own_patterns_only():
     scan = Scan.from_arrays(some_patterns(), some_positions())
-    part = scan.part(2, 5)
+    part = scan.part(np.arange(2, 5))
     np.testing.assert_array_equal(part.counts(3, 5), some_patterns()[3:5])
     assert len(part) == COUNT
     np.testing.assert_array_equal(part.positions, scan.positions)
@@ -208,6 +208,6 @@ def test_a_part_keeps_the_indices_and_holds_its_own_patterns_only():
 
 @pytest.mark.parametrize(("start", "stop"), [(1, 3), (4, 6)])
 def test_patterns_of_another_part_are_not_given(start, stop):
-    part = Scan.from_arrays(some_patterns(), some_positions()).part(2, 5)
+    part = Scan.from_arrays(some_patterns(), some_positions()).part(np.arange(2, 5))
     with pytest.raises(AssertionError, match="another engine's part"):
         part.counts(start, stop)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import secrets
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, final
 
+import cloudpickle
 import torch
 
 from ptynb.driver.cluster import Cluster, EngineLostError
@@ -39,11 +41,11 @@ class Engines(ABC):
 class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
-    def __init__(self, scan: Scan, settings: Settings, device: str) -> None:
+    def __init__(self, scan: Scan, settings: Settings, extensions: tuple[Any, ...], device: str) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
         self.world, self.description = 1, f"this process on {identity}"
         membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
-        self._worker = Worker(scan, settings, membership)
+        self._worker = Worker(scan, settings, membership, copy.deepcopy(extensions))
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
@@ -56,7 +58,9 @@ class LocalEngine(Engines):
 class ClusterEngines(Engines):
     """One worker on each engine of a cluster, joined in a group."""
 
-    def __init__(self, cluster: Cluster, scan: Scan, settings: Settings, timeout: float) -> None:
+    def __init__(
+        self, cluster: Cluster, scan: Scan, settings: Settings, extensions: tuple[Any, ...], timeout: float
+    ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
         plan = cluster.plan
@@ -64,13 +68,14 @@ class ClusterEngines(Engines):
         self._name = secrets.token_hex(4)
         self.world = len(cluster)
         self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
-        order = Order(len(scan), settings.batch, settings.seed)
+        order = Order.of(scan, settings)
         self._store = cluster.folder / f"group-{self._name}"
         arguments = [
             (
                 self._name,
-                scan.part(*order.owned(engine.rank, self.world)),
+                scan.part(order.owned(engine.rank, self.world)),
                 settings,
+                cloudpickle.dumps(extensions),
                 Membership(
                     rank=engine.rank,
                     world=self.world,

@@ -57,12 +57,12 @@ def make_result(scan: Scan, kept: Kept, engines: str, backend: str, failure: Exc
 
     engines, backend: what reconstructed. failure: what ended it, if something did.
     """
-    frame = scan.object_frame(kept.settings["object"]["padding"])
     return Result(
         object=kept.object,
         probe=kept.probe,
-        positions=scan.positions - frame.origin,
-        origin=frame.origin,
+        positions=kept.positions,
+        origin=kept.origin,
+        optimised=kept.optimised,
         epochs=kept.epochs,
         r_factor=kept.r_factor,
         settings=kept.settings,

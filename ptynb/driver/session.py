@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +17,8 @@ from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.driver.outcome import find_cause, make_result
 from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
+from ptynb.physics.build import check_together
+from ptynb.physics.piece import Imposed, Piece
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
 from ptynb.snapshot import Change, Epoch, Kept, PictureRequest, Pictures, Result, Snapshot, Status
@@ -39,6 +41,7 @@ class Reconstruction:
     cluster: whose engines reconstruct; None: this process does.
     device: of this process where there is no cluster: "auto" (a GPU if there is one), "cpu", "cuda".
     timeout: seconds after which engines give up waiting for each other.
+    extensions: pieces of the forward model (`Piece`) and constraints (`Imposed`) of your own, beside ptynb's.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster takes the engines over from the one
     before it, whose result is kept.
@@ -52,6 +55,7 @@ class Reconstruction:
         *,
         device: str = "auto",
         timeout: float = 30.0,
+        extensions: Sequence[Any] = (),
     ) -> None:
         self.scan = scan
         self._settings = settings or Settings()
@@ -65,6 +69,8 @@ class Reconstruction:
                 f"{engines} engines can't share {len(scan)} patterns in batches of {self._settings.batch}; "
                 f"give each at least one: a batch of at least {engines}, or fewer engines."
             )
+        check_together(scan, self._settings)
+        _check_extensions(extensions)
         self._lock = threading.RLock()
         self._epochs: list[Epoch] = []
         self._statuses: dict[int, Status] = {}
@@ -80,9 +86,9 @@ class Reconstruction:
             if (before := holder() if holder else None) is not None:
                 before._make_way()
         self._engines: Engines = (
-            LocalEngine(scan, self._settings, _local_device(device))
+            LocalEngine(scan, self._settings, tuple(extensions), _local_device(device))
             if cluster is None
-            else ClusterEngines(cluster, scan, self._settings, timeout)
+            else ClusterEngines(cluster, scan, self._settings, tuple(extensions), timeout)
         )
         if cluster is not None:
             _open[cluster] = weakref.ref(self)
@@ -440,6 +446,15 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         except ClusterError:
             pass  # an answer that came too late, or a cluster that stops just now: the next round tells
         del recon
+
+
+def _check_extensions(extensions: Sequence[Any]) -> None:
+    for extension in extensions:
+        if not isinstance(extension, Piece | Imposed):
+            raise SettingsError(
+                f"extensions holds {extension!r:.80}; expected instances of ptynb.Piece or ptynb.Imposed "
+                "(an instance, not the class)."
+            )
 
 
 def _local_device(device: str) -> str:

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +60,10 @@ class Group(ABC):
         """The module with gradients averaged over ranks in `backward`."""
 
     @abstractmethod
+    def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
+        """Inside it, `backward` of a wrapped module keeps its gradients here; a later one reduces them with its own."""
+
+    @abstractmethod
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over ranks, on every rank. May overwrite `tensor`."""
 
@@ -92,6 +97,9 @@ class SingleGroup(Group):
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
+
+    def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def sum(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -144,6 +152,9 @@ class TorchGroup(Group):
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return DistributedDataParallel(module, gradient_as_bucket_view=True)
+
+    def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
+        return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
     def _keep(self, tensor: Tensor) -> Tensor:
         self._recent.append(tensor)

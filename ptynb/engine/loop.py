@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ptynb.engine.algorithm import Algorithm, Problem
+from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
-from ptynb.engine.optim import make_optimiser, rates_of, set_rates
 from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard, Totals, detector_mask
-from ptynb.physics.initial import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
-from ptynb.physics.losses import Loss, amplitude_residual, make_loss
-from ptynb.physics.model import FarField
-from ptynb.scan import ObjectFrame, Scan
+from ptynb.physics.build import initial_arrays, make_model, object_frame
+from ptynb.physics.constraints import impose
+from ptynb.physics.losses import Loss, WeightedSum, amplitude_residual, make_loss
+from ptynb.physics.model import Model
+from ptynb.physics.piece import Extension, Imposed, Piece
+from ptynb.scan import Scan
 from ptynb.settings import Settings
+from ptynb.settings.terms import DataTerm, MeanPattern
 from ptynb.snapshot import Change, Epoch
 
 EVALUATION_BATCH = 32
@@ -24,28 +30,58 @@ EVALUATION_BATCH = 32
 
 
 class Loop:
-    """Object, probe and everything that moves them. Every method is called on all ranks in the same order."""
+    """All parameters and what moves them. Every method is called on all ranks in the same order."""
 
-    def __init__(self, scan: Scan, settings: Settings, group: Group) -> None:
-        """Reads this rank's patterns and builds the initial state, once, on rank 0; it is then sent to the others."""
+    def __init__(self, scan: Scan, settings: Settings, group: Group, extensions: Sequence[Extension] = ()) -> None:
+        """Reads this rank's patterns and builds the initial state, once, on rank 0; it is then sent to the others.
+
+        extensions: pieces and constraints of the user's.
+        """
         self.settings, self.group = settings, group
         dtype = torch.float64 if settings.precision == "double" else torch.float32
-        self.order = Order(len(scan), settings.batch, settings.seed)
-        self.frame = scan.object_frame(settings.object.padding)
-        self.shard = Shard(scan, *self.order.owned(group.rank, group.world), self.frame, dtype)
-        totals = self.shard.totals(group, len(scan))
-        loss = make_loss(settings.loss, totals.counts / totals.mean_pattern.numel())
-        self.normaliser = self.shard.prepare(loss, group)
-        self.model = _initial_model(scan, settings, self.frame, totals, loss, group, dtype)
-        self.optimiser = make_optimiser(self.model, settings)
-        self._distributed = group.wrap(self.model)
+        self.order = Order.of(scan, settings)
+        self.frame = object_frame(scan, settings)
+        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype)
+        totals = self.shard.totals(len(scan))
+        self._mean_count = totals.counts / totals.mean_pattern.numel()
+        loss = _make_loss(settings, self._mean_count)
+        normaliser = self.shard.prepare(loss)
+        self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
+        pieces = [extension for extension in extensions if isinstance(extension, Piece)]
+        self.model = self._make_model(scan, totals, loss, dtype, pieces)
+        self.problem = Problem(self.model, self.shard, self.order, group, settings, normaliser)
+        self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
-        self._table = self.order.epoch(1)
-        self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
         self._seconds = 0.0
         self._clock: float | None = None
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
+        self._begin_epoch()
+
+    def _make_model(self, scan: Scan, totals: Totals, loss: Loss, dtype: torch.dtype, pieces: Sequence[Piece]) -> Model:
+        complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
+        object, probe = initial_arrays(scan, self.settings, totals.mean_pattern, complex_dtype)
+        mask = detector_mask(scan, dtype)
+        model = make_model(
+            scan,
+            self.settings,
+            self.group.broadcast(object.contiguous().to(self.group.device)),
+            self.group.broadcast(probe.contiguous().to(self.group.device)),
+            loss,
+            mean_count=self._mean_count,
+            mask=None if mask is None else mask.to(self.group.device),
+            extensions=pieces,
+        )
+        model.mean_pattern_weight = _mean_pattern_weight(self.settings)
+        for parameter in model.parameters():
+            self.group.broadcast(parameter.data)
+        return model
+
+    @property
+    def updates(self) -> int:
+        """Updates in an epoch."""
+        return self.algorithm.updates
 
     def step(self) -> None:
         """One update over all engines; ends the epoch after its last one.
@@ -53,40 +89,45 @@ class Loop:
         Raises FloatingPointError, on all ranks, when the loss of an epoch is not finite.
         """
         started = time.perf_counter() if self._clock is None else self._clock
-        patterns = self.order.part(self._table, self.update, self.group.rank, self.group.world)
-        members = int((self._table[:, self.update] >= 0).sum())
-        self.optimiser.zero_grad(set_to_none=True)
-        value = self._distributed(self.shard.batch(patterns))
-        # DistributedDataParallel averages over ranks; the loss is a sum over all patterns of the batch.
-        (value * (self.group.world * self._scale / members)).backward()
-        self.optimiser.step()
-        self._loss_sum += value.detach()
+        self._loss_sum += self.algorithm.update(self._table, self.update)
         self.update += 1
-        if self.update == self.order.updates:
+        ended = self.update == self.updates
+        self._after_update(ended)
+        if ended:
             self._end_epoch(started)
         else:
             self._clock = time.perf_counter()
             self._seconds += self._clock - started
 
-    @property
-    def _scale(self) -> float:
-        """Makes the loss of one pattern a sum over its pixels in units of the mean count of a pixel: a pure number."""
-        pixels = self.shard.window[0] * self.shard.window[1]
-        return pixels * self.order.count / self.normaliser
+    @torch.no_grad()
+    def _after_update(self, epoch_ended: bool) -> None:
+        for piece in self.model.parts.values():
+            if any(parameter.requires_grad for parameter in piece.parameters()):
+                piece.update_done()
+        for constraint in (*self.settings.constraints, *self._imposed):
+            if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):
+                if isinstance(constraint, Imposed):
+                    constraint.impose(self.model)
+                else:
+                    impose(constraint, self.model)
+
+    def _begin_epoch(self) -> None:
+        self._table = self.order.epoch(self.epoch + 1)
+        self.problem.epoch, self.problem.settings = self.epoch + 1, self.settings
+        self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
-        loss = float(self.group.sum(self._loss_sum)) / self.normaliser
+        loss = float(self.group.sum(self._loss_sum)) / self.problem.normaliser
         self._clock = time.perf_counter()
         seconds = self._seconds + self._clock - started
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds))
-        self._table = self.order.epoch(self.epoch + 1)
-        self._loss_sum.zero_()
+        self._loss_sum = torch.zeros_like(self._loss_sum)
         checksum = float(sum(parameter.detach().double().sum() for parameter in self.model.parameters()))
         if not (math.isfinite(loss) and math.isfinite(checksum)):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update not finite; "
-                f"the rates ({rates_of(self.settings)}) are too high "
+                f"the rates ({self.algorithm.rates()}) are too high "
                 "for this scan. Start again with lower ones."
             )
         if not self.group.all_equal(checksum):
@@ -94,10 +135,11 @@ class Loop:
                 f"After epoch {self.epoch} the engines hold different parameters; this is a fault of ptynb "
                 "or of the hardware. The result up to here is not to be trusted."
             )
+        self._begin_epoch()
 
     def disconnect(self) -> None:
         """Lets go of the group; parameters can still be read, but no further update is made."""
-        self._distributed = self.model
+        self.algorithm.disconnect()
 
     def hold(self) -> None:
         """Time until the next update is a pause and counts for no epoch."""
@@ -107,53 +149,69 @@ class Loop:
         """Takes over new settings before the next update, and records what changed."""
         for name, (old, new) in self.settings.differences(settings).items():
             self.changes.append(Change(self.epoch, self.update, name, old, new))
-        self.settings = settings
-        set_rates(self.optimiser, settings)
+        data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
+        self.settings = self.problem.settings = settings
+        if data_terms_changed:
+            before, self.model.loss = self.model.loss, _make_loss(settings, self._mean_count)
+            self.problem.normaliser = self.shard.prepare(self.model.loss, before)
+        self.model.mean_pattern_weight = _mean_pattern_weight(settings)
+        self.algorithm.prepare()
 
     @torch.no_grad()
     def r_factor(self) -> float:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         loss, mask = self.model.loss, self.model.mask
-        indices = torch.arange(self.shard.start, self.shard.stop).numpy()
         size = min(EVALUATION_BATCH, -(-self.order.lanes // self.group.world))
-        for first in range(0, len(indices), size):
-            batch = self.shard.batch(indices[first : first + size])
+        for first in range(0, len(self.shard), size):
+            batch = self.shard.batch(self.shard.patterns[first : first + size], size)
             counts = loss.counts(batch.prepared)
             sums[0] += amplitude_residual(self.model.intensities(batch), counts, mask)
             sums[1] += counts.sqrt().sum(dtype=torch.float64)
         residual, total = self.group.sum(sums).tolist()
         return residual / total
 
+    @torch.no_grad()
     def arrays(self) -> dict[str, Tensor]:
-        """Copies of object (y, x) and probe (mode, y, x), complex, on the CPU."""
-        with torch.no_grad():
-            return {"object": self.model.object.cpu().clone(), "probe": self.model.probe.cpu()}
+        """Copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU."""
+        object = self.model.object.values
+        return {"object": squeezed(object).cpu().clone(), "probe": self.model.probe.values.cpu()}
+
+    @torch.no_grad()
+    def projection(self) -> Tensor:
+        """What a thin object in the place of this one would be (y, x): the product of the slices, for looking at."""
+        return self.model.object.values[0].prod(0).cpu()
+
+    @torch.no_grad()
+    def optimised(self) -> dict[str, Tensor]:
+        """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
+        found = {"positions": self.model.all_places()}
+        for name, piece in self.model.parts.items():
+            if piece.awake:
+                found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}
+        return found
 
 
-def _initial_model(
-    scan: Scan,
-    settings: Settings,
-    frame: ObjectFrame,
-    totals: Totals,
-    loss: Loss,
-    group: Group,
-    dtype: torch.dtype,
-) -> FarField:
-    complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
-    object = flat_object(frame.shape, complex_dtype)
-    probe = torch.empty((settings.probe.modes, *scan.window), dtype=complex_dtype)
-    if group.rank == 0:
-        if scan.object is not None:
-            object = torch.from_numpy(scan.object).to(complex_dtype)
-        if scan.probe is not None:
-            guess = torch.from_numpy(scan.probe).to(complex_dtype)
-        else:
-            guess = probe_from_mean_pattern(totals.mean_pattern, complex_dtype)
-        if scan.object is None or scan.probe is None:
-            guess = scale_to_counts(guess, totals.counts)
-        probe = add_modes(guess, settings.probe.modes)
-    object = group.broadcast(object.contiguous().to(group.device))
-    probe = group.broadcast(probe.contiguous().to(group.device))
-    mask = detector_mask(scan, dtype)
-    return FarField(object, probe, None if mask is None else mask.to(group.device), loss)
+def squeezed(object: Tensor) -> Tensor:
+    """The object without axes that have one entry: (state, slice, y, x) -> (slice, y, x) -> (y, x)."""
+    if object.shape[0] == 1:
+        object = object[0]
+        if object.shape[0] == 1:
+            object = object[0]
+    return object
+
+
+def _data_terms(settings: Settings) -> list[DataTerm]:
+    return [term for term in settings.terms if isinstance(term, DataTerm)]
+
+
+def _make_loss(settings: Settings, mean_count: float) -> Loss:
+    loss, terms = make_loss(settings.loss, mean_count), _data_terms(settings)
+    if not terms:
+        return loss
+    others = [make_loss(term.loss, mean_count) for term in terms]
+    return WeightedSum([loss, *others], [1.0, *(term.weight for term in terms)])
+
+
+def _mean_pattern_weight(settings: Settings) -> float:
+    return float(np.sum([term.weight for term in settings.terms if isinstance(term, MeanPattern)]))

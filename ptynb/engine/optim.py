@@ -1,10 +1,14 @@
-"""How gradients become updates: torch's optimisers with one rate for each part of the model."""
+"""How gradients become updates: torch's optimisers, and Adam for parameters of which a batch sees a few rows only."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-from ptynb.physics.model import FarField
+import torch
+from torch import Tensor
+
+from ptynb.physics.model import Model
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015
@@ -15,27 +19,116 @@ without unit. Plain Adam (1e-8) moves the pixels
 that hardly see the beam as fast as those in its centre, and they fill with noise: problem of 484 patterns of
 128 x 128, 40 epochs at rate 0.01: object error 0.0251 with 1e-8, 0.0237 with 0.016, 0.0338 with 0.16.
 """
+ROW_EPSILON = 1e-8
+BETAS = (0.9, 0.999)
 
 
-def make_optimiser(model: FarField, settings: Settings) -> torch.optim.Optimizer:
-    """The optimiser of these settings. A rate of 0 leaves its part exactly as it is, but its moments go on."""
-    rates = rates_of(settings)
-    groups = [
-        {"params": [model.object_parts], "lr": rates["object"], "name": "object"},
-        {"params": [model.probe_parts], "lr": rates["probe"], "name": "probe"},
-    ]
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(groups)
+class RowAdam(torch.optim.Optimizer):
+    """Adam for parameters whose first axis is the pattern: each row counts its own steps, and rests between them.
+
+    Dense Adam goes on moving all rows in the direction of their last gradient, so its steps would depend on how many
+    updates an epoch has. Kingma and Ba, arXiv:1412.6980, algorithm 1, row by row.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        """groups: of parameters (row, …), each with its "lr" and "momentum" (the first beta)."""
+        super().__init__(groups, {"lr": 0.0, "momentum": BETAS[0]})
+        self.batch = torch.zeros(0, dtype=torch.int64)
+        """The rows that the next step moves, the same on all engines."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Moves the rows of `batch`."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and group["lr"] > 0:
+                    self._move(parameter, parameter.grad, group["lr"], group["momentum"])
+
+    def _move(self, parameter: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["steps"] = torch.zeros(len(parameter), device=parameter.device)
+            state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        rows = self.batch.to(parameter.device)
+        shape = (-1,) + (1,) * (parameter.ndim - 1)
+        state["steps"][rows] += 1
+        steps = state["steps"][rows].reshape(shape).to(parameter.dtype)
+        own = gradient[rows]
+        mean = momentum * state["mean"][rows] + (1 - momentum) * own
+        square = BETAS[1] * state["square"][rows] + (1 - BETAS[1]) * own.square()
+        state["mean"][rows], state["square"][rows] = mean, square
+        unbiased = (square / (1 - BETAS[1] ** steps)).sqrt() + ROW_EPSILON
+        parameter[rows] -= rate * mean / (1 - momentum**steps) / unbiased
+
+
+def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
+    """The optimisers of these settings: one for what every update moves, one for rows, either may be missing."""
+    dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
+    for name, piece in model.parts.items():
+        for parameter_name, parameter in piece.named_parameters():
+            by_rows = parameter_name in piece.rows and settings.optimiser != "sgd"
+            group = {"params": [parameter], "lr": 0.0, "name": name, "parameter": parameter_name}
+            (rows if by_rows else dense).append(group)
+    if settings.optimiser == "rpie":
+        own = [group for group in dense if group["name"] in ("object", "probe")]
+        others = [group for group in dense if group["name"] not in ("object", "probe")]
+        made = [torch.optim.SGD(own, momentum=settings.momentum), _adam(others)]
+    else:
+        made = [_dense(settings, dense)]
+    if rows:
+        made.append(RowAdam(rows))
+    return made
+
+
+def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    match settings.optimiser:
+        case "sgd":
+            return torch.optim.SGD(groups, momentum=settings.momentum)
+        case "adamw":
+            return torch.optim.AdamW(groups, eps=ADAM_EPSILON, fused=True)
+        case "nadam":
+            return torch.optim.NAdam(groups, eps=ADAM_EPSILON)
+        case "radam":
+            return torch.optim.RAdam(groups, eps=ADAM_EPSILON)
+        case "rmsprop":
+            return torch.optim.RMSprop(groups, eps=ADAM_EPSILON)
+        case _:
+            return _adam(groups)
+
+
+def _adam(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     return torch.optim.Adam(groups, eps=ADAM_EPSILON, fused=True)
 
 
-def rates_of(settings: Settings) -> dict[str, float]:
-    """The rate of each part."""
-    return {"object": settings.object.rate, "probe": settings.probe.rate}
+def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str], float], settings: Settings) -> None:
+    """Takes over rates by part and parameter from the next update on."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate(group["name"], group["parameter"])
+            if group["name"] == "positions" and isinstance(optimiser, RowAdam):
+                group["momentum"] = settings.positions.momentum
 
 
-def set_rates(optimiser: torch.optim.Optimizer, settings: Settings) -> None:
-    """Takes over the rates of the settings from the next update on."""
-    rates = rates_of(settings)
-    for group in optimiser.param_groups:
-        group["lr"] = rates[group["name"]]
+@torch.no_grad()
+def divide_by_illumination(
+    model: Model, object_light: Tensor, probe_light: Tensor, unit: float, regularisation: float
+) -> None:
+    """Turns gradients of the amplitude loss into steps of rPIE.
+
+    object_light: Σ_j |P_j|² (y, x) of the batch; probe_light: Σ_j |O_j|² (y, x); both over all engines.
+    unit: what the loss was multiplied by. The update -Σ_j P_j* (ψ_j - ψ'_j) / ((1 - α) Σ|P_j|² + α max Σ|P_j|²) has in
+    its numerator half the gradient as torch writes it. Maiden, Johnson and Li, Optica 4, 736 (2017), eqs. 21 and 22;
+    with one pattern a batch and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
+    """
+
+    def divisor(light: Tensor) -> Tensor:
+        most = light.max()
+        mixed = (1 - regularisation) * light + regularisation * most
+        return (2 * unit * mixed.clamp(min=1e-6 * float(most)))[..., None]
+
+    for parameter, light in (
+        (model.object.parts, object_light),
+        (model.probe.parts, probe_light * model.probe.scale**2),
+    ):
+        if parameter.grad is not None:
+            parameter.grad /= divisor(light)

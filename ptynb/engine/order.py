@@ -1,25 +1,46 @@
 """Which patterns are behind which update, and which engine holds them: the same batches for any number of engines.
 
-The scan is cut into as many contiguous lanes as a batch has patterns. An update takes one pattern of every lane, each
-lane shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of engines, and an
-engine that holds a run of lanes holds one contiguous part of the file and as much of every batch as any other.
+spread: the scan is cut into as many contiguous lanes as a batch has patterns. An update takes one pattern of every
+lane, each lane shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of
+engines, and an engine that holds a run of lanes holds one contiguous part of the file and as much of every batch as any
+other.
+
+random: any patterns make a batch. Engines hold contiguous parts, and unequal parts of a batch.
+
+compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their members are dealt to
+the lanes, so again each engine holds as much of every batch as any other, from all over the file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.scan import Scan
+from ptynb.settings import Settings
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Order:
-    """The order of `count` patterns in batches of at most `batch`, from one seed."""
+    """The order of `count` patterns in batches of at most `batch`, from one seed.
+
+    places: positions (pattern, yx), needed for compact batches only.
+    """
 
     count: int
     batch: int
     seed: int
+    kind: Literal["spread", "random", "compact"] = "spread"
+    places: NDArray[np.float64] | None = None
+    _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, scan: Scan, settings: Settings) -> Order:
+        """The order that these settings ask for."""
+        return cls(len(scan), settings.batch, settings.seed, settings.batches, scan.positions)
 
     @property
     def lanes(self) -> int:
@@ -31,9 +52,9 @@ class Order:
         """Updates in an epoch."""
         return -(-self.count // self.lanes)
 
-    def owned(self, rank: int, world: int) -> tuple[int, int]:
-        """First pattern of this rank, and the one behind its last."""
-        return self._edge(self._lane(rank, world)), self._edge(self._lane(rank + 1, world))
+    def owned(self, rank: int, world: int) -> NDArray[np.int64]:
+        """The patterns of this rank, in order."""
+        return np.flatnonzero(self._owner(world) == rank)
 
     def epoch(self, number: int) -> NDArray[np.int64]:
         """(lane, update): the pattern that a lane gives to an update, or -1 for none.
@@ -42,6 +63,22 @@ class Order:
         is much smaller than the others.
         """
         random = np.random.default_rng([self.seed, number])
+        match self.kind:
+            case "spread":
+                return self._spread(random)
+            case "random":
+                return self._columns(np.array_split(random.permutation(self.count), self.updates))
+            case "compact":
+                groups = self._groups()
+                return self._columns([groups[index] for index in random.permutation(len(groups))])
+
+    def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
+        """This rank's patterns of an update; may be empty."""
+        patterns = table[:, update]
+        patterns = patterns[patterns >= 0]
+        return patterns[self._owner(world)[patterns] == rank]
+
+    def _spread(self, random: np.random.Generator) -> NDArray[np.int64]:
         table = np.full((self.lanes, self.updates), -1, dtype=np.int64)
         lengths = np.diff([self._edge(lane) for lane in range(self.lanes + 1)])
         short = np.flatnonzero(lengths < self.updates)
@@ -55,13 +92,50 @@ class Order:
             table[lane] = patterns
         return table
 
-    def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
-        """This rank's patterns of an update; may be empty."""
-        patterns = table[self._lane(rank, world) : self._lane(rank + 1, world), update]
-        return patterns[patterns >= 0]
+    def _columns(self, batches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        table = np.full((self.lanes, self.updates), -1, dtype=np.int64)
+        for update, patterns in enumerate(batches):
+            table[self._dealt(len(patterns)), update] = patterns
+        return table
 
-    def _lane(self, rank: int, world: int) -> int:
-        return rank * self.lanes // world
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """As many groups of neighbours as an epoch has updates, whose sizes differ by at most one."""
+        assert self.places is not None, "compact batches need positions"
+        sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
+        return _bisected(np.arange(self.count), self.places, sizes)
+
+    def _owner(self, world: int) -> NDArray[np.int64]:
+        """The rank that holds each pattern."""
+        if world not in self._owners:
+            owner = np.empty(self.count, dtype=np.int64)
+            rank_of_lane = np.empty(self.lanes, dtype=np.int64)
+            for rank in range(world):
+                rank_of_lane[rank * self.lanes // world : (rank + 1) * self.lanes // world] = rank
+            if self.kind == "compact":
+                for patterns in self._groups():
+                    owner[patterns] = rank_of_lane[self._dealt(len(patterns))]
+            else:
+                for lane, rank in enumerate(rank_of_lane.tolist()):
+                    owner[self._edge(lane) : self._edge(lane + 1)] = rank
+            self._owners[world] = owner
+        return self._owners[world]
+
+    def _dealt(self, members: int) -> NDArray[np.int64]:
+        """The lanes that a batch of so many patterns takes, evenly spread over all."""
+        return np.arange(members) * self.lanes // max(members, 1)
 
     def _edge(self, lane: int) -> int:
         return lane * self.count // self.lanes
+
+
+def _bisected(patterns: NDArray[np.int64], places: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:
+    """The patterns cut in groups of these sizes, each time across the longer side of the area that they cover."""
+    if len(sizes) == 1:
+        return [patterns]
+    own = places[patterns]
+    along = int(np.ptp(own, axis=0).argmax())
+    ordered = patterns[np.argsort(own[:, along], kind="stable")]
+    half = len(sizes) // 2
+    cut = sum(sizes[:half])
+    first = _bisected(ordered[:cut], places, sizes[:half])
+    return first + _bisected(ordered[cut:], places, sizes[half:])

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.group import Group
-from ptynb.physics.farfield import shift_ramps
-from ptynb.physics.losses import Loss
-from ptynb.physics.model import Batch
-from ptynb.scan import ObjectFrame, Scan
+from ptynb.physics.losses import Loss, WeightedSum
+from ptynb.physics.piece import Batch
+from ptynb.scan import Scan
 
 READ_BYTES = 2**26
 """Patterns are read and prepared in pieces of about this size, with little memory beside what is kept."""
@@ -22,7 +21,7 @@ READ_BYTES = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Over all patterns of all engines: mean pattern (y, x) float64 in FFT order [counts]."""
+    """Over all patterns of all engines: mean pattern (y, x) float64 in the order of the model [counts]."""
 
     mean_pattern: Tensor
 
@@ -32,37 +31,46 @@ class Totals:
         return float(self.mean_pattern.sum())
 
 
-def read_counts(scan: Scan, start: int, stop: int, dtype: torch.dtype) -> Tensor:
-    """Patterns start to stop - 1 (pattern, y, x) in FFT order, checked, bad pixels 0."""
-    counts = scan.counts(start, stop)
-    if scan.centred:
+def read_counts(scan: Scan, patterns: NDArray[np.int64], dtype: torch.dtype) -> Tensor:
+    """These patterns (pattern, y, x) in the order of the model, checked, bad pixels 0."""
+    counts = np.concatenate([scan.counts(first, last + 1) for first, last in runs_of(patterns)])
+    if _shifted(scan):
         counts = np.fft.ifftshift(counts, axes=(-2, -1))
     return torch.from_numpy(np.ascontiguousarray(counts.astype(np.float64 if dtype == torch.float64 else np.float32)))
 
 
 def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
-    """The mask (y, x) in FFT order, 1 where the detector works; None where it works everywhere."""
+    """The mask (y, x) in the order of the model, 1 where the detector works; None where it works everywhere."""
     if scan.mask is None or scan.mask.all():
         return None
-    mask = np.fft.ifftshift(scan.mask) if scan.centred else scan.mask
+    mask = np.fft.ifftshift(scan.mask) if _shifted(scan) else scan.mask
     return torch.from_numpy(np.ascontiguousarray(mask)).to(dtype)
 
 
-class Shard:
-    """Patterns first to stop - 1 of the scan: their counts, where they are, and how to make a batch of some."""
+def runs_of(patterns: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """(first, last) of each run of consecutive indices, in order."""
+    breaks = np.flatnonzero(np.diff(patterns) != 1) + 1
+    return [(int(run[0]), int(run[-1])) for run in np.split(patterns, breaks) if len(run)]
 
-    def __init__(self, scan: Scan, start: int, stop: int, frame: ObjectFrame, dtype: torch.dtype) -> None:
-        self.start, self.stop = start, stop
-        self.dtype = dtype
-        places = scan.positions[start:stop] - np.asarray(frame.origin)
-        corners = np.rint(places)
-        self.corners = torch.from_numpy(corners.astype(np.int64))
-        self.shifts = torch.from_numpy(places - corners).to(dtype)
+
+def _shifted(scan: Scan) -> bool:
+    """Whether the file's centred patterns lie in Fourier space, where the model has zero frequency at index 0."""
+    return scan.fourier and scan.centred
+
+
+class Shard:
+    """This engine's patterns: their counts, the way the loss wants them, and how to make a batch of some."""
+
+    def __init__(self, scan: Scan, patterns: NDArray[np.int64], group: Group, dtype: torch.dtype) -> None:
+        """patterns: their indices in the whole scan, in order."""
+        self.patterns, self.group = patterns, group
         self.window = scan.window
-        self.prepared = torch.empty((stop - start, *scan.window), dtype=dtype)
+        self._row_of = np.full(len(scan), -1, dtype=np.int64)
+        self._row_of[patterns] = np.arange(len(patterns))
+        self.prepared = torch.empty((len(patterns), *scan.window), dtype=dtype)
         self._total = torch.zeros(scan.window, dtype=torch.float64)
         for part in self._pieces():
-            counts = read_counts(scan, start + part.start, start + part.stop, dtype)
+            counts = read_counts(scan, patterns[part], dtype)
             self._total += counts.sum(0, dtype=torch.float64)
             self.prepared[part] = counts
 
@@ -72,30 +80,42 @@ class Shard:
             yield slice(first, min(first + step, len(self)))
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self.patterns)
 
-    def totals(self, group: Group, count: int) -> Totals:
+    def totals(self, count: int) -> Totals:
         """Totals of all `count` patterns of the group."""
-        mean = (group.sum(self._total.to(group.device)) / count).cpu()
+        mean = (self.group.sum(self._total.to(self.group.device)) / count).cpu()
         if not mean.any():
             raise ValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
         return Totals(mean)
 
-    def prepare(self, loss: Loss, group: Group) -> float:
-        """Turns counts into what the loss needs, moves all to the device; returns the normaliser of all engines."""
-        normaliser = torch.zeros((), dtype=torch.float64)
-        for part in self._pieces():
-            normaliser += loss.normaliser(self.prepared[part])
-            self.prepared[part] = loss.prepare(self.prepared[part])
-        self.prepared = self.prepared.to(group.device)
-        self.shifts = self.shifts.to(group.device)
-        return float(group.sum(normaliser.to(group.device)))
+    def prepare(self, loss: Loss, before: Loss | None = None) -> float:
+        """Turns counts (or what the loss `before` kept of them) into what the loss needs, on the device.
 
-    def batch(self, patterns: NDArray[np.int64]) -> Batch:
-        """These patterns (indices of the whole scan) as the model takes them."""
-        local = torch.from_numpy(patterns - self.start)
+        Returns the normaliser of all engines; a sum of losses learns those of its members.
+        """
+        normaliser = sum(
+            (loss.normaliser(self._counts(part, before)) for part in self._pieces()),
+            torch.zeros((), dtype=torch.float64, device=self.prepared.device),
+        )
+        for part in self._pieces():
+            self.prepared[part] = loss.prepare(self._counts(part, before))
+        self.prepared = self.prepared.to(self.group.device)
+        all_engines = self.group.sum(normaliser.to(self.group.device))
+        if isinstance(loss, WeightedSum):
+            loss.set_units(all_engines)
+            return float(all_engines[0])
+        return float(all_engines)
+
+    def _counts(self, part: slice, before: Loss | None) -> Tensor:
+        return self.prepared[part] if before is None else before.counts(self.prepared[part])
+
+    def batch(self, patterns: NDArray[np.int64], members: int) -> Batch:
+        """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
+        rows = torch.from_numpy(self._row_of[patterns])
         return Batch(
-            corners=self.corners[local],
-            ramps=shift_ramps(self.shifts[local.to(self.shifts.device)], self.window),
-            prepared=self.prepared[local.to(self.prepared.device)],
+            patterns=torch.from_numpy(patterns).to(self.group.device),
+            prepared=self.prepared[rows.to(self.prepared.device)],
+            members=members,
+            total=self.group.sum,
         )

@@ -15,10 +15,11 @@ import contextlib
 import dataclasses
 import gc
 import os
+import pickle
 import queue
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -27,7 +28,6 @@ import torch.distributed as dist
 
 from ptynb.engine.group import Group, Membership, join
 from ptynb.engine.loop import Loop
-from ptynb.engine.optim import rates_of
 from ptynb.engine.pictures import make_pictures, make_snapshot
 from ptynb.geometry import lit_area
 from ptynb.scan import Scan
@@ -54,7 +54,7 @@ class Command:
 class Worker:
     """One engine's part in one reconstruction."""
 
-    def __init__(self, scan: Scan, settings: Settings, membership: Membership) -> None:
+    def __init__(self, scan: Scan, settings: Settings, membership: Membership, extensions: Sequence[Any] = ()) -> None:
         """Starts the thread; joining the group and reading the patterns go on there."""
         self._settings, self._membership = settings, membership
         self._state: State = "loading"
@@ -67,7 +67,7 @@ class Worker:
         self._wake = threading.Event()
         self._kept: Kept | None = None
         self._area = (slice(None), slice(None))
-        self._thread = threading.Thread(target=self._run, args=(scan,), name="ptynb training", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
         self._thread.start()
 
     # What the kernel calls
@@ -88,12 +88,12 @@ class Worker:
             state=self._state,
             epoch=loop.epoch if loop else 0,
             update=loop.update if loop else 0,
-            updates_per_epoch=loop.order.updates if loop else 0,
+            updates_per_epoch=loop.updates if loop else 0,
             target=self._target,
             device=membership.identity,
             backend=membership.backend,
             threads=torch.get_num_threads(),
-            rates=rates_of(loop.settings if loop else self._settings),
+            rates=loop.algorithm.rates() if loop else {},
             applied=self._applied,
             epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
             changes=tuple(loop.changes) if loop else (),
@@ -137,11 +137,11 @@ class Worker:
 
     # What the thread does
 
-    def _run(self, scan: Scan) -> None:
+    def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
         try:
             group = join(self._membership)
-            self._loop = Loop(scan, self._settings, group)
+            self._loop = Loop(scan, self._settings, group, extensions)
             self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)
             del scan  # its patterns are in the loop now, the way that wants them
             self._state = "ready"
@@ -218,7 +218,7 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        return self._ask(lambda: (_numpy(loop), loop.epoch, loop.update))
+        return self._ask(lambda: (_for_looking(loop), loop.epoch, loop.update))
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
@@ -242,13 +242,24 @@ class Worker:
                 answer.set_exception(error)
 
 
-def _numpy(loop: Loop) -> dict[str, Array]:
-    return {name: tensor.numpy() for name, tensor in loop.arrays().items()}
+def _for_looking(loop: Loop) -> dict[str, Array]:
+    return {"object": loop.projection().numpy(), "probe": loop.arrays()["probe"].numpy()}
 
 
 def _keep(loop: Loop, r_factor: float) -> Kept:
     settings = loop.settings.model_dump(mode="json")
-    return Kept(**_numpy(loop), r_factor=r_factor, epochs=(*loop.epochs,), changes=(*loop.changes,), settings=settings)
+    arrays = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
+    optimised = {name: tensor.numpy() for name, tensor in loop.optimised().items()}
+    return Kept(
+        **arrays,
+        positions=optimised.pop("positions"),
+        optimised=optimised,
+        origin=loop.frame.origin,
+        r_factor=r_factor,
+        epochs=(*loop.epochs,),
+        changes=(*loop.changes,),
+        settings=settings,
+    )
 
 
 def _lost_group(error: Exception) -> bool:
@@ -263,11 +274,14 @@ def _lost_group(error: Exception) -> bool:
 _workers: dict[str, Worker] = {}
 
 
-def open_worker(name: str, scan: Scan, settings: Settings, membership: Membership) -> None:
-    """Makes the worker of the reconstruction `name` in this process; one that nobody closed makes way for it."""
+def open_worker(name: str, scan: Scan, settings: Settings, extensions: bytes, membership: Membership) -> None:
+    """Makes the worker of the reconstruction `name` in this process; one that nobody closed makes way for it.
+
+    extensions: pieces and constraints of the user's, by value (cloudpickle), from the kernel over its signed messages.
+    """
     for forgotten in [*_workers]:
         close_worker(forgotten)
-    _workers[name] = Worker(scan, settings, membership)
+    _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions))
 
 
 def call_worker(name: str, method: str, *arguments: Any) -> Any:

@@ -5,12 +5,14 @@
 /positions        (pattern, yx) float64, object pixels
 /mask             (y, x) bool, True where the detector works (optional)
 /probe, /object   complex first guesses (optional)
-/geometry         attributes: wavelength, distance [m], detector_pixel (y, x) [m] (optional)
+/geometry         attributes: wavelength [m], detector_pixel (y, x) [m], and distance [m], or in the near field
+                  focus_to_sample and sample_to_detector [m] (optional)
 /truth/object, /truth/probe   of a simulated scan (optional)
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
-from ptynb.geometry import Geometry
+from ptynb.geometry import Geometry, NearField
 from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
 from ptynb.scan import Scan, Truth
 
@@ -41,7 +43,7 @@ def write_scan(
     mask: NDArray[np.bool_] | None = None,
     probe: NDArray[Any] | None = None,
     object: NDArray[Any] | None = None,
-    geometry: Geometry | None = None,
+    geometry: Geometry | NearField | None = None,
     truth: Truth | None = None,
 ) -> Scan:
     """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
@@ -59,11 +61,7 @@ def write_scan(
             if values is not None:
                 file[key] = values
         if geometry is not None:
-            file.create_group("geometry").attrs.update(
-                wavelength=geometry.wavelength,
-                distance=geometry.distance,
-                detector_pixel=geometry.detector_pixel,
-            )
+            file.create_group("geometry").attrs.update(dataclasses.asdict(geometry))
         if truth is not None:
             file["truth/object"] = truth.object
             file["truth/probe"] = truth.probe
@@ -104,14 +102,7 @@ def read_scan(path: Path) -> Scan:
                 f"{path} is a ptynb scan of version {file.attrs.get('version')}; "
                 f"this ptynb reads version {VERSION}. Update ptynb."
             )
-        geometry = None
-        if "geometry" in file:
-            pixel = attribute(file["geometry"], "detector_pixel", path)
-            geometry = Geometry(
-                wavelength=float(attribute(file["geometry"], "wavelength", path)),
-                distance=float(attribute(file["geometry"], "distance", path)),
-                detector_pixel=(float(pixel[0]), float(pixel[1])),
-            )
+        geometry = _read_geometry(file["geometry"], path) if "geometry" in file else None
         truth = None
         if "truth" in file:
             truth = Truth(dataset(file, "truth/object", path)[()], dataset(file, "truth/probe", path)[()])
@@ -127,3 +118,14 @@ def read_scan(path: Path) -> Scan:
             truth=truth,
             name=str(attribute(file, "name", path)),
         )
+
+
+def _read_geometry(group: h5py.Group, path: Path) -> Geometry | NearField:
+    kind = NearField if "focus_to_sample" in group.attrs else Geometry
+    pixel = attribute(group, "detector_pixel", path)
+    lengths = {
+        field.name: float(attribute(group, field.name, path))
+        for field in dataclasses.fields(kind)
+        if field.name != "detector_pixel"
+    }
+    return kind(**lengths, detector_pixel=(float(pixel[0]), float(pixel[1])))

@@ -1,9 +1,11 @@
 """Result files: everything worth keeping of a reconstruction, in HDF5.
 
 /                 attributes: format = "ptynb result", version = 1, r_factor, settings (JSON), about (JSON)
-/object           complex (y, x); attributes: pixel_size (y, x) [m] where known, origin (y, x) [pixels]
+/object           complex (y, x), (slice, y, x) or (state, slice, y, x); attributes: pixel_size (y, x) [m] where known,
+                  origin (y, x) [pixels]
 /probe            complex (mode, y, x) [square root of counts]
 /positions        (pattern, yx) float64 [pixels of /object]
+/optimised/*/*    what else was found, by part and name (optional)
 /epochs           one row an epoch: number, loss, seconds, patterns_per_second
 /changes          JSON: what was changed while it ran
 """
@@ -12,9 +14,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
 from ptynb.snapshot import Change, Epoch, Result, as_plain
@@ -43,6 +47,8 @@ def save_result(result: Result, path: str | Path) -> Path:
             file["object"].attrs["pixel_size_unit"] = "m"
         file["probe"] = result.probe
         file["positions"] = result.positions
+        for name, values in result.optimised.items():
+            file[f"optimised/{name}"] = values
         rows = [(e.number, e.loss, e.seconds, e.patterns_per_second) for e in result.epochs]
         file["epochs"] = np.array(rows, dtype=EPOCH_TYPE)
         file["changes"] = json.dumps([as_plain(change) for change in result.changes])
@@ -76,7 +82,19 @@ def load_result(path: str | Path) -> Result:
             settings=json.loads(attribute(file, "settings", path)),
             changes=tuple(Change(**change) for change in json.loads(dataset(file, "changes", path)[()])),
             about=json.loads(attribute(file, "about", path)),
+            optimised=_datasets(file["optimised"]) if "optimised" in file else {},
         )
+
+
+def _datasets(group: h5py.Group) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
+
+    def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    group.visititems(take)
+    return found
 
 
 def is_result(file: h5py.File) -> bool:

@@ -41,15 +41,15 @@ def shift_ramps(shifts: Tensor, window: tuple[int, int]) -> Tensor:
 def _ramp(shift: Tensor, side: int) -> Tensor:
     frequency = torch.fft.fftfreq(side, device=shift.device, dtype=shift.dtype)
     angle = -2 * torch.pi * shift[:, None] * frequency[None, :]
-    ramp = torch.complex(angle.cos(), angle.sin())
+    odd = torch.ones_like(frequency)
     if side % 2 == 0:
-        ramp[:, side // 2] = angle[:, side // 2].cos().to(ramp.dtype)
-    return ramp
+        odd[side // 2] = 0
+    return torch.complex(angle.cos(), angle.sin() * odd)
 
 
 def moved_probes(probe: Tensor, ramps: Tensor) -> Tensor:
-    """The probe's modes (mode, y, x) moved for each pattern: (pattern, mode, y, x)."""
-    return torch.fft.ifft2(torch.fft.fft2(probe)[None] * ramps[:, None])
+    """The probe's modes, (mode, y, x) or (pattern, mode, y, x), moved for each pattern: (pattern, mode, y, x)."""
+    return torch.fft.ifft2(torch.fft.fft2(probe) * ramps[:, None])
 
 
 def intensities(object: Tensor, probe: Tensor, corners: Tensor, ramps: Tensor) -> Tensor:

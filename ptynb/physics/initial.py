@@ -7,10 +7,35 @@ import math
 import torch
 from torch import Tensor
 
+STATE_PHASE = 0.05
+"""How far the phases of an object's states lie apart at the start [rad]: equal ones would stay equal for ever."""
 
-def flat_object(shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
-    """An object of transmission 1 (y, x)."""
+
+def flat_object(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An object of transmission 1 (slice, y, x)."""
     return torch.ones(shape, dtype=dtype)
+
+
+def split_in_depth(object: Tensor, slices: int) -> Tensor:
+    """An object (y, x) as equal slices (slice, y, x) whose product it is; phases beyond ±π are not unwrapped."""
+    root = torch.polar(object.abs() ** (1 / slices), object.angle() / slices)
+    return root.expand(slices, *object.shape).clone() if slices > 1 else object[None]
+
+
+def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
+    """States (state, slice, y, x) of an object (slice, y, x); those after the first differ by small random phases."""
+    random = torch.Generator().manual_seed(seed)
+    phases = STATE_PHASE * torch.randn((states, *slices.shape), generator=random, dtype=torch.float64)
+    phases[0] = 0
+    return slices * torch.polar(torch.ones_like(phases), phases).to(slices.dtype)
+
+
+def centred_in(probe: Tensor, window: tuple[int, int]) -> Tensor:
+    """The probe (mode, y, x) in the middle of a window that is not smaller, dark around it."""
+    larger = probe.new_zeros((len(probe), *window))
+    top, left = (outer // 2 - inner // 2 for outer, inner in zip(window, probe.shape[-2:], strict=True))
+    larger[:, top : top + probe.shape[-2], left : left + probe.shape[-1]] = probe
+    return larger
 
 
 def probe_from_mean_pattern(mean_pattern: Tensor, dtype: torch.dtype) -> Tensor:

@@ -7,7 +7,8 @@ and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import final
+from collections.abc import Sequence
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -127,6 +128,45 @@ class Intensity(Loss):
         return sum_of_squares(difference), difference.mul_(2)
 
 
+@final
+class WeightedSum(Loss):
+    """Σ_i w_i L_i / N_i: several losses with their weights, each divided by its normaliser as if it were alone.
+
+    The first one has the weight 1 and lends its unit: the sum is in units of N_1.
+    """
+
+    def __init__(self, losses: Sequence[Loss], weights: Sequence[float]) -> None:
+        """losses: made for the same patterns. weights: one for each."""
+        super().__init__(losses[0].floor)
+        self.losses, self.weights = [*losses], [*weights]
+        self.units = [1.0] * len(losses)
+
+    def prepare(self, counts: Tensor) -> Tensor:
+        """I."""
+        return counts
+
+    def counts(self, prepared: Tensor) -> Tensor:
+        """p."""
+        return prepared
+
+    def normaliser(self, counts: Tensor) -> Tensor:
+        """That of each loss, (loss,)."""
+        return torch.stack([loss.normaliser(counts) for loss in self.losses])
+
+    def set_units(self, normalisers: Tensor) -> None:
+        """Takes over the normalisers of all patterns, (loss,)."""
+        self.units = (normalisers[0] / normalisers).tolist()
+
+    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Σ_i w_i u_i L_i."""
+        values, slopes = model.new_zeros(()), torch.zeros_like(model)
+        for loss, weight, unit in zip(self.losses, self.weights, self.units, strict=True):
+            value, slope = loss.value_and_slope(model.clone(), loss.prepare(prepared.clone()), mask)
+            values = values + weight * unit * value
+            slopes.add_(slope, alpha=weight * unit)
+        return values, slopes
+
+
 def make_loss(name: str, mean_count: float) -> Loss:
     """The loss of this name in the settings, for patterns of `mean_count` counts a pixel.
 
@@ -134,6 +174,23 @@ def make_loss(name: str, mean_count: float) -> Loss:
     """
     losses: dict[str, type[Loss]] = {"amplitude": Amplitude, "poisson": Poisson, "intensity": Intensity}
     return losses[name](floor=1e-6 * mean_count)
+
+
+def loss_of(model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
+    """The loss of modelled intensities (pattern, y, x), a sum (scalar), differentiable in `model`."""
+    value: Tensor = _LossOf.apply(model, prepared, mask, loss)
+    return value
+
+
+class _LossOf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
+        value, ctx.slope = loss.value_and_slope(model.clone(), prepared, mask)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.slope * outer[0], None, None, None
 
 
 def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:

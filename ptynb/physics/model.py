@@ -1,64 +1,234 @@
-"""The parameters of a reconstruction as a thin module over `farfield`."""
+"""The forward model of a reconstruction: pieces in the order in which light meets them.
+
+    places  ->  probes  ->  probes x object windows  ->  detector waves  ->  intensity  ->  loss
+    move        illuminate  interact, leave             propagate           detect
+
+The plain case (one slice, one state, far field, nothing else that moves) takes the fused step of `farfield`; all others
+are recorded by automatic differentiation, piece by piece. Both give the same numbers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from ptynb.physics.farfield import far_field_loss, intensities
-from ptynb.physics.losses import Loss
+from ptynb.physics.farfield import far_field_loss, moved_probes, shift_ramps
+from ptynb.physics.losses import Loss, loss_of
+from ptynb.physics.parts import Object, Probe, Slices, Tilt
+from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.propagate import angular_spectrum_kernel, multislice, propagate
+from ptynb.physics.terms import mean_pattern
+from ptynb.physics.windows import windows_of
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """One engine's patterns of an update: corners (pattern, yx) int64 on the CPU, the rest on the device."""
+class Propagation(ABC):
+    """From the exit waves to the detector.
 
-    corners: Tensor
-    ramps: Tensor
-    prepared: Tensor
+    fourier: whether the intensity comes in FFT order.
+    """
 
-    def __len__(self) -> int:
-        return len(self.corners)
+    fourier: bool
+
+    @abstractmethod
+    def __call__(self, waves: Tensor) -> Tensor:
+        """Waves on the detector (…, y, x), whose squares are intensities."""
+
+    @abstractmethod
+    def adjoint(self, waves: Tensor) -> Tensor:
+        """The adjoint of the propagation; its inverse too, where no wave is lost on the way."""
 
 
 @final
-class FarField(nn.Module):
-    """One slice, incoherent probe modes, far field.
+class FarField(Propagation):
+    """Fraunhofer diffraction: a unitary Fourier transform."""
 
-    Parameters are real views, (y, x, 2) and (mode, y, x, 2), since complex ones are not reduced right by every backend.
-    The probe is stored in units of its root-mean-square amplitude at the start, so that one step size means the same
-    for any number of counts.
-    """
+    fourier = True
 
-    def __init__(self, object: Tensor, probe: Tensor, mask: Tensor | None, loss: Loss) -> None:
-        """object (y, x) and probe (mode, y, x), complex, on the model's device; mask (y, x) or None."""
+    def __call__(self, waves: Tensor) -> Tensor:
+        """F[ψ]."""
+        return torch.fft.fft2(waves, norm="ortho")
+
+    def adjoint(self, waves: Tensor) -> Tensor:
+        """The inverse transform."""
+        return torch.fft.ifft2(waves, norm="ortho")
+
+
+@final
+class NearField(Propagation):
+    """Free space over a distance that is short for the grid: an angular spectrum of plane waves."""
+
+    fourier = False
+
+    def __init__(self, kernel: Tensor) -> None:
+        """kernel: (y, x), from `angular_spectrum_kernel`."""
+        self.kernel = kernel
+
+    def __call__(self, waves: Tensor) -> Tensor:
+        """F⁻¹[H F[ψ]]."""
+        return propagate(waves, self.kernel)
+
+    def adjoint(self, waves: Tensor) -> Tensor:
+        """The same distance backwards."""
+        return propagate(waves, self.kernel.conj())
+
+
+@final
+class Slab:
+    """What lies between the slices of a thick object: free space, crossed by a beam that may be tilted."""
+
+    def __init__(self, slices: Slices, tilt: Tilt, pixel: tuple[float, float], wavelength: float) -> None:
+        """pixel: of the object (y, x) [m]. wavelength: [m]."""
+        self.slices, self.tilt = slices, tilt
+        self.pixel, self.wavelength = pixel, wavelength
+        self._fixed: Tensor | None = None
+
+    def kernel(self, window: tuple[int, int], patterns: Tensor, dtype: torch.dtype) -> Tensor:
+        """Propagator from slice to slice, (y, x) or (pattern, y, x), complex of this type."""
+        moving = self.slices.stretch.requires_grad or self.tilt.angles.requires_grad or self.tilt.each
+        if moving or self._fixed is None:
+            tilt = self.tilt.of(patterns).double()
+            kernel = angular_spectrum_kernel(
+                window, self.pixel, self.wavelength, self.slices.thickness, tilt=tilt, device=patterns.device
+            ).to(dtype)
+            self._fixed = None if moving else kernel.detach()
+            return kernel
+        return self._fixed
+
+
+@final
+class Model(nn.Module):
+    """All parameters of a reconstruction, and how a batch's loss follows from them."""
+
+    def __init__(
+        self,
+        object: Object,
+        probe: Probe,
+        pieces: Sequence[Piece],
+        *,
+        places: Tensor,
+        propagation: Propagation,
+        loss: Loss,
+        mask: Tensor | None = None,
+        slab: Slab | None = None,
+    ) -> None:
+        """places: top-left corners of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
+
+        mask: (y, x) 0 or 1 in the detector's order inside, on the device; None: 1 everywhere.
+        """
         super().__init__()
-        scale = probe.abs().square().sum(0).mean().sqrt()
-        self.object_parts = nn.Parameter(torch.view_as_real(object).clone())
-        self.probe_parts = nn.Parameter(torch.view_as_real(probe / scale).clone())
-        # Plain attributes, not buffers: they never change, and DistributedDataParallel would send buffers every time.
-        self.probe_scale = scale
-        self.mask = mask
-        self.loss = loss
+        self.object, self.probe = object, probe
+        self.pieces = nn.ModuleList(pieces)
+        self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
+        self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
+        self.mean_pattern_weight = 0.0
+        device = probe.parts.device
+        self.places = places.to(device)
+        whole = torch.round(places)
+        self._corners = whole.to(torch.int64)
+        self._rests = (places - whole).to(device, probe.parts.dtype)
 
     @property
-    def object(self) -> Tensor:
-        """The object (y, x), complex."""
-        return torch.view_as_complex(self.object_parts)
+    def parts(self) -> dict[str, Piece]:
+        """Every piece by its name, the object and the probe among them."""
+        return {piece.name: piece for piece in self.modules() if isinstance(piece, Piece)}
 
     @property
-    def probe(self) -> Tensor:
-        """The probe (mode, y, x), complex, in square roots of counts."""
-        return torch.view_as_complex(self.probe_parts) * self.probe_scale
+    def window(self) -> tuple[int, int]:
+        """Pixels (y, x) of the probe's window."""
+        return self.probe.parts.shape[-3], self.probe.parts.shape[-2]
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of these patterns, a sum (scalar)."""
-        return far_field_loss(self.object, self.probe, batch.corners, batch.ramps, batch.prepared, self.mask, self.loss)
+        """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
+        if len(batch) and self._plain():
+            corners, rests = self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
+            ramps = shift_ramps(rests, self.window)
+            object = self.object.values[0, 0]
+            return far_field_loss(object, self.probe.values, corners, ramps, batch.prepared, self.mask, self.loss)
+        model = self.intensities(batch) if len(batch) else self._nothing(batch)
+        value = loss_of(model, batch.prepared, self.mask, self.loss)
+        if self.mean_pattern_weight:
+            counts = self.loss.counts(batch.prepared)
+            value = value + self.mean_pattern_weight * mean_pattern(model, counts, self.mask, batch)
+        return value
 
-    @torch.no_grad()
     def intensities(self, batch: Batch) -> Tensor:
-        """Modelled patterns [counts], (pattern, y, x) in FFT order."""
-        return intensities(self.object, self.probe, batch.corners, batch.ramps)
+        """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
+        intensity = self.waves(batch).abs().square().sum((1, 2)) / self.object.values.shape[0]
+        for piece in self._awake():
+            intensity = piece.detect(intensity, batch)
+        return intensity
+
+    def waves(self, batch: Batch) -> Tensor:
+        """Waves on the detector (pattern, state, mode, y, x)."""
+        probes, windows = self.lit(batch)
+        waves = self._interact(probes, windows, batch)
+        for piece in self._awake():
+            waves = piece.leave(waves, batch)
+        return self.propagation(waves)
+
+    def lit(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
+        corners, rests = self.corners_and_rests(batch)
+        probes = self.probe.values[None]
+        for piece in self._awake():
+            probes = piece.illuminate(probes, batch)
+        probes = moved_probes(probes, shift_ramps(rests, self.window))
+        return probes, windows_of(self.object.values, corners, self.window)
+
+    def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
+        if not self._moved():
+            return self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
+        places = self.places_of(batch)
+        most = torch.tensor(self.object.values.shape[-2:], device=places.device) - torch.tensor(self.window).to(places)
+        whole = torch.minimum(torch.round(places.detach()).clamp(min=0), most)
+        return whole.to("cpu", torch.int64), (places - whole).to(self.probe.parts.dtype)
+
+    def places_of(self, batch: Batch) -> Tensor:
+        """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
+        places = self.places[batch.patterns]
+        for piece in self._awake():
+            places = piece.move(places, batch)
+        return places
+
+    def all_places(self) -> Tensor:
+        """Where all probe windows lie now, (pattern, yx), float64, on the CPU."""
+        patterns = torch.arange(len(self.places), device=self.places.device)
+        with torch.no_grad():
+            return self.places_of(Batch(patterns, self._rests[:0], len(patterns))).double().cpu()
+
+    def _interact(self, probes: Tensor, windows: Tensor, batch: Batch) -> Tensor:
+        """Exit waves (pattern, state, mode, y, x)."""
+        if self.slab is None:
+            return probes[:, None] * windows[:, :, 0][:, :, None]
+        states = windows.shape[1]
+        kernel = self.slab.kernel(self.window, batch.patterns, probes.dtype)
+        if kernel.ndim == 3:
+            kernel = kernel.repeat_interleave(states, 0)
+        every = probes[:, None].expand(-1, states, -1, -1, -1).flatten(0, 1)
+        return multislice(every, windows.flatten(0, 1), kernel).unflatten(0, (-1, states))
+
+    def _awake(self) -> list[Piece]:
+        return [piece for piece in self.pieces if isinstance(piece, Piece) and piece.awake]
+
+    def _moved(self) -> bool:
+        return any(type(piece).move is not Piece.move for piece in self._awake())
+
+    def _plain(self) -> bool:
+        """Whether the fused step knows everything that there is to compute."""
+        return (
+            self.slab is None
+            and not self._awake()
+            and isinstance(self.propagation, FarField)
+            and self.object.values.shape[0] == 1
+            and not self.mean_pattern_weight
+        )
+
+    def _nothing(self, batch: Batch) -> Tensor:
+        """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""
+        zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
+        return batch.prepared + zero.to(batch.prepared)

@@ -14,6 +14,7 @@ from scipy import ndimage
 from ptynb.frames import ArrayFrames
 from ptynb.geometry import Geometry
 from ptynb.io import native
+from ptynb.physics.expose import moved
 from ptynb.scan import Scan, Truth
 
 Complex = NDArray[np.complex128]
@@ -78,29 +79,19 @@ def _patterns(
     truth: Truth, positions: NDArray[np.float64], window: int, seed: int | None
 ) -> Iterator[NDArray[np.float32]]:
     """Centred patterns in chunks of bounded size; each pattern has its own random numbers."""
-    frequency = np.fft.fftfreq(window)
-    spectrum = np.fft.fft2(truth.probe.astype(np.complex128))
+    probe = truth.probe.astype(np.complex128)
     chunk = max(1, 2**22 // window**2)
     for start in range(0, len(positions), chunk):
         out = np.empty((min(chunk, len(positions) - start), window, window), np.float32)
         for index, position in enumerate(positions[start : start + chunk]):
             corner = np.rint(position).astype(int)
-            rest_y, rest_x = (float(rest) for rest in position - corner)
-            ramp = _phase_ramp(frequency, rest_y)[:, None] * _phase_ramp(frequency, rest_x)[None, :]
             patch = truth.object[corner[0] : corner[0] + window, corner[1] : corner[1] + window]
-            waves = np.fft.fft2(np.fft.ifft2(spectrum * ramp) * patch, norm="ortho")
+            waves = np.fft.fft2(moved(probe, position - corner) * patch, norm="ortho")
             intensity = np.fft.fftshift((np.abs(waves) ** 2).sum(0))
             if seed is not None:
                 intensity = np.random.default_rng([seed, start + index]).poisson(intensity)
             out[index] = intensity
         yield out
-
-
-def _phase_ramp(frequency: NDArray[Any], shift: float) -> Complex:
-    ramp = np.exp(-2j * np.pi * frequency * shift)
-    if len(frequency) % 2 == 0:
-        ramp[len(frequency) // 2] = np.cos(np.pi * shift)
-    return ramp
 
 
 def _raster(patterns: int, step: float, subpixel: bool, random: np.random.Generator) -> NDArray[np.float64]:

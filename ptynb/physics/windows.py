@@ -6,32 +6,57 @@ replaces a launch per pattern.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 
 def read_windows(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
-    """Windows (pattern, y, x) of `field` (y, x) with these top-left `corners` (pattern, yx), integers."""
+    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `corners` (pattern, yx), integers."""
     height, width = window
     if field.device.type == "cpu":
-        windows = field.new_empty((len(corners), height, width))
+        windows = field.new_empty((len(corners), *field.shape[:-2], height, width))
         for target, (y, x) in zip(windows, corners.tolist(), strict=True):
-            target.copy_(field[y : y + height, x : x + width])
+            target.copy_(field[..., y : y + height, x : x + width])
         return windows
-    return field.reshape(-1)[_flat_indices(field, corners, window)]
+    return field.flatten(-2)[..., _flat_indices(field, corners, window)].movedim(-3, 0)
 
 
 def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
-    """Adds `windows` (pattern, y, x) to `field` (y, x) in place at these `corners`; the adjoint of `read_windows`."""
+    """Adds `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `corners`; the adjoint of `read_windows`."""
     height, width = windows.shape[-2:]
     if field.device.type == "cpu":
         for source, (y, x) in zip(windows, corners.tolist(), strict=True):
-            field[y : y + height, x : x + width].add_(source)
+            field[..., y : y + height, x : x + width].add_(source)
         return field
     indices = _flat_indices(field, corners, (height, width)).reshape(-1)
-    flat = torch.view_as_real(field).reshape(-1, 2)
-    flat.index_add_(0, indices, torch.view_as_real(windows).reshape(-1, 2))
+    layers = _real(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
+    sources = _real(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
+    layers.index_add_(1, indices, sources)
     return field
+
+
+def _real(values: Tensor) -> Tensor:
+    """(…, 2) of complex values, (…, 1) of real ones."""
+    return torch.view_as_real(values) if values.is_complex() else values[..., None]
+
+
+def windows_of(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
+    """`read_windows`, differentiable in `field` (complex)."""
+    windows: Tensor = _Windows.apply(field, corners, window)
+    return windows
+
+
+class _Windows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
+        ctx.corners, ctx.shape = corners, field.shape
+        return read_windows(field, corners, window)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        return add_windows(outer[0].new_zeros(ctx.shape), ctx.corners, outer[0]), None, None
 
 
 def _flat_indices(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
@@ -39,5 +64,5 @@ def _flat_indices(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Te
     corners = corners.to(field.device)
     rows = torch.arange(height, device=field.device)
     columns = torch.arange(width, device=field.device)
-    starts = corners[:, 0] * field.shape[1] + corners[:, 1]
-    return starts[:, None, None] + (rows[:, None] * field.shape[1] + columns[None, :])
+    starts = corners[:, 0] * field.shape[-1] + corners[:, 1]
+    return starts[:, None, None] + (rows[:, None] * field.shape[-1] + columns[None, :])

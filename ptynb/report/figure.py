@@ -41,7 +41,7 @@ def figure(result: Result, truth: Truth | None = None) -> Page:
     columns = 3 if comparison is None else 4
     page = Page(figsize=(3.6 * columns, 7.0), layout="constrained")
     top = page.add_gridspec(2, columns, height_ratios=[1.25, 1])
-    seen = result.object[lit_area(result.positions, result.probe.shape[-2:])]
+    seen = result.projection[lit_area(result.positions, result.probe.shape[-2:])]
     _image(page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size)
     phase = render.flat_phase(seen)
     _image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", PHASE_COLOURS, result.pixel_size)
@@ -59,7 +59,12 @@ def compare_with_truth(result: Result, truth: Truth) -> Comparison:
     low = np.ceil(result.positions.min(0) + window / 2).astype(int) + result.origin
     high = np.floor(result.positions.max(0) + window / 2).astype(int) + result.origin
     area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
-    return compare(result.object, truth.object, area, result.origin)
+    return compare(result.projection, _projection(truth), area, result.origin)
+
+
+def _projection(truth: Truth) -> NDArray[Any]:
+    projection: NDArray[Any] = truth.object.prod(0) if truth.object.ndim == 3 else truth.object
+    return projection
 
 
 def _title(result: Result, comparison: Comparison | None) -> str:

@@ -23,8 +23,16 @@ CASES = [
 WORLDS = [1, 2, 3, 4, 8]
 EPOCHS = 4
 
+KINDS = ["spread", "random", "compact"]
+
 cases = pytest.mark.parametrize(("count", "batch"), CASES)
 worlds = pytest.mark.parametrize("world", WORLDS)
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(count, batch, kind="spread", seed=3):
+    places = np.random.default_rng(count).uniform(0, 100, (count, 2))
+    return Order(count, batch, seed, kind, places)
 
 
 def batches(order, number, world=1):
@@ -35,8 +43,9 @@ def batches(order, number, world=1):
 
 @worlds
 @cases
-def test_every_pattern_comes_once_an_epoch(count, batch, world):
-    order = Order(count, batch, seed=3)
+@kinds
+def test_every_pattern_comes_once_an_epoch(count, batch, world, kind):
+    order = make(count, batch, kind)
     for number in range(EPOCHS):
         met = np.concatenate([part for parts in batches(order, number, world) for part in parts])
         np.testing.assert_array_equal(np.sort(met), np.arange(count))
@@ -44,39 +53,49 @@ def test_every_pattern_comes_once_an_epoch(count, batch, world):
 
 @worlds
 @cases
-def test_the_batches_are_those_of_one_engine(count, batch, world):
-    order = Order(count, batch, seed=3)
+@kinds
+def test_the_batches_are_those_of_one_engine(count, batch, world, kind):
+    order = make(count, batch, kind)
     for number in range(EPOCHS):
         for alone, parts in zip(batches(order, number), batches(order, number, world), strict=True):
-            np.testing.assert_array_equal(np.concatenate(parts), alone[0])
+            np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(alone[0]))
 
 
 @worlds
 @cases
-def test_owned_ranges_follow_each_other_and_cover_all(count, batch, world):
-    order = Order(count, batch, seed=3)
-    ranges = [order.owned(rank, world) for rank in range(world)]
-    assert ranges[0][0] == 0
-    assert ranges[-1][1] == count
-    assert all(start <= stop for start, stop in ranges)
-    assert all(before[1] == after[0] for before, after in pairwise(ranges))
+@kinds
+def test_what_ranks_own_is_disjoint_and_covers_all(count, batch, world, kind):
+    order = make(count, batch, kind)
+    owned = [order.owned(rank, world) for rank in range(world)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(owned)), np.arange(count))
+    assert all((np.diff(part) > 0).all() for part in owned)
 
 
 @worlds
 @cases
-def test_a_part_is_what_its_rank_owns(count, batch, world):
-    order = Order(count, batch, seed=3)
+def test_spread_batches_leave_each_rank_one_part_of_the_file(count, batch, world):
+    order = make(count, batch)
+    owned = [part for part in (order.owned(rank, world) for rank in range(world)) if len(part)]
+    assert all((np.diff(part) == 1).all() for part in owned)
+    assert all(before[-1] + 1 == after[0] for before, after in pairwise(owned))
+
+
+@worlds
+@cases
+@kinds
+def test_a_part_is_what_its_rank_owns(count, batch, world, kind):
+    order = make(count, batch, kind)
     for number in range(EPOCHS):
         for parts in batches(order, number, world):
             for rank, part in enumerate(parts):
-                start, stop = order.owned(rank, world)
-                assert ((start <= part) & (part < stop)).all()
+                assert np.isin(part, order.owned(rank, world)).all()
 
 
 @cases
-def test_batches_differ_by_at_most_one_pattern(count, batch):
+@kinds
+def test_batches_differ_by_at_most_one_pattern(count, batch, kind):
     for number in range(EPOCHS):
-        sizes = [len(parts[0]) for parts in batches(Order(count, batch, seed=3), number)]
+        sizes = [len(parts[0]) for parts in batches(make(count, batch, kind), number)]
         assert max(sizes) - min(sizes) <= 1
         assert max(sizes) <= batch
         assert len(sizes) == -(-count // min(batch, count))
@@ -84,10 +103,11 @@ def test_batches_differ_by_at_most_one_pattern(count, batch):
 
 @worlds
 @cases
-def test_engines_hold_almost_as_much_of_a_batch_as_each_other(count, batch, world):
+@pytest.mark.parametrize("kind", ["spread", "compact"])
+def test_engines_hold_almost_as_much_of_a_batch_as_each_other(count, batch, world, kind):
     # One for the lanes that don't divide by the engines, one for the lanes that leave this update out.
     for number in range(EPOCHS):
-        for parts in batches(Order(count, batch, seed=3), number, world):
+        for parts in batches(make(count, batch, kind), number, world):
             sizes = [len(part) for part in parts]
             assert max(sizes) - min(sizes) <= 2
 
@@ -95,12 +115,27 @@ def test_engines_hold_almost_as_much_of_a_batch_as_each_other(count, batch, worl
 @pytest.mark.parametrize("world", [2, 3])
 def test_thirteen_patterns_over_engines(world):
     order = Order(13, 4, seed=0)
-    assert [order.owned(rank, world) for rank in range(world)] == {
+    owned = [order.owned(rank, world) for rank in range(world)]
+    assert [(part[0], part[-1] + 1) for part in owned] == {
         2: [(0, 6), (6, 13)],
         3: [(0, 3), (3, 6), (6, 13)],
     }[world]
     sizes = sorted(sum(len(part) for part in parts) for parts in batches(order, 1, world))
     assert sizes == [3, 3, 3, 4]
+
+
+def test_a_compact_batch_covers_a_small_part_of_the_scan():
+    y, x = np.mgrid[:20, :20]
+    order = Order(400, 16, 0, "compact", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
+    sides = [np.ptp(order.places[parts[0]], axis=0) for parts in batches(order, 1)]
+    assert np.max(sides) <= 10
+    assert np.median(np.prod(sides, axis=1)) <= 48
+    assert [parts[0].tolist() for parts in batches(order, 1)] != [parts[0].tolist() for parts in batches(order, 2)]
+
+
+def test_a_random_batch_is_another_one_every_epoch():
+    order = make(400, 16, "random")
+    assert not {tuple(parts[0]) for parts in batches(order, 1)} & {tuple(parts[0]) for parts in batches(order, 2)}
 
 
 def test_a_batch_is_spread_over_the_scan():

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ptynb.engine.group import Group, Membership, join
+from ptynb.engine.lbfgs import LBFGS
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
 from ptynb.scan import Scan
@@ -28,10 +29,11 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
             loop.step()
         return {
             **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
+            **{name: tensor.numpy() for name, tensor in loop.optimised().items()},
             "losses": [epoch.loss for epoch in loop.epochs],
             "patterns": patterns,
             "r_factor": loop.r_factor(),
-            "rates": [entry["lr"] for entry in loop.optimiser.param_groups],
+            "rates": loop.algorithm.rates(),
             "complex": [
                 name
                 for name, tensor in [*loop.model.named_parameters(), *loop.model.named_buffers()]
@@ -57,12 +59,14 @@ def gradients(membership: Membership, scan: Scan, settings: Settings) -> tuple[l
     group = join(membership)
     loop = Loop(scan, settings, group)
     try:
-        batch = loop.shard.batch(loop.order.part(loop.order.epoch(1), 0, group.rank, group.world))
+        batch = loop.shard.batch(loop.order.part(loop.order.epoch(1), 0, group.rank, group.world), 8)
         loop.model(batch).backward()
-        own = [parameter.grad.clone().numpy() for parameter in loop.model.parameters()]
-        loop.optimiser.zero_grad(set_to_none=True)
-        loop._distributed(batch).backward()
-        return [parameter.grad.clone().numpy() for parameter in loop.model.parameters()], own
+        moving = [parameter for parameter in loop.model.parameters() if parameter.requires_grad]
+        own = [parameter.grad.clone().numpy() for parameter in moving]
+        for parameter in moving:
+            parameter.grad = None
+        loop.algorithm._distributed(batch).backward()  # type: ignore[attr-defined]
+        return [parameter.grad.clone().numpy() for parameter in moving], own
     finally:
         leave(loop, group)
 
@@ -74,7 +78,7 @@ def drift(membership: Membership, scan: Scan, settings: Settings) -> str:
     try:
         if group.rank == 1:
             with torch.no_grad():
-                loop.model.object_parts[3, 3, 0] += 1e-3
+                loop.model.object.parts[0, 0, 3, 3, 0] += 1e-3
         try:
             for _ in range(loop.order.updates):
                 loop.step()
@@ -192,11 +196,11 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     if membership.rank == 1:
         plain, count = loop.shard.batch, [0]
 
-        def broken(patterns: np.ndarray[Any, Any]) -> Any:
+        def broken(patterns: np.ndarray[Any, Any], members: int) -> Any:
             count[0] += 1
             if count[0] == at:
                 raise MemoryError("out of memory, says the test")
-            return plain(patterns)
+            return plain(patterns, members)
 
         loop.shard.batch = broken  # type: ignore[method-assign]
     time.sleep(0.2)
@@ -207,3 +211,36 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     failure = worker.status().failure
     assert failure is not None, worker.status()
     return failure.message, failure.lost_group, time.monotonic() - started
+
+
+def drift_between_updates(membership: Membership, scan: Scan, settings: Settings) -> str:
+    """The error where rank 1's object changed behind everybody's back after the first epoch."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        for _ in range(loop.updates):
+            loop.step()
+        if group.rank == 1:
+            with torch.no_grad():
+                loop.model.object.parts[0, 0, 3, 3, 0] += 1e-3
+        try:
+            for _ in range(loop.updates):
+                loop.step()
+        except RuntimeError as error:
+            return str(error)
+        return "nothing noticed"
+    finally:
+        leave(loop, group)
+
+
+def passes(membership: Membership, scan: Scan, settings: Settings, updates: int) -> tuple[int, int]:
+    """How often L-BFGS went through all patterns in so many updates, and how many patterns this rank holds."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        for _ in range(updates):
+            loop.step()
+        assert isinstance(loop.algorithm, LBFGS)
+        return loop.algorithm.passes, len(loop.shard)
+    finally:
+        leave(loop, group)

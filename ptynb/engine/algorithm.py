@@ -1,0 +1,85 @@
+"""What an algorithm is: it takes the parameters from one update to the next, on all engines alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.engine.group import Group
+from ptynb.engine.order import Order
+from ptynb.engine.shard import Shard
+from ptynb.physics.model import Model
+from ptynb.settings import Settings
+
+
+@dataclass(eq=False)
+class Problem:
+    """What an algorithm works on. `settings` and `epoch` (1 for the first) are kept up to date by the loop.
+
+    normaliser: what the sum of the patterns' losses is divided by.
+    """
+
+    model: Model
+    shard: Shard
+    order: Order
+    group: Group
+    settings: Settings
+    normaliser: float
+    epoch: int = 1
+
+    @property
+    def scale(self) -> float:
+        """Makes the loss of one pattern a sum over its pixels in units of the mean count of a pixel: a pure number."""
+        return self.pixels * self.order.count / self.normaliser
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a pattern."""
+        return self.shard.window[0] * self.shard.window[1]
+
+    def rate(self, part: str) -> float:
+        """The step size of a part of the settings in this epoch, 0 where it is frozen."""
+        chosen = self.settings.part(part)
+        return chosen.rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
+
+    def own(self) -> NDArray[np.int64]:
+        """This engine's patterns."""
+        return self.shard.patterns
+
+
+class Algorithm(ABC):
+    """Updates of the parameters. Every method is called on all ranks in the same order."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @property
+    @abstractmethod
+    def updates(self) -> int:
+        """Updates in an epoch."""
+
+    @abstractmethod
+    def update(self, table: NDArray[np.int64], update: int) -> Tensor:
+        """One update. Returns this engine's part of the sum of losses before it, a scalar without gradient.
+
+        table: (lane, update), the epoch's order of patterns; update: 0 for the epoch's first.
+        """
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Takes over settings and epoch from the problem: rates, and what is frozen.
+
+        Called when one of them changes.
+        """
+
+    @abstractmethod
+    def rates(self) -> dict[str, float]:
+        """The step size of every part that moves now."""
+
+    def disconnect(self) -> None:
+        """Lets go of the group; no further update is made."""
+        return

@@ -1,0 +1,189 @@
+"""From a scan and its settings to a model: where everything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ptynb.geometry import NearField
+from ptynb.physics.initial import (
+    add_modes,
+    centred_in,
+    flat_object,
+    object_states,
+    probe_from_mean_pattern,
+    scale_to_counts,
+    split_in_depth,
+)
+from ptynb.physics.losses import Loss
+from ptynb.physics.model import FarField, Model, Propagation, Slab
+from ptynb.physics.model import NearField as NearFieldPropagation
+from ptynb.physics.parts import Object, Probe, Slices, Tilt
+from ptynb.physics.piece import Piece
+from ptynb.physics.pieces import (
+    Affine,
+    Background,
+    Offset,
+    Pixels,
+    PointSpread,
+    Positions,
+    Saturation,
+    Variations,
+    Weights,
+)
+from ptynb.physics.propagate import angular_spectrum_kernel
+from ptynb.scan import ObjectFrame, Scan, ScanError
+from ptynb.settings import Settings
+
+
+def check_together(scan: Scan, settings: Settings) -> None:
+    """Raises ScanError, with one sentence, where this scan can't be reconstructed with these settings."""
+    geometry, window = scan.geometry, model_window(scan, settings)
+    if settings.slices.count > 1 and geometry is None:
+        raise ScanError(
+            f"slices.count is {settings.slices.count}, and the scan has no geometry: the waves between slices need a "
+            "wavelength and a pixel size; give the scan geometry=Geometry(...)."
+        )
+    if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
+        raise ScanError(
+            f"detector.oversampling is {settings.detector.oversampling}, and in the near field a finer grid changes "
+            "the object's pixel; leave it at 1."
+        )
+    if scan.object is not None and scan.object.ndim == 3 and len(scan.object) not in (1, settings.slices.count):
+        raise ScanError(
+            f"The object guess has {len(scan.object)} slices, and slices.count is {settings.slices.count}; "
+            "make them equal, or give a guess of one slice."
+        )
+    if window[0] > 8192 or window[1] > 8192:
+        raise ScanError(
+            f"With detector.oversampling {settings.detector.oversampling} the probe has {window[0]} x {window[1]} "
+            "pixels; expected at most 8192. Lower it."
+        )
+
+
+def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
+    """Pixels (y, x) of the probe's window: the patterns', times the oversampling."""
+    k = settings.detector.oversampling
+    return k * scan.window[0], k * scan.window[1]
+
+
+def corner_shift(scan: Scan, settings: Settings) -> tuple[int, int]:
+    """How much earlier (y, x) the model's window begins than the patterns' one, so that both have one centre."""
+    window = model_window(scan, settings)
+    return window[0] // 2 - scan.window[0] // 2, window[1] // 2 - scan.window[1] // 2
+
+
+def object_frame(scan: Scan, settings: Settings) -> ObjectFrame:
+    """The array that holds the object, for windows of the model's size."""
+    return scan.object_frame(settings.margin, model_window(scan, settings), corner_shift(scan, settings))
+
+
+def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Object (state, slice, y, x) and probe (mode, y, x) at the start, complex of this type, on the CPU.
+
+    mean_pattern: (y, x) [counts], in the order of the detector's pixels inside.
+    """
+    if scan.object is not None:
+        given = torch.from_numpy(scan.object).to(dtype)
+        slices = given if given.ndim == 3 and len(given) == settings.slices.count else None
+        slices = split_in_depth(given.reshape(given.shape[-2:]), settings.slices.count) if slices is None else slices
+    else:
+        slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
+    object = object_states(slices, settings.object.states, settings.seed)
+    if scan.probe is not None:
+        guess = torch.from_numpy(scan.probe).to(dtype)
+    elif scan.fourier:
+        guess = probe_from_mean_pattern(mean_pattern, dtype)
+    else:
+        guess = mean_pattern.clamp(min=0).sqrt().to(dtype)[None]
+    guess = centred_in(guess, model_window(scan, settings))
+    if scan.object is None or scan.probe is None:
+        guess = scale_to_counts(guess, float(mean_pattern.sum()))
+    return object, add_modes(guess, settings.probe.modes)
+
+
+def make_model(
+    scan: Scan,
+    settings: Settings,
+    object: Tensor,
+    probe: Tensor,
+    loss: Loss,
+    *,
+    mean_count: float,
+    mask: Tensor | None = None,
+    extensions: Sequence[Piece] = (),
+) -> Model:
+    """The model of this scan; object (state, slice, y, x) and probe (mode, y, x), complex, on the model's device.
+
+    mean_count: of a pixel [counts]. mask: (y, x) 0 or 1, on the device. extensions: pieces of the user's, which come
+    after ptynb's own in each step.
+    """
+    dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
+    frame = object_frame(scan, settings)
+    places = (
+        torch.from_numpy(scan.positions) - torch.tensor([*frame.origin]) - torch.tensor(corner_shift(scan, settings))
+    )
+    probe_part = Probe(probe)
+    pieces: list[Piece] = [
+        Affine(places.to(device), dtype),
+        Positions(patterns, settings.positions.limit, dtype),
+        Offset(dtype),
+        Weights(patterns, dtype),
+    ]
+    if settings.variations.rank:
+        ways = add_modes(probe[:1].cpu(), settings.variations.rank + 1)[1:]
+        ways = ways / ways.abs().square().mean((1, 2), keepdim=True).sqrt()
+        pieces.append(Variations(patterns, ways.to(device), probe_part.scale))
+    pieces += _detector_pieces(scan, settings, mean_count, dtype, device)
+    for piece in pieces:
+        piece.awake = not [*piece.parameters()]
+    return Model(
+        Object(object, settings.object.form == "polar"),
+        probe_part,
+        [piece.to(device) for piece in (*pieces, *extensions)],
+        places=places,
+        propagation=make_propagation(scan, device, probe.dtype),
+        loss=loss,
+        mask=mask,
+        slab=_make_slab(scan, settings, dtype, device),
+    )
+
+
+def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Propagation:
+    """What carries the waves of this scan to the detector."""
+    geometry = scan.geometry
+    if isinstance(geometry, NearField):
+        kernel = angular_spectrum_kernel(
+            scan.window, geometry.object_pixel(scan.window), geometry.wavelength, geometry.effective_distance
+        )
+        return NearFieldPropagation(kernel.to(device, dtype))
+    return FarField()
+
+
+def _detector_pieces(
+    scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
+) -> list[Piece]:
+    detector, found = settings.detector, list[Piece]()
+    if detector.oversampling > 1:
+        found.append(Pixels(detector.oversampling, fourier=scan.fourier))
+    if detector.blur > 0:
+        found.append(PointSpread(scan.window, detector.blur, dtype, device))
+    found.append(Background(scan.window, mean_count, dtype))
+    if detector.saturation is not None:
+        found.append(Saturation(detector.saturation))
+    return found
+
+
+def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:
+    if settings.slices.count == 1:
+        return None
+    geometry, thickness = scan.geometry, settings.slices.thickness
+    assert geometry is not None, "checked by check_together"
+    assert thickness is not None, "checked by the settings"
+    angles = torch.tensor([[settings.tilt.y, settings.tilt.x]], dtype=dtype)
+    if settings.tilt.each:
+        angles = angles.repeat(len(scan), 1)
+    slices, tilt = Slices(thickness, dtype).to(device), Tilt(angles, settings.tilt.each).to(device)
+    return Slab(slices, tilt, geometry.object_pixel(scan.window), geometry.wavelength)

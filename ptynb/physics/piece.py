@@ -1,0 +1,104 @@
+"""Piece: one effect in the forward model, with the parameters that describe it.
+
+A pattern comes about in four steps, and a piece takes part in those it overrides:
+
+    move        where the probe window of each pattern lies in the object
+    illuminate  what shines on it: the probe's modes
+    leave       the exit waves, before they travel to the detector
+    detect      the intensity, before it is compared with the counts
+
+`update_done` brings parameters back to what is allowed after an update. Everything in between is recorded by automatic
+differentiation, so a piece needs no gradient of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from ptynb.physics.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One engine's patterns of an update.
+
+    patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
+    prepared: (pattern, y, x), what the loss made of the counts.
+    total: the sum of a tensor over all engines, on every engine; to be called by all of them.
+    members: patterns of the batch on all engines together.
+    """
+
+    patterns: Tensor
+    prepared: Tensor
+    members: int
+    total: Callable[[Tensor], Tensor] = lambda tensor: tensor
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+
+class Piece(nn.Module):
+    """One effect in the forward model; override the steps it takes part in, and leave the others.
+
+    name: of its parameters in the result. rate: step size of its updates, in its parameters' own unit; 0 freezes it.
+    rows: names of parameters whose first axis is the pattern; of these only the rows of a batch move.
+
+    Parameters are real: a complex one is kept as its real view (…, 2), since not every backend reduces complex ones.
+    They are there from the start, equal on all engines.
+    """
+
+    name: str = "piece"
+    rate: float = 0.0
+    rows: frozenset[str] = frozenset()
+    awake: bool = True
+    """Whether it takes part; a built-in piece sleeps, as good as absent, until it is first updated."""
+
+    def move(self, places: Tensor, batch: Batch) -> Tensor:
+        """Top-left corners of the probe windows (pattern, yx) [pixels of the object's array]."""
+        return places
+
+    def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
+        """What shines on the object: (pattern or 1, mode, y, x) complex, in square roots of counts."""
+        return probes
+
+    def leave(self, waves: Tensor, batch: Batch) -> Tensor:
+        """Exit waves (pattern, state, mode, y, x), complex."""
+        return waves
+
+    def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
+        """Intensity (pattern, y, x) [counts], in the order of the detector's pixels inside (FFT order in far field)."""
+        return intensity
+
+    def update_done(self) -> None:
+        """Called after every update, on all engines, without gradients."""
+
+    def arrays(self) -> dict[str, Tensor]:
+        """What a result keeps of it, by name."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+
+class Imposed(ABC):
+    """A constraint of the user's own: called after updates, on all engines, without gradients, with the model.
+
+    after: "epoch" or "update". It has to be deterministic, and the same on all engines.
+    """
+
+    after: Literal["epoch", "update"] = "epoch"
+
+    def due(self, epoch: int) -> bool:
+        """Whether it is imposed in this epoch (1 for the first)."""
+        return True
+
+    @abstractmethod
+    def impose(self, model: Model) -> None:
+        """Changes the model's parameters in place: `model.object.set(...)`, `model.probe.set(...)`."""
+
+
+Extension = Piece | Imposed
+"""What users add to a reconstruction of theirs."""

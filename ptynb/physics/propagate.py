@@ -1,0 +1,178 @@
+"""Waves from plane to parallel plane: free space by an angular spectrum of plane waves, far field, many slices.
+
+A plane wave of spatial frequency f (y, x) [1/m] turns on its way by 2π z √(1/λ² - f²). What is common to all waves,
+2π z / λ, is left out: it shows in no intensity, and beside it the rest would be lost in rounding. So
+
+    H(f) = exp(-2πi z f² / (1/λ + √(1/λ² - f²)))        for f < 1/λ; evanescent waves are removed
+
+which is √(1/λ² - f²) - 1/λ without the difference of two large, almost equal numbers. Goodman, Introduction to Fourier
+Optics (2005), 3.10. Small f give the Fresnel propagator exp(-iπ λ z f²): z > 0 is downstream.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+
+def angular_spectrum_kernel(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    distance: float | Tensor,
+    *,
+    tilt: Tensor | None = None,
+    band_limited: bool = False,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """What free space multiplies a field's spectrum by: (…, y, x) complex128 in FFT order, for `propagate`.
+
+    It is made in double precision, since phases of thousands of radians are common; cast it to the waves' type.
+
+    window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m].
+    distance: [m], negative upstream; a number or a tensor (…), differentiable.
+    tilt: of the beam (…, yx) [rad], differentiable: the field moves by +distance tan(tilt) along each axis, as in
+        multislice through a tilted crystal. For small tilts: diffraction stays that of a beam along the normal.
+    band_limited: removes frequencies whose phase the grid undersamples, which otherwise come back in over the edges.
+        Matsushima and Shimobaba, Opt. Express 17, 19662 (2009), with the slope taken in both axes.
+    device: where it is made; None: where `distance` or `tilt` is, else on the CPU.
+
+    Raises ValueError for sizes that are not positive.
+    """
+    _check_grid(window, pixel, wavelength)
+    if device is None:
+        device = next((given.device for given in (distance, tilt) if isinstance(given, Tensor)), torch.device("cpu"))
+    y, x = (
+        torch.fft.fftfreq(side, pitch, dtype=torch.float64, device=device)
+        for side, pitch in zip(window, pixel, strict=True)
+    )
+    y = y[:, None]
+    square = y**2 + x**2
+    axial = (wavelength**-2 - square).clamp(min=0).sqrt()
+    length = torch.as_tensor(distance, dtype=torch.float64, device=device)[..., None, None]
+    turns = -length * (square / (1 / wavelength + axial))
+    if tilt is not None:
+        slope = tilt.to(device, torch.float64).tan()[..., None, None]
+        turns = turns - length * (y * slope[..., 0, :, :] + x * slope[..., 1, :, :])
+    kept = square < wavelength**-2
+    if band_limited:
+        far = length.detach().abs()
+        for frequency, side, pitch in ((y, window[0], pixel[0]), (x, window[1], pixel[1])):
+            kept = kept & (far * frequency.abs() <= side * pitch / 2 * axial)
+    return torch.polar(kept.to(turns).expand_as(turns), 2 * torch.pi * turns)
+
+
+def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> float:
+    """The farthest [m] that `angular_spectrum_kernel` carries all waves of this grid.
+
+    From one frequency to the next, 1/(n p) on, the kernel's phase may turn by π at most. It turns fastest at the grid's
+    corner, f = (1/2p_y, 1/2p_x), and there along an axis of n pixels of size p
+
+        z (1/2p) / √(1/λ² - f²)  ≤  n p / 2
+
+    about n p² / λ, the lesser of both axes. Said otherwise: the steepest ray crosses half the window, and what goes
+    farther comes back in over the opposite edge. Voelz, Computational Fourier Optics (2011), 5.2. A field without
+    these waves may go farther. 0 where the grid holds evanescent waves (pixels of about λ/√2 or less).
+
+    window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m]. Raises ValueError for sizes not positive.
+    """
+    _check_grid(window, pixel, wavelength)
+    axial = math.sqrt(max(wavelength**-2 - sum((2 * pitch) ** -2 for pitch in pixel), 0.0))
+    return min(side * pitch**2 * axial for side, pitch in zip(window, pixel, strict=True))
+
+
+def propagate(field: Tensor, kernel: Tensor) -> Tensor:
+    """F⁻¹[kernel · F[field]]: fields (…, y, x) carried through free space; `kernel` broadcasts against them."""
+    return torch.fft.ifft2(torch.fft.fft2(field) * kernel)
+
+
+def far_field(waves: Tensor) -> Tensor:
+    """Fraunhofer diffraction: the unitary Fourier transform of waves (…, y, x), in FFT order."""
+    return torch.fft.fft2(waves, norm="ortho")
+
+
+def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[float, float]:
+    """Magnification and effective distance [m] of a beam that comes from, or goes to, a focus.
+
+    A spherical wave's pattern at z₂ is that of a plane wave at z₂ / M, magnified by M = (z₁ + z₂) / z₁. Paganin,
+    Coherent X-Ray Optics (2006), appendix B.
+
+    focus_to_sample: z₁ [m], negative where the focus lies downstream of the sample, infinite for a parallel beam.
+    sample_to_detector: z₂ [m].
+
+    Raises ValueError where the detector lies in the focus or beyond it, or not downstream of the sample.
+    """
+    if not (math.isfinite(sample_to_detector) and sample_to_detector > 0):
+        raise ValueError(
+            f"The distance from sample to detector is {sample_to_detector!r} m; it has to be a positive, finite number."
+        )
+    if math.isnan(focus_to_sample) or focus_to_sample == 0 or 1 + sample_to_detector / focus_to_sample <= 0:
+        raise ValueError(
+            f"The distance from focus to sample is {focus_to_sample!r} m with the detector {sample_to_detector!r} m "
+            "behind the sample; it has to be positive, or negative with the detector before the focus, or math.inf."
+        )
+    magnification = 1 + sample_to_detector / focus_to_sample
+    return magnification, sample_to_detector / magnification
+
+
+def multislice(probes: Tensor, slices: Tensor, kernel: Tensor, *, recompute: bool = False) -> Tensor:
+    """Exit waves (pattern, mode, y, x) of a thick object: the wave right behind the last slice.
+
+    ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies, free space lies between two slices, and none follows
+    the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
+
+    probes: (pattern or 1, mode, y, x). slices: (pattern, slice, y, x). kernel: (y, x) or (pattern, y, x), from
+    `angular_spectrum_kernel`.
+    recompute: keeps about 2 √n of n waves for the gradient and computes the others twice. For many slices.
+
+    Raises ValueError where there is no slice or the shapes don't fit.
+    """
+    count = _check_slices(probes, slices, kernel)
+    between = kernel[:, None] if kernel.ndim == 3 else kernel
+    waves = probes * slices[:, 0, None]
+
+    def cross(waves: Tensor, layers: Tensor, between: Tensor) -> Tensor:
+        for layer in layers.unbind(1):
+            waves = propagate(waves, between) * layer[:, None]
+        return waves
+
+    if not recompute:
+        return cross(waves, slices[:, 1:], between)
+    length = math.isqrt(count)
+    for first in range(1, count, length):
+        waves = checkpoint(
+            cross, waves, slices[:, first : first + length], between, use_reentrant=False, preserve_rng_state=False
+        )
+    return waves
+
+
+def _check_slices(probes: Tensor, slices: Tensor, kernel: Tensor) -> int:
+    """The number of slices."""
+    patterns = slices.shape[0]
+    fits = (
+        (probes.ndim, slices.ndim) == (4, 4)
+        and kernel.ndim in (2, 3)
+        and probes.shape[-2:] == slices.shape[-2:] == kernel.shape[-2:]
+        and probes.shape[0] in (1, patterns)
+        and (kernel.ndim == 2 or kernel.shape[0] in (1, patterns))
+        and slices.shape[1] > 0
+    )
+    if not fits:
+        raise ValueError(
+            f"Probes {tuple(probes.shape)}, slices {tuple(slices.shape)} and kernel {tuple(kernel.shape)} don't fit; "
+            "give (pattern, mode, y, x), (pattern, slice, y, x) with at least one slice, and (y, x) or (pattern, y, x)."
+        )
+    return slices.shape[1]
+
+
+def _check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
+    if min(window) < 1:
+        raise ValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
+    for size in pixel:
+        if not (math.isfinite(size) and size > 0):
+            raise ValueError(f"The pixel size is {size!r} m; it has to be a positive, finite number.")
+    if not (math.isfinite(wavelength) and wavelength > 0):
+        raise ValueError(f"The wavelength is {wavelength!r} m; it has to be a positive, finite number.")

@@ -1,0 +1,140 @@
+"""Apertures on a grid of spatial frequencies, the probes they make, and what a grid can hold; numpy throughout."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def frequencies(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Spatial frequencies (y, 1) and (1, x) [1/m] in FFT order. window: pixels (y, x). pixel: (y, x) [m]."""
+    y, x = (np.fft.fftfreq(side, size).astype(np.float64) for side, size in zip(window, pixel, strict=True))
+    return y[:, None], x[None, :]
+
+
+def free_space(
+    y: NDArray[np.float64], x: NDArray[np.float64], wavelength: float, distance: float
+) -> NDArray[np.float64]:
+    """2π z (√(1/λ² - f²) - 1/λ) [rad] for frequencies [1/m], without the difference of two large numbers."""
+    square = y**2 + x**2
+    axial = np.sqrt(np.maximum(wavelength**-2 - square, 0))
+    phase: NDArray[np.float64] = -2 * np.pi * distance * square / (1 / wavelength + axial)
+    return phase
+
+
+def slopes(
+    y: NDArray[np.float64], x: NDArray[np.float64], wavelength: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """|dy/dz| and |dx/dz| of the ray of each frequency (y, x); infinite for evanescent waves."""
+    square = y**2 + x**2
+    runs = square < wavelength**-2
+    axial = np.sqrt(np.where(runs, wavelength**-2 - square, 1))
+    return np.where(runs, np.abs(y) / axial, np.inf), np.where(runs, np.abs(x) / axial, np.inf)
+
+
+def covered(depth: ArrayLike) -> NDArray[np.float64]:
+    """What part of a cell lies inside an edge that is `depth` cells away, positive inside: falls linearly over a cell."""
+    return np.clip(np.asarray(depth, np.float64) + 0.5, 0, 1)
+
+
+def disc(
+    y: NDArray[np.float64], x: NDArray[np.float64], radius: float, steps: tuple[float, float], edge: float = 0.0
+) -> NDArray[np.float64]:
+    """1 within the radius, 0 outside, falling linearly over `edge`, or over a step of the grid where that is more."""
+    distance = np.hypot(y, x)
+    away = np.where(distance > 0, distance, 1)
+    step = np.where(distance > 0, np.hypot(y / away * steps[0], x / away * steps[1]), min(steps))
+    return covered((radius - distance) / np.maximum(step, edge))
+
+
+def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64], what: str) -> NDArray[np.complex128]:
+    """The probe (y, x) of power 1 in the middle of its window, whose spectrum is A exp(-iχ).
+
+    amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. what: subject and verb of the sentence when it fails.
+
+    Raises ValueError where a ray misses the window: it arrives (n / 2π) Δχ pixels from the middle, with Δχ from one
+    frequency to the next.
+    """
+    sides = amplitude.shape
+    needed = list(sides)
+    lit, shifted = np.fft.fftshift(amplitude) > 0, np.fft.fftshift(phase)
+    for axis, side in enumerate(sides):
+        # A step over the rim is steeper than all on a finer grid, so the size that the sentence gives is enough.
+        before, after = (np.take(lit, range(first, side - 1 + first), axis=axis) for first in (0, 1))
+        farthest = np.abs(np.diff(shifted, axis=axis)).max(initial=0.0, where=before | after) / np.pi
+        if farthest > 1:
+            needed[axis] = math.ceil(farthest * side)
+    if needed != list(sides):
+        raise ValueError(
+            f"The {what} rays beyond the window of {sides[0]} x {sides[1]} pixels; take at least "
+            f"{needed[0]} x {needed[1]} of this size, or larger pixels."
+        )
+    return normalised(np.fft.fftshift(np.fft.ifft2(amplitude * np.exp(-1j * phase))))
+
+
+def normalised(probe: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """The probe with Σ |P|² = 1."""
+    scaled: NDArray[np.complex128] = probe / np.sqrt((np.abs(probe) ** 2).sum())
+    return scaled
+
+
+def check_pupil(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    reach: tuple[float, float],
+    edge: float = 0.0,
+) -> None:
+    """Raises ValueError for a pupil of half-widths `reach` (y, x) [1/m], and `edge`, that the grid can't hold."""
+    for axis, side, size, half in zip("yx", window, pixel, reach, strict=True):
+        outer, room = half + edge / 2, max(side / 2 - 1, 0)
+        if outer * wavelength >= 1:
+            raise ValueError(
+                f"The pupil reaches {outer * wavelength:.3g} (the sine of an angle) along {axis}; it has to be below 1."
+            )
+        if outer * side * size > room:
+            raise ValueError(
+                f"The pupil reaches {outer * wavelength:.3g} rad along {axis}, and {side} pixels of {size!r} m hold "
+                f"{room / (side * size) * wavelength:.3g} rad; take pixels of at most "
+                f"{rounded_down(max(room, 1) / (side * outer))} m."
+            )
+        if half * side * size < 1:
+            raise ValueError(
+                f"The pupil reaches {half * wavelength:.3g} rad along {axis}, and its spot is wider than the window of "
+                f"{side} pixels; take at least {math.ceil(1 / (half * size))} of this size, or larger pixels."
+            )
+
+
+def rounded_down(value: float) -> str:
+    """A positive number with three digits that is not above it: a limit to keep."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.floor(value / unit) * unit:.3g}"
+
+
+def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
+    """Raises ValueError for a window without pixels, and lengths that are not positive."""
+    if min(window) < 1:
+        raise ValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
+    for size in pixel:
+        check_positive(size, "pixel size", "m")
+    check_positive(wavelength, "wavelength", "m")
+
+
+def check_positive(value: float, name: str, unit: str) -> None:
+    """Raises ValueError for a number that is not positive and finite."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+
+
+def check_not_negative(value: float, name: str, unit: str) -> None:
+    """Raises ValueError for a number that is negative or not finite."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a finite number, not negative.")
+
+
+def check_finite(value: float, name: str, unit: str) -> None:
+    """Raises ValueError for a number that is not finite."""
+    if not math.isfinite(value):
+        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a finite number.")

@@ -1,0 +1,107 @@
+"""Every piece of the physics as a small scan with settings that use it: one table for gradients and for engines."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+import ptynb as pt
+from ptynb.geometry import NearField
+from ptynb.scan import Scan
+from ptynb.settings import (
+    Affine,
+    Background,
+    Detector,
+    Object,
+    Offset,
+    Positions,
+    Probe,
+    Settings,
+    Slices,
+    Tilt,
+    Variations,
+    Weights,
+)
+from ptynb.settings.terms import DataTerm, MeanPattern, Similarity, Sparsity, TotalVariation
+
+THICK = Slices(count=3, thickness=2e-4)
+MODES = Probe(modes=2)
+
+
+@functools.cache
+def a_scan(patterns: int = 37, window: int = 32, kind: str = "far") -> Scan:
+    """A simulated scan of two probe modes; near: the same numbers taken for shadows; masked: with dead pixels."""
+    scan = pt.simulate(patterns=patterns, window=window, modes=2, photons=1e5, step=window / 8, seed=3)
+    match kind:
+        case "near":
+            geometry = NearField(
+                wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5)
+            )
+            return dataclasses.replace(scan, geometry=geometry, truth=None)
+        case "parallel":
+            geometry = NearField(
+                wavelength=1.5e-10, focus_to_sample=math.inf, sample_to_detector=0.01, detector_pixel=(1e-6, 1e-6)
+            )
+            return dataclasses.replace(scan, geometry=geometry, truth=None)
+        case "masked":
+            working = np.random.default_rng(0).random((window, window)) > 0.1
+            return dataclasses.replace(scan, mask=working)
+    return scan
+
+
+# name -> (kind of scan, settings, parts whose parameters have to move)
+CASES: dict[str, tuple[str, Settings, set[str]]] = {
+    "plain": ("far", Settings(probe=MODES), {"object", "probe"}),
+    "bad pixels": ("masked", Settings(probe=MODES), {"object", "probe"}),
+    "poisson": ("far", Settings(probe=MODES, loss="poisson"), {"object", "probe"}),
+    "intensity": ("far", Settings(probe=MODES, loss="intensity"), {"object", "probe"}),
+    "polar": ("far", Settings(object=Object(form="polar")), {"object", "probe"}),
+    "states": ("far", Settings(object=Object(states=2), probe=MODES), {"object", "probe"}),
+    "slices": ("far", Settings(slices=THICK, probe=MODES), {"object", "probe"}),
+    "slices, polar": ("far", Settings(slices=THICK, object=Object(form="polar")), {"object", "probe"}),
+    "slices, states": ("far", Settings(slices=THICK, object=Object(states=2)), {"object", "probe"}),
+    "thickness": ("far", Settings(slices=THICK.model_copy(update={"rate": 0.01})), {"slices"}),
+    "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, rate=0.01)), {"tilt"}),
+    "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(each=True, rate=0.01)), {"tilt"}),
+    "positions": ("far", Settings(probe=MODES, positions=Positions(rate=0.1)), {"positions"}),
+    "affine": ("far", Settings(affine=Affine(rate=0.1)), {"affine"}),
+    "offset": ("far", Settings(offset=Offset(rate=0.1)), {"offset"}),
+    "variations": ("far", Settings(probe=MODES, variations=Variations(rank=2)), {"variations"}),
+    "weights": ("far", Settings(weights=Weights(rate=0.01)), {"weights"}),
+    "background": ("far", Settings(background=Background(rate=0.01)), {"background"}),
+    "oversampling": ("far", Settings(detector=Detector(oversampling=2)), {"object", "probe"}),
+    "blur": ("far", Settings(detector=Detector(blur=0.7)), {"object", "probe"}),
+    "saturation": ("far", Settings(detector=Detector(saturation=900.0)), {"object", "probe"}),
+    "near field": ("near", Settings(probe=MODES), {"object", "probe"}),
+    "near field, slices": ("parallel", Settings(slices=THICK), {"object", "probe"}),
+    "two losses": ("far", Settings(terms=(DataTerm(loss="poisson", weight=0.5),)), {"object", "probe"}),
+    "mean pattern": ("far", Settings(terms=(MeanPattern(weight=0.5),)), {"object", "probe"}),
+    "sparsity": ("far", Settings(terms=(Sparsity(weight=0.1, power=1.5),)), {"object"}),
+    "total variation": ("far", Settings(terms=(TotalVariation(weight=0.1),)), {"object"}),
+    "similarity": ("far", Settings(object=Object(states=2), terms=(Similarity(weight=0.1),)), {"object"}),
+    "accumulated": ("masked", Settings(probe=MODES, accumulate=3), {"object", "probe"}),
+    "random batches": ("far", Settings(probe=MODES, batches="random"), {"object", "probe"}),
+    "compact batches": ("far", Settings(probe=MODES, batches="compact"), {"object", "probe"}),
+    "everything": (
+        "masked",
+        Settings(
+            slices=Slices(count=2, thickness=2e-4, rate=0.01),
+            tilt=Tilt(each=True, rate=0.01),
+            object=Object(states=2),
+            probe=MODES,
+            positions=Positions(rate=0.1),
+            affine=Affine(rate=0.1),
+            offset=Offset(rate=0.1),
+            variations=Variations(rank=1),
+            weights=Weights(rate=0.01),
+            background=Background(rate=0.01),
+            detector=Detector(oversampling=2, blur=0.5, saturation=5000.0),
+            loss="poisson",
+            terms=(MeanPattern(weight=0.1), TotalVariation(weight=0.01)),
+        ),
+        {"object", "probe", "slices", "tilt", "positions", "affine", "offset", "variations", "weights", "background"},
+    ),
+}

@@ -1,0 +1,106 @@
+"""The forward model of every piece: gradients by finite differences, and the fused step against the composed one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ptynb.engine.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.physics.piece import Piece
+from ptynb.physics.terms import object_terms
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+from tests.cases import CASES, a_scan
+
+
+def a_loop(scan: Scan, settings: Settings) -> Loop:
+    """In float64, with parameters moved a little from where they start: nothing is flat, zero or symmetric."""
+    loop = Loop(scan, settings.replace(precision="double", batch=5), SingleGroup(torch.device("cpu")))
+    random = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, piece in loop.model.parts.items():
+            size = {"positions": 0.3, "affine": 0.3, "offset": 0.2, "background": 0.0}.get(name, 0.05)
+            for parameter in piece.parameters():
+                parameter += size * torch.randn(parameter.shape, generator=random, dtype=parameter.dtype)
+                if name == "background":
+                    parameter += torch.rand(parameter.shape, generator=random, dtype=parameter.dtype)
+    return loop
+
+
+def value_of(loop: Loop) -> torch.Tensor:
+    batch = loop.shard.batch(np.arange(5), 5)
+    value: torch.Tensor = loop.model(batch)
+    extra = object_terms(loop.settings.terms, loop.model.object.values)
+    return value + extra * loop.problem.normaliser
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_those_of_finite_differences(case: str) -> None:
+    kind, settings, moved = CASES[case]
+    loop = a_loop(a_scan(9, 16, kind), settings)
+    value_of(loop).backward()
+    random = torch.Generator().manual_seed(1)
+    seen = set()
+    for name, piece in loop.model.parts.items():
+        for parameter in piece.parameters():
+            if not parameter.requires_grad:
+                continue
+            assert parameter.grad is not None, f"{case}: no gradient for {name}"
+            direction = torch.randn(parameter.shape, generator=random, dtype=parameter.dtype)
+            expected = float((parameter.grad * direction).sum())
+            assert slope(loop, parameter, direction) == pytest.approx(expected, rel=2e-6), name
+            seen.add(name)
+    assert moved <= seen
+
+
+def slope(loop: Loop, parameter: torch.Tensor, direction: torch.Tensor) -> float:
+    """Derivative along a direction by differences of fourth order."""
+    values = []
+    step = 1e-5 * float(parameter.detach().abs().mean() + 1e-2) / float(direction.abs().mean())
+    with torch.no_grad():
+        start = parameter.clone()
+        for times in (-2, -1, 1, 2):
+            parameter.copy_(start + times * step * direction)
+            values.append(float(value_of(loop)))
+        parameter.copy_(start)
+    return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
+
+
+@pytest.mark.parametrize("case", ["plain", "bad pixels", "poisson", "intensity", "polar"])
+def test_the_fused_step_gives_what_the_composed_model_gives(case: str) -> None:
+    kind, settings, _ = CASES[case]
+    loop = a_loop(a_scan(9, 16, kind), settings)
+    value_of(loop).backward()
+    fused = {
+        name: parameter.grad.clone() for name, parameter in loop.model.named_parameters() if parameter.requires_grad
+    }
+    fused_value = value_of(loop).item()
+    loop.model.zero_grad()
+    loop.model.pieces.append(Piece())  # does nothing, but is a piece that the fused step does not know
+    assert not loop.model._plain()
+    value = value_of(loop)
+    value.backward()
+    assert value.item() == pytest.approx(fused_value, rel=1e-12)
+    for name, gradient in fused.items():
+        torch.testing.assert_close(loop.model.get_parameter(name).grad, gradient, rtol=1e-9, atol=1e-9)
+
+
+def test_which_cases_take_the_fused_step() -> None:
+    plain = {
+        case for case, (kind, settings, _) in CASES.items() if a_loop(a_scan(9, 16, kind), settings).model._plain()
+    }
+    assert plain == {
+        "plain",
+        "bad pixels",
+        "poisson",
+        "intensity",
+        "polar",
+        "two losses",
+        "sparsity",
+        "total variation",
+        "accumulated",
+        "random batches",
+        "compact batches",
+    }

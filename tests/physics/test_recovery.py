@@ -1,0 +1,396 @@
+"""Simulated scans on which only one piece of the physics recovers the truth: with it, and without it.
+
+The patterns come from `expose`, in plain numpy and finer steps, apart from the reconstruction's own model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage
+
+import ptynb as pt
+from ptynb.quality import compare
+from ptynb.scan import Scan
+
+ONE_THREAD = 1
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small problems are fastest so, and the same on every machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(ONE_THREAD)
+    yield
+    torch.set_num_threads(before)
+
+
+def reconstructed(scan: Scan, epochs: int, **settings: Any) -> pt.Result:
+    with pt.Reconstruction(scan, pt.Settings(**settings), device="cpu") as recon:
+        recon.start(epochs)
+        recon.wait(250)
+        return recon.result
+
+
+def area_of(scan: Scan) -> tuple[slice, slice]:
+    """The part of the truth between the outermost probe centres."""
+    window = np.array(scan.window)
+    low = np.ceil(scan.positions.min(0) + window / 2).astype(int)
+    high = np.floor(scan.positions.max(0) + window / 2).astype(int)
+    return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
+
+
+def error(result: pt.Result, scan: Scan, truth: NDArray[Any] | None = None) -> float:
+    assert scan.truth is not None
+    true = scan.truth.object if truth is None else truth
+    return compare(result.projection, true, area_of(scan), result.origin).error
+
+
+def base(patterns: int = 196, **choices: Any) -> Scan:
+    return pt.simulate(patterns=patterns, window=64, seed=1, **choices)
+
+
+def mottled(shape: tuple[int, ...], seed: int, sigma: float = 2.0) -> NDArray[np.complex128]:
+    field = ndimage.gaussian_filter(np.random.default_rng(seed).standard_normal(shape), sigma)
+    field = (field - field.min()) / np.ptp(field)
+    return np.exp((0.8j - 0.1) * field)
+
+
+# Thick objects
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count: int) -> None:
+    scan = base(256, step=4, photons=1e7, noise=False)
+    assert scan.truth is not None
+    assert scan.pixel_size is not None
+    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(count)])
+    thickness = 120 * scan.pixel_size[0] ** 2 / 1.5e-10
+    thick = pt.expose(
+        slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, guess=scan.probe
+    )
+    thin = reconstructed(thick, 60)
+    resolved = reconstructed(thick, 80, slices=pt.Slices(count=count, thickness=thickness))
+    errors = [
+        compare(found, true, area_of(scan), resolved.origin).error
+        for found, true in zip(resolved.object, slices, strict=True)
+    ]
+    print(f"{count} slices: errors {np.round(errors, 4)}, R {resolved.r_factor:.4f}; one slice: R {thin.r_factor:.4f}")
+    assert max(errors) < {2: 0.03, 4: 0.06}[count]
+    assert resolved.r_factor < thin.r_factor / 1.5
+    assert error(resolved, thick, slices.prod(0)) < error(thin, thick, slices.prod(0)) / 2
+
+
+def test_an_unknown_thickness_is_found() -> None:
+    scan = base(196, step=4, photons=1e7, noise=False)
+    assert scan.truth is not None
+    assert scan.pixel_size is not None
+    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(2)])
+    thickness = 150 * scan.pixel_size[0] ** 2 / 1.5e-10
+    thick = pt.expose(slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness)
+    wrong = pt.Slices(count=2, thickness=0.8 * thickness)
+    kept = reconstructed(thick, 120, slices=wrong)
+    found = reconstructed(thick, 120, slices=wrong.model_copy(update={"rate": 0.005, "first": 10}))
+    ratio = float(found.optimised["slices/thickness"]) / thickness
+    print(f"thickness found {ratio:.4f} of the true one; R {kept.r_factor:.4f} -> {found.r_factor:.4f}")
+    assert ratio == pytest.approx(1, abs=0.02)
+    assert found.r_factor < kept.r_factor
+
+
+def test_the_tilt_of_each_pattern_is_found() -> None:
+    """One common tilt would only displace the slices; tilts that differ blur them unless they are known."""
+    scan = base(196, step=4, photons=1e7, noise=False)
+    assert scan.truth is not None
+    assert scan.pixel_size is not None
+    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(2)])
+    thickness = 150 * scan.pixel_size[0] ** 2 / 1.5e-10
+    tilts = np.random.default_rng(2).uniform(-2, 2, (len(scan), 2)) * scan.pixel_size[0] / thickness
+    thick = pt.expose(slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, tilt=tilts)
+    plan = pt.Slices(count=2, thickness=thickness)
+    ignored = reconstructed(thick, 60, slices=plan)
+    step = 1e3 * scan.pixel_size[0] / thickness / 10
+    fading = pt.Schedule(kind="cosine", epochs=80, final=0.05)
+    found = reconstructed(thick, 80, slices=plan, tilt=pt.Tilt(each=True, rate=step, first=5), schedule=fading)
+    angles = found.optimised["tilt/angles"]
+    miss = (angles - angles.mean(0)) - (tilts - tilts.mean(0))
+    ratio = np.sqrt((miss**2).sum() / (tilts**2).sum())
+    print(f"tilts: rms error {ratio:.4f} of their size; R {ignored.r_factor:.4f} -> {found.r_factor:.4f}")
+    assert ratio < 0.2
+    assert found.r_factor < ignored.r_factor / 2
+
+
+# Positions
+
+
+def test_positions_wrong_by_three_pixels_are_found() -> None:
+    scan = base()
+    wrong = np.random.default_rng(0).normal(0, 3 / math.sqrt(2), scan.positions.shape)
+    start = dataclasses.replace(scan, positions=scan.positions + wrong, truth=None)
+    found = reconstructed(
+        start,
+        200,
+        batch=8,
+        positions=pt.Positions(rate=0.1, first=3, limit=12),
+        schedule=pt.Schedule(kind="cosine", epochs=200, final=0.05),
+    )
+    miss = found.positions + found.origin - scan.positions
+    miss -= miss.mean(0)
+    rms = math.sqrt((miss**2).sum(1).mean())
+    print(f"positions: {math.sqrt((wrong**2).sum(1).mean()):.2f} px rms before, {rms:.4f} after")
+    assert rms < 0.1
+    assert reconstructed(start, 60).r_factor > 1.5 * found.r_factor
+
+
+def test_an_affine_error_of_the_positions_is_found() -> None:
+    scan = base(photons=1e7)
+    angle = math.radians(2)
+    error = 1.02 * np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    centre = scan.positions.mean(0)
+    start = dataclasses.replace(scan, positions=(scan.positions - centre) @ error.T + centre, truth=None)
+    found = reconstructed(
+        start,
+        200,
+        batch=8,
+        affine=pt.Affine(rate=0.3, first=3),
+        positions=pt.Positions(limit=12),
+        schedule=pt.Schedule(kind="cosine", epochs=200, final=0.1),
+    )
+    left = found.optimised["affine/matrix"] @ error
+    scale = math.sqrt(abs(np.linalg.det(left))) - 1
+    rotation = math.degrees(math.atan2(left[1, 0] - left[0, 1], left[0, 0] + left[1, 1]))
+    print(f"affine: scale off by {100 * scale:.4f} %, rotation by {rotation:.4f} degrees")
+    assert abs(scale) < 0.0005
+    assert abs(rotation) < 0.05
+
+
+# The beam
+
+
+def drifting(scan: Scan) -> NDArray[np.complex128]:
+    """Probes (pattern, 1, y, x) that lean and swing in two ways while the scan goes on."""
+    assert scan.truth is not None
+    probe = scan.truth.probe[0].astype(complex)
+    side = probe.shape[0]
+    y, x = np.meshgrid(*[(np.arange(side) - side // 2) / side] * 2, indexing="ij")
+    time = np.linspace(-1, 1, len(scan))[:, None, None]
+    probes = probe * (1 + 3.6j * time * x + 2.4 * np.cos(5 * time) * y)
+    return probes[:, None] * math.sqrt(1e6 / (np.abs(probes) ** 2).sum((1, 2)).mean())
+
+
+def test_a_drifting_probe_is_followed() -> None:
+    scan = base()
+    assert scan.truth is not None
+    moving = pt.expose(scan.truth.object, drifting(scan), scan.positions, geometry=scan.geometry, guess=scan.probe)
+    fixed = reconstructed(moving, 50, batch=8)
+    followed = reconstructed(moving, 50, batch=8, variations=pt.Variations(rank=2))
+    loss_ratio = fixed.losses[-1] / followed.losses[-1]
+    errors = error(fixed, moving), error(followed, moving)
+    print(f"OPR: loss lower by {loss_ratio:.1f}, object error {errors[0]:.4f} -> {errors[1]:.4f}")
+    assert loss_ratio > 8
+    assert errors[1] < 0.03
+    assert errors[0] > 5 * errors[1]
+    assert followed.optimised["variations/ways"].shape == (2, 64, 64)
+
+
+def test_four_modes_of_a_partly_coherent_beam_are_recovered() -> None:
+    scan = base(324, modes=4)
+    one = reconstructed(scan, 60)
+    four = reconstructed(scan, 60, probe=pt.Probe(modes=4))
+    print(f"modes: error {error(one, scan):.4f} with one, {error(four, scan):.4f} with four")
+    assert error(four, scan) < 0.05
+    assert error(one, scan) > 2 * error(four, scan)
+
+
+def test_the_brightness_of_each_pattern_is_found() -> None:
+    scan = base()
+    assert scan.truth is not None
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, len(scan))
+    weights /= weights.mean()
+    flickering = pt.expose(
+        scan.truth.object, scan.truth.probe, scan.positions, geometry=scan.geometry, guess=scan.probe, weights=weights
+    )
+    plain = reconstructed(flickering, 60)
+    weighted = reconstructed(flickering, 60, weights=pt.Weights(rate=0.03))
+    found = weighted.optimised["weights/weights"]
+    print(
+        f"weights: rms error {np.std(found / weights):.4f}; "
+        f"object {error(plain, scan):.4f} -> {error(weighted, scan):.4f}"
+    )
+    assert np.std(found / weights) < 0.02
+    assert error(weighted, scan) < error(plain, scan) / 2
+
+
+# The detector
+
+
+def test_a_background_is_found() -> None:
+    scan = base()
+    assert scan.truth is not None
+    y, x = np.mgrid[:64, :64]
+    background = 60 * np.exp(-((y - 30) ** 2 + (x - 40) ** 2) / 400) + 10
+    bright = pt.expose(
+        scan.truth.object,
+        scan.truth.probe,
+        scan.positions,
+        geometry=scan.geometry,
+        guess=scan.probe,
+        background=background,
+    )
+    plain = reconstructed(bright, 60)
+    cleaned = reconstructed(bright, 60, background=pt.Background(rate=0.05))
+    found = np.fft.fftshift(cleaned.optimised["background/background"])
+    print(
+        f"background: {np.abs(found - background).mean() / background.mean():.3f} off; "
+        f"object {error(plain, scan):.4f} -> {error(cleaned, scan):.4f}"
+    )
+    assert np.abs(found - background).mean() < 0.15 * background.mean()
+    assert error(cleaned, scan) < error(plain, scan) / 2
+
+
+def test_large_pixels_need_an_oversampled_detector() -> None:
+    """A probe twice as wide as the window that the patterns' pixels allow."""
+    scan = base(256, photons=1e7, noise=False)
+    assert scan.truth is not None
+    coarse = pt.expose(scan.truth.object, scan.truth.probe, scan.positions, oversampling=2, noise=False)
+    wide = reconstructed(coarse, 60, detector=pt.Detector(oversampling=2))
+    narrow = reconstructed(coarse, 60)
+    area = area_of(scan)
+    errors = [compare(result.object, scan.truth.object, area, result.origin).error for result in (wide, narrow)]
+    print(f"oversampling: error {errors[1]:.4f} without, {errors[0]:.4f} with")
+    assert wide.probe.shape == (1, 64, 64)
+    assert errors[0] < 0.06
+    assert errors[1] > 2 * errors[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "settings"),
+    [
+        ({"blur": 0.8}, {"detector": pt.Detector(blur=0.8)}),
+        ({"saturation": 1500.0}, {"detector": pt.Detector(saturation=1500.0)}),
+    ],
+    ids=["blur", "saturation"],
+)
+def test_a_detectors_fault_is_undone_by_its_model(fault: dict[str, Any], settings: dict[str, Any]) -> None:
+    scan = base(photons=1e6)
+    assert scan.truth is not None
+    spoilt = pt.expose(
+        scan.truth.object, scan.truth.probe, scan.positions, geometry=scan.geometry, guess=scan.probe, **fault
+    )
+    plain, modelled = reconstructed(spoilt, 60), reconstructed(spoilt, 60, **settings)
+    print(f"{fault}: object {error(plain, scan):.4f} -> {error(modelled, scan):.4f}")
+    assert error(modelled, scan) < error(plain, scan) / 1.5
+    assert modelled.r_factor < plain.r_factor
+
+
+# The object
+
+
+def test_two_states_of_an_object_explain_what_one_cannot() -> None:
+    scan = base(256, photons=1e7)
+    assert scan.truth is not None
+    states = np.array([scan.truth.object, np.roll(scan.truth.object, 5, axis=1)])  # a sample that jumps to and fro
+    flickering = pt.expose(states[:, None], scan.truth.probe, scan.positions, geometry=scan.geometry)
+    one = reconstructed(flickering, 60)
+    two = reconstructed(flickering, 60, object=pt.Object(states=2))
+    print(f"states: loss {one.losses[-1]:.6f} -> {two.losses[-1]:.6f}")
+    assert two.object.shape[0] == 2
+    assert two.losses[-1] < one.losses[-1] / 1.5
+
+
+# Electrons, near field, low dose
+
+
+def lattice(shape: tuple[int, int], pixel: float, spacing: float, angle: float, phase: float) -> NDArray[np.complex128]:
+    y, x = np.mgrid[: shape[0], : shape[1]] * pixel
+    u = (math.cos(angle) * y + math.sin(angle) * x) / spacing
+    v = (-math.sin(angle) * y + math.cos(angle) * x) / spacing
+    squared = ((u - np.rint(u)) ** 2 + (v - np.rint(v)) ** 2) * spacing**2
+    return np.exp(1j * phase * np.exp(-squared / (2 * 0.35e-10**2)))
+
+
+def test_both_layers_of_a_crystal_are_resolved_by_electrons() -> None:
+    """300 kV, 20 mrad, defocused by 10 nm, layers 10 nm apart, 1e4 electrons per square angstrom."""
+    wavelength, window, pixel, angle = 1.9687e-12, 64, 0.2e-10, 20e-3
+    frequency = np.fft.fftfreq(window, pixel)
+    squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
+    aperture = 1 / (1 + np.exp((np.sqrt(squared) - angle / wavelength) / (0.02 * angle / wavelength)))
+    probe = np.fft.fftshift(np.fft.ifft2(aperture * np.exp(-1j * np.pi * wavelength * 100e-10 * squared)))
+    step, side = 4.0, 20
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2) * step
+    positions = grid + np.random.default_rng(0).uniform(-1.2, 1.2, grid.shape) + 6
+    electrons = 1e4 * (step * pixel * 1e10) ** 2
+    probe *= math.sqrt(electrons / (np.abs(probe) ** 2).sum())
+    shape = (int(positions.max()) + window + 8,) * 2
+    layers = np.array([lattice(shape, pixel, 2.8e-10, turn, 0.5) for turn in (0.0, math.radians(30))])
+    geometry = pt.Geometry(wavelength=wavelength, distance=1.0, detector_pixel=(wavelength / (window * pixel),) * 2)
+    scan = pt.expose(layers, probe[None], positions, geometry=geometry, thickness=100e-10)
+    result = reconstructed(
+        scan,
+        40,
+        slices=pt.Slices(count=2, thickness=100e-10),
+        object=pt.Object(form="polar", amplitude_rate=0),
+        probe=pt.Probe(rate=0.002),
+    )
+    rows, columns = area_of(scan)
+    off = result.origin
+    found = np.angle(
+        result.object[:, rows.start - off[0] : rows.stop - off[0], columns.start - off[1] : columns.stop - off[1]]
+    )
+    true = np.angle(layers[:, rows, columns])
+    table = np.corrcoef(found.reshape(2, -1), true.reshape(2, -1))[:2, 2:]
+    print(f"layers found against true ones:\n{table.round(3)}")
+    assert table.diagonal().min() > 0.85
+    assert np.abs(table - np.diag(table.diagonal())).max() < 0.2
+    np.testing.assert_allclose(np.abs(result.object), 1, atol=1e-6)
+
+
+def test_a_diverging_beam_through_a_diffuser_shows_the_object_in_its_shadows() -> None:
+    """Detector of 100 x 100 pixels of 55 um, 1 m from the focus of a 17 keV beam, sample 2 mm behind it."""
+    side, random = 100, np.random.default_rng(0)
+    geometry = pt.NearField(
+        wavelength=7.3e-11, focus_to_sample=2e-3, sample_to_detector=0.998, detector_pixel=(55e-6, 55e-6)
+    )
+    rough = ndimage.gaussian_filter(random.standard_normal((side, side)), 3) + 1j * ndimage.gaussian_filter(
+        random.standard_normal((side, side)), 3
+    )
+    y, x = np.mgrid[:side, :side] - side // 2
+    edge = 1 / (1 + np.exp((np.maximum(np.abs(y), np.abs(x)) - 40) / 1.5))
+    probe = edge * (0.7 + 0.8 * rough / math.sqrt((np.abs(rough) ** 2).mean()))
+    probe *= math.sqrt(1e7 / (np.abs(probe) ** 2).sum())
+    assert base().truth is not None
+    positions = random.uniform(5, 65, (49, 2))
+    true = mottled((180, 180), 3, 1.5)
+    guess = edge * math.sqrt(1e7 / (edge**2).sum())
+    scan = pt.expose(true, probe[None], positions, geometry=geometry, guess=guess.astype(complex))
+    result = reconstructed(scan, 200, batch=8, object=pt.Object(rate=0.02), probe=pt.Probe(rate=0.02))
+    found = compare(result.object, true, (slice(50, 130), slice(50, 130)), result.origin).error
+    print(f"near field: object error {found:.4f}")
+    assert found < 0.05
+
+
+def test_poissons_likelihood_beats_amplitudes_at_a_hundred_counts_a_pattern() -> None:
+    scan = base(1600, step=2, photons=100)
+    assert scan.truth is not None
+    known = dataclasses.replace(scan, probe=scan.truth.probe)
+    errors = {}
+    for loss, rate, epochs in (("amplitude", 0.002, (15, 30)), ("poisson", 0.03, (40,))):
+        with pt.Reconstruction(
+            known,
+            pt.Settings(loss=loss, object=pt.Object(rate=rate), probe=pt.Probe(rate=0), batch=64),
+            device="cpu",
+        ) as recon:
+            found = []
+            for until in epochs:
+                recon.start(until - recon.epoch)
+                recon.wait(250)
+                found.append(error(recon.result, scan))
+        errors[loss] = min(found)  # amplitudes fit the noise later: their best moment counts
+    print(f"100 counts a pattern: {errors}")
+    assert errors["poisson"] < 0.95 * errors["amplitude"]
