@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ptynb.settings.settings import Settings as Settings
     from ptynb.snapshot import Epoch as Epoch
     from ptynb.snapshot import Result as Result
+    from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
     from ptynb.widgets.inspect import inspect as inspect
     from ptynb.widgets.live import live as live
 
@@ -79,6 +80,7 @@ _HOMES = {
     "Tilt": "ptynb.settings.parts",
     "Variations": "ptynb.settings.parts",
     "Weights": "ptynb.settings.parts",
+    "TiltedGeometry": "ptynb.tilted_geometry",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "inspect": "ptynb.widgets.inspect",

@@ -15,6 +15,11 @@ from scipy.spatial import cKDTree
 
 from ptynb.frames import ArrayFrames, Frames
 from ptynb.geometry import Geometry, NearField, metres_to_pixels
+from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
+
+
+AnyGeometry = Geometry | NearField | TiltedGeometry
+"""What turns metres into object pixels."""
 
 
 class ScanError(ValueError):
@@ -63,7 +68,7 @@ class Scan:
     mask: NDArray[np.bool_] | None = None
     probe: NDArray[np.complexfloating[Any, Any]] | None = None
     object: NDArray[np.complexfloating[Any, Any]] | None = None
-    geometry: Geometry | NearField | None = None
+    geometry: AnyGeometry | None = None
     clip_negative: bool = False
     truth: Truth | None = None
     name: str = "scan"
@@ -96,7 +101,7 @@ class Scan:
         probe: ArrayLike | None = None,
         object: ArrayLike | None = None,
         mask: ArrayLike | None = None,
-        geometry: Geometry | NearField | None = None,
+        geometry: AnyGeometry | None = None,
         clip_negative: bool = False,
         name: str = "arrays",
     ) -> Self:
@@ -126,7 +131,10 @@ class Scan:
                     "The positions are in metres, and without geometry=Geometry(wavelength=..., distance=..., "
                     "detector_pixel=...) they can't be turned into pixels."
                 )
-            places = metres_to_pixels(places, geometry.object_pixel(array.shape[1:]))
+            if isinstance(geometry, TiltedGeometry) and places.ndim == 2 and places.shape[1] == 3:
+                places = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), places)[0]
+            else:
+                places = metres_to_pixels(places, geometry.object_pixel(array.shape[1:]))
         guess = None if probe is None else np.asarray(probe)
         scan = cls(
             frames=ArrayFrames.of(array),

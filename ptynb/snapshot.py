@@ -179,10 +179,15 @@ class Result:
     optimised: dict[str, Array] = field(default_factory=dict)
 
     @property
+    def slices(self) -> Array:
+        """The slices (slice, y, x) of the object, of its first state; one of a thin object."""
+        object = self.object[0] if self.object.ndim == 4 else self.object
+        return object.reshape(-1, *object.shape[-2:])
+
+    @property
     def projection(self) -> Array:
         """The object as if it were thin (y, x): the product of its slices, of its first state."""
-        object = self.object[0] if self.object.ndim == 4 else self.object
-        projection: Array = object.prod(0) if object.ndim == 3 else object
+        projection: Array = self.slices.prod(0)
         return projection
 
     @property

@@ -69,12 +69,12 @@ class Algorithm(ABC):
         table: (lane, update), the epoch's order of patterns; update: 0 for the epoch's first.
         """
 
-    @abstractmethod
     def prepare(self) -> None:
         """Takes over settings and epoch from the problem: rates, and what is frozen.
 
-        Called when one of them changes.
+        Called when one of them changes; nothing to do for those that ask the problem at each update.
         """
+        return
 
     @abstractmethod
     def rates(self) -> dict[str, float]:

@@ -6,7 +6,8 @@
 /mask             (y, x) bool, True where the detector works (optional)
 /probe, /object   complex first guesses (optional)
 /geometry         attributes: wavelength [m], detector_pixel (y, x) [m], and distance [m], or in the near field
-                  focus_to_sample and sample_to_detector [m] (optional)
+                  focus_to_sample and sample_to_detector [m]; with tilted planes detector_steps (yx, 3) [m],
+                  detector_centre (3) [m], beam (3) and sample_normal (3) in the place of these (optional)
 /truth/object, /truth/probe   of a simulated scan (optional)
 """
 
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from ptynb.frames import HDF5Frames
 from ptynb.geometry import Geometry, NearField
 from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
-from ptynb.scan import Scan, Truth
+from ptynb.scan import AnyGeometry, Scan, Truth
+from ptynb.tilted_geometry import TiltedGeometry
 
 FORMAT = "ptynb scan"
 VERSION = 1
@@ -43,7 +45,7 @@ def write_scan(
     mask: NDArray[np.bool_] | None = None,
     probe: NDArray[Any] | None = None,
     object: NDArray[Any] | None = None,
-    geometry: Geometry | NearField | None = None,
+    geometry: AnyGeometry | None = None,
     truth: Truth | None = None,
 ) -> Scan:
     """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
@@ -61,7 +63,8 @@ def write_scan(
             if values is not None:
                 file[key] = values
         if geometry is not None:
-            file.create_group("geometry").attrs.update(dataclasses.asdict(geometry))
+            known = {name: value for name, value in dataclasses.asdict(geometry).items() if value is not None}
+            file.create_group("geometry").attrs.update(known)
         if truth is not None:
             file["truth/object"] = truth.object
             file["truth/probe"] = truth.probe
@@ -120,7 +123,9 @@ def read_scan(path: Path) -> Scan:
         )
 
 
-def _read_geometry(group: h5py.Group, path: Path) -> Geometry | NearField:
+def _read_geometry(group: h5py.Group, path: Path) -> AnyGeometry:
+    if "beam" in group.attrs:
+        return _read_tilted(group, path)
     kind = NearField if "focus_to_sample" in group.attrs else Geometry
     pixel = attribute(group, "detector_pixel", path)
     lengths = {
@@ -129,3 +134,18 @@ def _read_geometry(group: h5py.Group, path: Path) -> Geometry | NearField:
         if field.name != "detector_pixel"
     }
     return kind(**lengths, detector_pixel=(float(pixel[0]), float(pixel[1])))
+
+
+def _read_tilted(group: h5py.Group, path: Path) -> TiltedGeometry:
+    def vector(values: NDArray[Any]) -> tuple[float, float, float]:
+        x, y, z = (float(value) for value in values)
+        return x, y, z
+
+    along_y, along_x = attribute(group, "detector_steps", path)
+    return TiltedGeometry(
+        wavelength=float(attribute(group, "wavelength", path)),
+        detector_steps=(vector(along_y), vector(along_x)),
+        detector_centre=vector(attribute(group, "detector_centre", path)),
+        beam=vector(attribute(group, "beam", path)),
+        sample_normal=vector(group.attrs["sample_normal"]) if "sample_normal" in group.attrs else None,
+    )

@@ -18,7 +18,7 @@ from ptynb.physics.initial import (
     split_in_depth,
 )
 from ptynb.physics.losses import Loss
-from ptynb.physics.model import FarField, Model, Propagation, Slab
+from ptynb.physics.model import FarField, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearField as NearFieldPropagation
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
 from ptynb.physics.piece import Piece
@@ -34,8 +34,10 @@ from ptynb.physics.pieces import (
     Weights,
 )
 from ptynb.physics.propagate import angular_spectrum_kernel
+from ptynb.physics.tilted import far_field_resampling
 from ptynb.scan import ObjectFrame, Scan, ScanError
-from ptynb.settings import Settings
+from ptynb.settings import THIN_ONLY, Settings
+from ptynb.tilted_geometry import TiltedGeometry
 
 
 def check_together(scan: Scan, settings: Settings) -> None:
@@ -45,6 +47,16 @@ def check_together(scan: Scan, settings: Settings) -> None:
         raise ScanError(
             f"slices.count is {settings.slices.count}, and the scan has no geometry: the waves between slices need a "
             "wavelength and a pixel size; give the scan geometry=Geometry(...)."
+        )
+    if isinstance(geometry, TiltedGeometry) and (settings.slices.count > 1 or settings.detector.oversampling > 1):
+        raise ScanError(
+            "With tilted planes the object is one thin slice seen by single detector samples; "
+            "leave slices.count and detector.oversampling at 1."
+        )
+    if isinstance(geometry, TiltedGeometry) and settings.optimiser in THIN_ONLY:
+        raise ScanError(
+            f"The optimiser '{settings.optimiser}' needs the way from detector to sample, and with tilted planes it is not "
+            "known in one step; use 'adam'."
         )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(
@@ -139,12 +151,16 @@ def make_model(
     pieces += _detector_pieces(scan, settings, mean_count, dtype, device)
     for piece in pieces:
         piece.awake = not [*piece.parameters()]
+    propagation = make_propagation(scan, device, probe.dtype)
+    if isinstance(propagation, TiltedFarField):
+        seen = propagation.points.seen.to(device, dtype)
+        mask = seen if mask is None else mask * seen
     return Model(
         Object(object, settings.object.form == "polar"),
         probe_part,
         [piece.to(device) for piece in (*pieces, *extensions)],
         places=places,
-        propagation=make_propagation(scan, device, probe.dtype),
+        propagation=propagation,
         loss=loss,
         mask=mask,
         slab=_make_slab(scan, settings, dtype, device),
@@ -159,6 +175,10 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
             scan.window, geometry.object_pixel(scan.window), geometry.wavelength, geometry.effective_distance
         )
         return NearFieldPropagation(kernel.to(device, dtype))
+    if isinstance(geometry, TiltedGeometry):
+        return TiltedFarField(
+            far_field_resampling(scan.window, geometry.planes(scan.window), dtype=dtype, device=device)
+        )
     return FarField()
 
 

@@ -21,7 +21,9 @@ from ptynb.physics.losses import Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
 from ptynb.physics.piece import Batch, Piece
 from ptynb.physics.propagate import angular_spectrum_kernel, multislice, propagate
+from ptynb.physics.resampling import Resampling
 from ptynb.physics.terms import mean_pattern
+from ptynb.physics.tilted import tilted_far_field
 from ptynb.physics.windows import windows_of
 
 
@@ -74,6 +76,27 @@ class NearField(Propagation):
     def adjoint(self, waves: Tensor) -> Tensor:
         """The same distance backwards."""
         return propagate(waves, self.kernel.conj())
+
+
+@final
+class TiltedFarField(Propagation):
+    """Fraunhofer diffraction between tilted planes: the spectrum where the detector's pixels see it."""
+
+    fourier = True
+
+    def __init__(self, points: Resampling) -> None:
+        """points: from `far_field_resampling`."""
+        self.points = points
+
+    def __call__(self, waves: Tensor) -> Tensor:
+        """Ψ where the pixels are."""
+        return tilted_far_field(waves, self.points)
+
+    def adjoint(self, waves: Tensor) -> Tensor:
+        """The adjoint of the interpolated spectrum, by automatic differentiation."""
+        with torch.enable_grad():
+            start = torch.zeros_like(waves).requires_grad_()
+            return torch.autograd.grad(self(start), start, waves)[0]
 
 
 @final

@@ -35,7 +35,7 @@ def slopes(
 
 
 def covered(depth: ArrayLike) -> NDArray[np.float64]:
-    """What part of a cell lies inside an edge that is `depth` cells away, positive inside: falls linearly over a cell."""
+    """What part of a cell lies inside an edge that is `depth` cells away, positive inside."""
     return np.clip(np.asarray(depth, np.float64) + 0.5, 0, 1)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from ptynb.snapshot import Result
 PHASE_COLOURS = "viridis"
 AMPLITUDE_COLOURS = "gray"
 MODES_SHOWN = 4
+SLICES_SHOWN = 6
 
 
 class Page(Figure):
@@ -34,14 +36,19 @@ class Page(Figure):
 def figure(result: Result, truth: Truth | None = None) -> Page:
     """A figure of a result: object amplitude and phase, probe modes with their powers, loss.
 
+    A thick object is shown as the product of its slices, and the phase of each slice (up to 6, evenly chosen) below.
+
     truth: of a simulated scan (`scan.truth`); adds the difference from it and its size.
     The figure belongs to no window and is never shown by itself; save it with `figure(...).savefig("x.png")`.
     """
     comparison = None if truth is None else compare_with_truth(result, truth)
     columns = 3 if comparison is None else 4
-    page = Page(figsize=(3.6 * columns, 7.0), layout="constrained")
-    top = page.add_gridspec(2, columns, height_ratios=[1.25, 1])
-    seen = result.projection[lit_area(result.positions, result.probe.shape[-2:])]
+    slices = result.slices
+    rows = 2 if len(slices) == 1 else 3
+    page = Page(figsize=(3.6 * columns, 3.5 * rows), layout="constrained")
+    top = page.add_gridspec(rows, columns, height_ratios=[1.25, 1, 1][:rows])
+    area = lit_area(result.positions, result.probe.shape[-2:])
+    seen = result.projection[area]
     _image(page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size)
     phase = render.flat_phase(seen)
     _image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", PHASE_COLOURS, result.pixel_size)
@@ -49,6 +56,8 @@ def figure(result: Result, truth: Truth | None = None) -> Page:
     if comparison is not None:
         _truth(page, [page.add_subplot(top[0, 3]), page.add_subplot(top[1, 3])], comparison, result.pixel_size)
     _loss(page.add_subplot(top[1, :3]), result)
+    if len(slices) > 1:
+        _slices(page, top[2, :], slices[(slice(None), *area)], result.pixel_size)
     page.suptitle(_title(result, comparison), fontsize=11, parse_math=False)
     return page
 
@@ -156,6 +165,17 @@ def _truth(page: Figure, places: list[Axes], comparison: Comparison, pixel_size:
     _image(page, places[0], size, title, "magma", pixel_size, (0.0, float(np.percentile(size, 99.5))))
     phase = render.flat_phase(comparison.truth)
     _image(page, places[1], phase, "True phase [rad]", PHASE_COLOURS, pixel_size)
+
+
+def _slices(page: Figure, place: SubplotSpec, slices: NDArray[Any], pixel_size: tuple[float, float] | None) -> None:
+    """Phases of some slices side by side, in one range of colours."""
+    chosen = np.unique(np.linspace(0, len(slices) - 1, SLICES_SHOWN).round().astype(int))
+    phases = [render.flat_phase(slices[index]) for index in chosen]
+    limits = render.limits_of(np.array(phases))
+    row = place.subgridspec(1, len(chosen))
+    for column, (index, phase) in enumerate(zip(chosen, phases, strict=True)):
+        title = f"Slice {index + 1} of {len(slices)}, phase [rad]"
+        _image(page, page.add_subplot(row[0, column]), phase, title, PHASE_COLOURS, pixel_size, limits)
 
 
 def _loss(axes: Axes, result: Result) -> None:

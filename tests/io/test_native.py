@@ -1,15 +1,18 @@
+import dataclasses
+import math
 import tracemalloc
 
 import h5py
 import numpy as np
 import pytest
 
-from ptynb.geometry import Geometry
+from ptynb.geometry import Geometry, NearField
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import load
 from ptynb.io.native import save_scan, write_scan
 from ptynb.physics.simulate import simulate
 from ptynb.scan import Scan
+from ptynb.tilted_geometry import TiltedGeometry
 
 RANDOM = np.random.default_rng(5)
 COUNT, WINDOW = 7, (8, 10)
@@ -212,3 +215,28 @@ def test_a_truncated_file_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FileError, match="is not a readable HDF5 file"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        NearField(wavelength=1e-10, focus_to_sample=0.01, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
+        NearField(wavelength=1e-10, focus_to_sample=math.inf, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
+        TiltedGeometry(
+            wavelength=1e-9,
+            detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
+            detector_centre=(0.0, 0.3, 0.4),
+            beam=(0.0, 0.0, 1.0),
+        ),
+        TiltedGeometry(
+            wavelength=1e-9,
+            detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
+            detector_centre=(0.0, 0.0, 0.4),
+            beam=(0.0, 0.0, 1.0),
+            sample_normal=(0.0, 0.6, 0.8),
+        ),
+    ],
+)
+def test_every_geometry_comes_back(tmp_path, geometry):
+    scan = dataclasses.replace(simulate(4, window=16), geometry=geometry)
+    assert save_scan(scan, tmp_path / "scan.h5").geometry == geometry

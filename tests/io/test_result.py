@@ -133,3 +133,17 @@ def test_other_programs_find_the_pixel_size_in_metres(tmp_path):
         assert file["object"].attrs["pixel_size"].tolist() == [1.25e-8, 2.5e-8]
         assert file["object"].attrs["pixel_size_unit"] == "m"
         assert file["epochs"]["loss"].tolist() == FULL.losses.tolist()
+
+
+def test_what_else_was_found_comes_back_by_part_and_name(tmp_path):
+    found = {
+        "weights/weights": np.arange(3.0),
+        "slices/thickness": np.array(2e-9),
+        "variations/ways": np.ones((1, 2, 2)) * 1j,
+    }
+    whole = dataclasses.replace(FULL, object=np.stack([FULL.object] * 3), optimised=found)
+    back = load_result(save_result(whole, tmp_path / "thick.h5"))
+    assert back.object.shape == whole.object.shape
+    assert back.optimised.keys() == found.keys()
+    for name, values in found.items():
+        np.testing.assert_array_equal(back.optimised[name], values)

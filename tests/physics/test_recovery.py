@@ -394,3 +394,51 @@ def test_poissons_likelihood_beats_amplitudes_at_a_hundred_counts_a_pattern() ->
         errors[loss] = min(found)  # amplitudes fit the noise later: their best moment counts
     print(f"100 counts a pattern: {errors}")
     assert errors["poisson"] < 0.95 * errors["amplitude"]
+
+
+# Bragg and reflection geometry
+
+
+def test_an_object_is_recovered_from_a_tilted_sample_where_plain_diffraction_fails() -> None:
+    """Patterns summed over point sources at true distances in three dimensions: a mirror at 30 degrees to the beam."""
+    side, wavelength, distance = 32, 1e-9, 0.05
+    grazing = math.radians(30)
+    beam = (0.0, -math.sin(grazing), math.cos(grazing))
+    outgoing = np.array([0.0, math.sin(grazing), math.cos(grazing)])
+    along_y = np.array([0.0, math.cos(grazing), -math.sin(grazing)]) * 7e-4
+    geometry = pt.TiltedGeometry(
+        wavelength=wavelength,
+        detector_steps=(tuple(along_y.tolist()), (7e-4, 0.0, 0.0)),
+        detector_centre=tuple((distance * outgoing).tolist()),
+        beam=beam,
+    )
+    basis = geometry.planes((side, side)).sample_basis
+    index = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 2, indexing="ij"), -1).reshape(-1, 2)
+    sources = index @ basis.T
+    pixels = distance * outgoing + index[:, :1] * along_y + index[:, 1:] * np.array([7e-4, 0.0, 0.0])
+    lengths = np.linalg.norm(pixels[:, None] - sources[None], axis=2)
+    # The beam's phase on the sample is that of a mirror image of the outgoing direction.
+    phases = 2 * np.pi / wavelength * (lengths + sources @ np.array(beam))
+    matrix = np.exp(1j * phases) / side
+    near = np.exp(-1j * np.pi / wavelength * (sources**2).sum(1) / distance)  # the lens that makes it Fraunhofer's
+    random = np.random.default_rng(4)
+    true = mottled((72, 72), 9, 1.5)
+    y, x = np.mgrid[:side, :side] - side // 2
+    probe = np.exp(-(y**2 + x**2) / (2 * 4.5**2)) * np.exp(0.012j * (y**2 + x**2 + 0.5 * x * y)) * 300
+    positions = np.rint(random.uniform(2, 38, (150, 2)))
+    patterns = []
+    for place in positions.astype(int):
+        window = true[place[0] : place[0] + side, place[1] : place[1] + side]
+        patterns.append(np.abs(matrix @ ((probe * window).ravel() * near)).reshape(side, side) ** 2)
+    scan = Scan.from_arrays(np.array(patterns), positions, probe=probe, geometry=geometry)
+    plain = dataclasses.replace(scan, geometry=None)
+    area = (slice(18, 54), slice(18, 54))
+    tilted, flat = (reconstructed(one, 60, probe=pt.Probe(rate=0.003)) for one in (scan, plain))
+    errors = [compare(result.object, true, area, result.origin).error for result in (tilted, flat)]
+    print(
+        f"reflection: object error {errors[1]:.4f} with a plain Fourier transform, {errors[0]:.4f} with tilted planes"
+    )
+    print(f"R {flat.r_factor:.4f}, {tilted.r_factor:.4f}")
+    assert errors[0] < 0.02
+    assert errors[1] > 2 * errors[0]
+    assert flat.r_factor > 4 * tilted.r_factor

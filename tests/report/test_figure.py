@@ -172,3 +172,20 @@ def test_no_window_and_no_state_of_pyplot_is_touched():
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_thick_object_shows_its_product_and_each_slice():
+    factors = np.exp(1j * np.linspace(0, 1, 9))[:, None, None]
+    thick = dataclasses.replace(RESULT, object=TRUTH.object[None] ** (1 / 9) * factors)
+    shown = texts(figure(thick))
+    assert [text for text in shown if text.startswith("Slice")] == [
+        f"Slice {number} of 9, phase [rad]" for number in (1, 3, 4, 6, 7, 9)
+    ]
+    np.testing.assert_allclose(np.abs(thick.projection), np.abs(TRUTH.object), rtol=1e-5)
+    assert not [text for text in texts(figure(RESULT)) if text.startswith("Slice")]
+
+
+def test_a_thick_result_is_compared_with_a_thick_truth_by_their_products():
+    thick = dataclasses.replace(RESULT, object=np.stack([TRUTH.object, np.ones_like(TRUTH.object)]))
+    two = dataclasses.replace(TRUTH, object=np.stack([np.ones_like(TRUTH.object), TRUTH.object]))
+    assert compare_with_truth(thick, two).error < 1e-3

@@ -1,0 +1,132 @@
+"""The spectrum of a field at any frequencies: where a detector's pixels are not those of a Fourier transform.
+
+    Ψ(f) = N^(-1/2) Σ_j ψ_j exp(-2πi Σ_a f_a j_a / n_a),      f in cycles per window, j = 0 … n - 1, N pixels
+
+is a trigonometric polynomial, known everywhere from its samples. Interpolating these directly (let alone their squares)
+is wrong by tens of per cent where the field fills its window. Instead the field is padded to twice its size, which
+samples Ψ finely; Kaiser's and Bessel's bell over a few of these samples interpolates; and dividing the field by the
+bell's transform beforehand makes up for its shape. Dutt and Rokhlin, SIAM J. Sci. Comput. 14, 1368 (1993); Beatty,
+Nishimura and Pauly, IEEE Trans. Med. Imaging 24, 799 (2005). One sparse matrix does it, so its gradient is the
+transposed one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Reals = NDArray[np.float64]
+Numbers = NDArray[np.float64] | NDArray[np.complex128]
+TAPS = 6
+"""Samples under the bell along an axis. With 6 each field pixel's part is wrong by 7e-6 of itself, 2e-5 at the window's
+edge; 8 would leave a hundredth of that, for 1.7 times the time."""
+FINER = 2
+"""How much finer the spectrum is sampled before it is interpolated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """A fixed set of frequencies at which spectra are asked for, made by `resampling`.
+
+    weights: (y, x) real, what the field is divided by beforehand, as factors.
+    matrix: (point, sample of the finer spectrum), sparse, real.
+    factor: (…) complex, what each point's value is multiplied by; its shape is the answer's.
+    seen: (…) bool, whether the frequency is one that the field's grid holds (|f| ≤ n / 2); elsewhere the answer is 0.
+    """
+
+    weights: Tensor
+    matrix: Tensor
+    factor: Tensor
+    seen: Tensor
+
+
+def resampling(
+    window: tuple[int, int],
+    frequencies: Reals,
+    scale: Numbers,
+    *,
+    dtype: torch.dtype = torch.complex64,
+    device: torch.device | str = "cpu",
+) -> Resampling:
+    """What `spectrum_at` needs to know about these frequencies.
+
+    window: pixels (y, x) of the fields. frequencies: (…, yx) [cycles per window], not finite where nothing is seen.
+    scale: (…), real or complex, what the spectrum is multiplied by.
+    dtype: complex type of the fields. device: of all tensors.
+
+    Raises ValueError where the shapes don't fit.
+    """
+    if frequencies.ndim < 2 or frequencies.shape[-1] != 2 or scale.shape != frequencies.shape[:-1]:
+        raise ValueError(
+            f"Frequencies {frequencies.shape} and scale {scale.shape} don't fit; give (…, yx) and (…) of equal lengths."
+        )
+    half = np.array(window) / 2
+    seen = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)
+    points = np.where(seen, frequencies, 0.0)
+    real = dtype.to_real()
+    centre = np.array([side // 2 for side in window])
+    turns = points @ (centre / np.array(window))
+    factor = np.where(seen[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
+    weights = [_inverse_bell(side) for side in window]
+    return Resampling(
+        weights=torch.from_numpy(np.outer(*weights)).to(device, real),
+        matrix=_matrix(window, points.reshape(-1, 2)).to(device, real),
+        factor=torch.from_numpy(factor).to(device, dtype),
+        seen=torch.from_numpy(seen[..., 0]).to(device),
+    )
+
+
+def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
+    """The unitary spectra of fields (…, y, x) at the points, times their scale: (…, *points), differentiable."""
+    height, width = fields.shape[-2:]
+    padded = torch.nn.functional.pad(fields * points.weights, (0, (FINER - 1) * width, 0, (FINER - 1) * height))
+    # The middle comes to index 0, so that the spectrum is smooth and the bell, which is narrow, can follow it.
+    fine = torch.fft.fft2(padded.roll((-(height // 2), -(width // 2)), (-2, -1)))
+    batch = fine.shape[:-2]
+    columns = torch.view_as_real(fine.reshape(-1, fine.shape[-2] * fine.shape[-1])).movedim(0, 1).flatten(1)
+    values = torch.sparse.mm(points.matrix, columns).unflatten(1, (-1, 2)).movedim(0, 1)
+    found = torch.view_as_complex(values.contiguous())
+    return found.reshape(*batch, *points.factor.shape) * points.factor
+
+
+def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
+    """The bell around each of the points (point, yx), over the finer spectrum's samples: sparse (point, sample)."""
+    indices, heights = [], []
+    for axis, side in enumerate(window):
+        place = FINER * points[:, axis]
+        first = np.ceil(place - TAPS / 2)
+        samples = first[:, None] + np.arange(TAPS)
+        heights.append(_bell(place[:, None] - samples))
+        indices.append(samples.astype(np.int64) % (FINER * side))
+    columns = indices[0][:, :, None] * (FINER * window[1]) + indices[1][:, None, :]
+    values = heights[0][:, :, None] * heights[1][:, None, :]
+    rows = np.repeat(np.arange(len(points)), TAPS * TAPS)
+    return torch.sparse_coo_tensor(
+        torch.from_numpy(np.stack([rows, columns.reshape(-1)])),
+        torch.from_numpy(values.reshape(-1)),
+        (len(points), FINER**2 * window[0] * window[1]),
+        check_invariants=True,
+    ).coalesce()
+
+
+_STEEPNESS = math.pi * math.sqrt((TAPS / FINER * (FINER - 0.5)) ** 2 - 0.8)
+
+
+def _bell(distance: Reals) -> Reals:
+    """I₀(β √(1 - (2u/w)²)) over a width of w samples, 1 in the middle."""
+    inside = np.clip(1 - (2 * distance / TAPS) ** 2, 0, None)
+    bell: Reals = np.i0(_STEEPNESS * np.sqrt(inside)) / np.i0(_STEEPNESS)
+    return bell
+
+
+def _inverse_bell(side: int) -> Reals:
+    """One over the bell's transform, at the field's pixels counted from the middle."""
+    turns = math.pi * TAPS * (np.arange(side) - side // 2) / (FINER * side)
+    root = np.sqrt(_STEEPNESS**2 - turns**2)
+    inverse: Reals = np.i0(_STEEPNESS) * root / (TAPS * np.sinh(root))
+    return inverse
