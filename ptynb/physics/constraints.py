@@ -1,14 +1,385 @@
-"""Imposing constraints of the settings on a model."""
+"""Constraints: functions on tensors first, then how each kind of the settings imposes them on a model.
+
+All are deterministic and use what every engine holds, so they give the same on all engines. Moments of an optimiser
+know nothing of them: after one that moves or mixes parameters (orthogonal modes, centring) a few updates point slightly
+astray.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 
+import torch
+from scipy import fft
+from torch import Tensor
+
 from ptynb.physics.model import Model
-from ptynb.settings.constraints import Constraint
+from ptynb.physics.parts import Tilt
+from ptynb.physics.pieces import Positions
+from ptynb.physics.windows import add_windows
+from ptynb.settings import constraints as settings
+
+# Functions on tensors
+
+
+def orthogonal_modes(probe: Tensor) -> Tensor:
+    """Modes (mode, y, x) made orthogonal, strongest first; Σ_m P_m(r) P_m*(r') stays, and so do all patterns.
+
+    The singular value decomposition U S V of the modes gives S V. Each keeps the phase of the given mode that it
+    resembles most. Thibault and Menzel, Nature 494, 68 (2013).
+    """
+    flat = probe.flatten(1)
+    _, vectors = torch.linalg.eigh(flat @ flat.conj().T)
+    turned = vectors.flip(1).conj().T @ flat
+    overlaps = turned @ flat.conj().T
+    nearest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
+    return (turned * torch.polar(torch.ones_like(nearest.abs()), -nearest.angle())).reshape(probe.shape)
+
+
+def disc(window: tuple[int, int], radius: float, edge: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """1 inside a disc about index n // 2, 0 outside, (y, x), with an edge that falls off like a cosine.
+
+    radius, edge: fractions of the window's shorter side.
+    """
+    y, x = (torch.arange(side, device=device, dtype=dtype) - side // 2 for side in window)
+    distance = torch.hypot(y[:, None], x[None, :]) / min(window)
+    if edge == 0:
+        return (distance <= radius).to(dtype)
+    return (1 + torch.cos(torch.pi * ((distance - radius) / edge + 0.5).clamp(0, 1))) / 2
+
+
+def filtered(field: Tensor, transfer: Tensor) -> Tensor:
+    """Fields (…, y, x) with their spectra multiplied by `transfer` (y, x), in FFT order."""
+    return torch.fft.ifft2(torch.fft.fft2(field) * transfer)
+
+
+def radii(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Spatial frequency (y, x) in cycles per pixel, in FFT order."""
+    y, x = (torch.fft.fftfreq(side, device=like.device, dtype=like.real.dtype) for side in shape[-2:])
+    return torch.hypot(y[:, None], x[None, :])
+
+
+def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
+    """A Gaussian mean along one axis, with the last values repeated beyond the ends; sigma in samples."""
+    side = field.shape[axis]
+    index = torch.arange(side, device=field.device, dtype=field.real.dtype)
+    reach = math.ceil(6 * sigma)
+    offsets = torch.arange(-reach, reach + 1, device=field.device, dtype=index.dtype)
+    weights = torch.exp(-((offsets / sigma) ** 2) / 2)
+    weights = weights / weights.sum()
+    taken = (index[:, None] + offsets[None, :]).clamp(0, side - 1).long()
+    matrix = torch.zeros((side, side), device=field.device, dtype=index.dtype)
+    matrix.scatter_add_(1, taken, weights.expand(side, -1).contiguous())
+    moved = field.movedim(axis, -1)
+    return (moved @ matrix.T.to(moved.dtype)).movedim(-1, axis)
+
+
+def total_variation_step(field: Tensor, amount: float, iterations: int = 20) -> Tensor:
+    """argmin_u ½ Σ|u - f|² + amount Σ|∇u| of fields (…, y, x), by projected steps of the dual.
+
+    Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with the fixed step 1/8; complex values, both parts together.
+    """
+    dual_y, dual_x = torch.zeros_like(field), torch.zeros_like(field)
+    for _ in range(iterations):
+        down, right = _gradient(_divergence(dual_y, dual_x) - field / amount)
+        norm = 1 + (down.abs().square() + right.abs().square()).sqrt() / 8
+        dual_y, dual_x = (dual_y + down / 8) / norm, (dual_x + right / 8) / norm
+    return field - amount * _divergence(dual_y, dual_x)
+
+
+def _gradient(field: Tensor) -> tuple[Tensor, Tensor]:
+    down, right = torch.zeros_like(field), torch.zeros_like(field)
+    down[..., :-1, :] = field[..., 1:, :] - field[..., :-1, :]
+    right[..., :, :-1] = field[..., :, 1:] - field[..., :, :-1]
+    return down, right
+
+
+def _divergence(y: Tensor, x: Tensor) -> Tensor:
+    """The negative adjoint of the gradient."""
+    result = torch.zeros_like(y)
+    result[..., :-1, :] += y[..., :-1, :]
+    result[..., 1:, :] -= y[..., :-1, :]
+    result[..., :, :-1] += x[..., :, :-1]
+    result[..., :, 1:] -= x[..., :, :-1]
+    return result
+
+
+def shrunk(values: Tensor, amount: float) -> Tensor:
+    """Values brought nearer to 0 by `amount`, or to 0: the proximal step of the l1 norm."""
+    size = values.abs()
+    return values * ((size - amount).clamp(min=0) / size.clamp(min=1e-30))
+
+
+def neighbours_mean(field: Tensor) -> Tensor:
+    """The mean of the four neighbours of each pixel (…, y, x); at the rim a pixel stands in for those it lacks."""
+    padded = torch.cat([field[..., :1, :], field, field[..., -1:, :]], dim=-2)
+    total = padded[..., :-2, :] + padded[..., 2:, :]
+    padded = torch.cat([field[..., :, :1], field, field[..., :, -1:]], dim=-1)
+    return (total + padded[..., :, :-2] + padded[..., :, 2:]) / 4
+
+
+def largest_coefficients(field: Tensor, kept: float) -> Tensor:
+    """Fields (…, y, x) with only the largest part of their cosine transform's coefficients, of all fields together."""
+    values = field.cpu().numpy()
+    spectrum = fft.dctn(values.real, axes=(-2, -1), norm="ortho") + 1j * fft.dctn(
+        values.imag, axes=(-2, -1), norm="ortho"
+    )
+    coefficients = torch.from_numpy(spectrum)
+    number = max(1, math.ceil(kept * coefficients.numel()))
+    least = coefficients.abs().flatten().topk(number).values[-1]
+    coefficients[coefficients.abs() < least] = 0
+    sparse = coefficients.numpy()
+    back = fft.idctn(sparse.real, axes=(-2, -1), norm="ortho") + 1j * fft.idctn(
+        sparse.imag, axes=(-2, -1), norm="ortho"
+    )
+    return torch.from_numpy(back).to(field)
+
+
+def ramp_of(field: Tensor, weight: Tensor) -> Tensor:
+    """The linear phase ramp (yx) [rad/pixel] of a field (y, x): the mean step of its phase, weighted by (y, x)."""
+    steps = (
+        (field[1:].conj() * field[:-1] * weight[1:]).sum().conj(),
+        (field[:, 1:].conj() * field[:, :-1] * weight[:, 1:]).sum().conj(),
+    )
+    return torch.stack([step.angle() for step in steps])
+
+
+def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
+    """exp(i slope·r) (y, x) with r from the middle pixel n // 2."""
+    y, x = (torch.arange(side, device=slope.device, dtype=slope.dtype) - side // 2 for side in shape[-2:])
+    phase = slope[0] * y[:, None] + slope[1] * x[None, :]
+    return torch.polar(torch.ones_like(phase), phase)
+
+
+# Kinds of the settings
 
 
 @singledispatch
-def impose(constraint: Constraint, model: Model) -> None:
-    """Imposes a constraint on the model's parameters."""
-    raise NotImplementedError(type(constraint))
+def impose(constraint: settings.Constraint, model: Model) -> None:
+    """Imposes a constraint on the model's parameters, in place, without gradients."""
+    raise TypeError(f"{type(constraint).__name__} is no constraint that is known here.")
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.OrthogonalModes, model: Model) -> None:
+    model.probe.set(orthogonal_modes(model.probe.values))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.ProbeSupport, model: Model) -> None:
+    probe = model.probe.values
+    mask = disc(model.window, constraint.radius, constraint.edge, probe.device, probe.real.dtype)
+    model.probe.set(probe * mask)
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.ProbeAperture, model: Model) -> None:
+    probe = model.probe.values
+    mask = disc(model.window, constraint.radius, constraint.edge, probe.device, probe.real.dtype)
+    model.probe.set(filtered(probe, torch.fft.ifftshift(mask)))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.FixedPower, model: Model) -> None:
+    probe = model.probe.values
+    model.probe.set(probe * (model.probe.power / probe.abs().square().sum()).sqrt())
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.CentredProbe, model: Model) -> None:
+    """Whole pixels, for both: a shift of the object by a fraction would wrap around its edges."""
+    probe, object = model.probe.values, model.object.values
+    light = probe.abs().square().sum(0).double()
+    shifts = []
+    for axis, side in enumerate(light.shape):
+        along = torch.arange(side, device=light.device, dtype=light.dtype) - side // 2
+        shifts.append(-round(float((light.sum(1 - axis) * along).sum() / light.sum())))
+    if any(shifts):
+        model.probe.set(probe.roll(tuple(shifts), (-2, -1)))
+        model.object.set(object.roll(tuple(shifts), (-2, -1)))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.Blur, model: Model) -> None:
+    object = gaussian_along(model.object.values, constraint.sigma, -2)
+    model.object.set(gaussian_along(object, constraint.sigma, -1))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.DepthBlur, model: Model) -> None:
+    model.object.set(gaussian_along(model.object.values, constraint.sigma, 1))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.LowPass, model: Model) -> None:
+    object = model.object.values
+    radius, edge = 2 * radii(object.shape, object), constraint.edge
+    if edge > 0:
+        transfer = (1 + torch.cos(torch.pi * ((radius - constraint.cutoff) / edge + 0.5).clamp(0, 1))) / 2
+    else:
+        transfer = (radius <= constraint.cutoff).to(radius)
+    model.object.set(filtered(object, transfer))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.MissingWedge, model: Model) -> None:
+    object = model.object.values
+    depth = torch.fft.fftfreq(object.shape[1], device=object.device, dtype=object.real.dtype).abs()
+    allowed = depth[:, None, None] <= constraint.slope * radii(object.shape, object)
+    allowed[0] = True
+    model.object.set(torch.fft.ifftn(torch.fft.fftn(object, dim=(1, 2, 3)) * allowed, dim=(1, 2, 3)))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.Threshold, model: Model) -> None:
+    """Of what differs from vacuum."""
+    model.object.set(1 + largest_coefficients(model.object.values - 1, constraint.kept))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.PositivePhase, model: Model) -> None:
+    object = model.object.values
+    phase = object.angle()
+    wanted = phase - constraint.strength * phase.clamp(max=0)
+    model.object.set(torch.polar(object.abs(), wanted))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.AmplitudeLimits, model: Model) -> None:
+    object = model.object.values
+    model.object.set(torch.polar(object.abs().clamp(constraint.low, constraint.high), object.angle()))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.TiedAmplitude, model: Model) -> None:
+    object = model.object.values
+    amplitude, phase = object.abs(), object.angle()
+    tied = torch.exp(-constraint.ratio * phase)
+    model.object.set(torch.polar(amplitude + constraint.strength * (tied - amplitude), phase))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.Denoise, model: Model) -> None:
+    object = model.object.values
+    match constraint.norm:
+        case "tv":
+            calmer = total_variation_step(object, constraint.amount)
+        case "l1":
+            calmer = 1 + shrunk(object - 1, constraint.amount)
+        case "l2":
+            calmer = 1 + (object - 1) / (1 + constraint.amount)
+    model.object.set(calmer)
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.Smooth, model: Model) -> None:
+    object = model.object.values
+    model.object.set(object + constraint.strength * (neighbours_mean(object) - object))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.ObjectSupport, model: Model) -> None:
+    object = model.object.values
+    rims = [round(constraint.margin * side) for side in model.window]
+    inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
+    corners = model.all_places().round().long() + torch.tensor(rims)
+    lit = object.real.new_zeros(object.shape[-2:])
+    add_windows(lit, corners, lit.new_ones((len(corners), *inner)))
+    model.object.set(torch.where(lit > 0, object, torch.ones_like(object)))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.CentredDepth, model: Model) -> None:
+    """The centre of Σ|O - 1|² over the slices; those that come in at an end are vacuum."""
+    object = model.object.values
+    contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
+    index = torch.arange(len(contrast), device=contrast.device, dtype=contrast.dtype)
+    if not contrast.any():
+        return
+    shift = round(float((len(contrast) - 1) / 2 - (contrast * index).sum() / contrast.sum()))
+    if shift:
+        moved = object.roll(shift, 1)
+        empty = slice(None, shift) if shift > 0 else slice(shift, None)
+        moved[:, empty] = 1
+        model.object.set(moved)
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.NoRamp, model: Model) -> None:
+    """O(r) = O'(r) exp(ik·r) sees at r_j the same as O' with P exp(ik·r), but for a constant phase of each pattern.
+
+    Of a thick object every slice loses its share of the ramp of their product, and a beam so inclined crosses the
+    slices at another angle: patterns stay but for that.
+    """
+    object, probe = model.object.values, model.probe.values
+    product = object[0].prod(0)
+    corners = model.all_places().round().long()
+    middle = tuple(side // 4 for side in model.window)
+    lit = product.real.new_zeros(product.shape)
+    inner = (model.window[0] - 2 * middle[0], model.window[1] - 2 * middle[1])
+    add_windows(lit, corners + torch.tensor(middle), lit.new_ones((len(corners), *inner)))
+    slope = ramp_of(product, (lit > 0).to(lit))
+    model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))
+    model.probe.set(probe * plane_wave(probe.shape, slope))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.NoGrid, model: Model) -> None:
+    object = model.object.values
+    height, width = object.shape[-2:]
+    y = torch.fft.fftfreq(height, 1 / height, device=object.device, dtype=object.real.dtype)
+    x = torch.fft.fftfreq(width, 1 / width, device=object.device, dtype=object.real.dtype)
+
+    def from_harmonic(index: Tensor, side: int, period: float) -> tuple[Tensor, Tensor]:
+        order = torch.round(index * period / side)
+        return index - order * side / period, order
+
+    (off_y, order_y), (off_x, order_x) = (
+        from_harmonic(y, height, constraint.period_y),
+        from_harmonic(x, width, constraint.period_x),
+    )
+    near = torch.hypot(off_y[:, None], off_x[None, :]) <= constraint.width
+    centre = (order_y[:, None] == 0) & (order_x[None, :] == 0)
+    model.object.set(filtered(object, (~near | centre).to(object.real.dtype)))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
+    positions = model.parts["positions"]
+    assert isinstance(positions, Positions)
+    positions.moves.sub_(positions.moves.mean(0))
+
+
+@impose.register
+@torch.no_grad()
+def _(constraint: settings.SmoothTilts, model: Model) -> None:
+    tilt = model.parts.get("tilt")
+    if isinstance(tilt, Tilt) and tilt.each:
+        places = model.all_places().to(tilt.angles)
+        smooth = torch.empty_like(tilt.angles)
+        for start in range(0, len(places), 1024):  # all pairs at once would not fit for long scans
+            part = slice(start, start + 1024)
+            weights = torch.exp(-((torch.cdist(places[part], places) / constraint.sigma) ** 2) / 2)
+            smooth[part] = weights @ tilt.angles / weights.sum(1, keepdim=True)
+        tilt.angles.copy_(smooth)
