@@ -1,0 +1,33 @@
+"""Preparing scans: functions from a scan to a scan. Patterns stay where they are and change when they are read.
+
+Each keeps mask, positions, guesses, geometry and truth in step with the patterns, so that a model which fitted before
+fits afterwards. Functions that have to look at the patterns to know what to do say so.
+"""
+
+from ptynb.preparation.counts import divide_flat as divide_flat
+from ptynb.preparation.counts import normalise as normalise
+from ptynb.preparation.counts import remove_negatives as remove_negatives
+from ptynb.preparation.counts import subtract_dark as subtract_dark
+from ptynb.preparation.degrading import add_poisson_noise as add_poisson_noise
+from ptynb.preparation.degrading import blur as blur
+from ptynb.preparation.disc import Disc as Disc
+from ptynb.preparation.disc import bright_field_disc as bright_field_disc
+from ptynb.preparation.disc import calibrate_from_disc as calibrate_from_disc
+from ptynb.preparation.moments import centre as centre
+from ptynb.preparation.moments import centre_of_mass as centre_of_mass
+from ptynb.preparation.moments import mean_pattern as mean_pattern
+from ptynb.preparation.orientation import flip as flip
+from ptynb.preparation.orientation import transpose as transpose
+from ptynb.preparation.pixels import find_bad_pixels as find_bad_pixels
+from ptynb.preparation.pixels import mask_pixels as mask_pixels
+from ptynb.preparation.places import affine_matrix as affine_matrix
+from ptynb.preparation.places import affine_positions as affine_positions
+from ptynb.preparation.places import flip_positions as flip_positions
+from ptynb.preparation.places import rotate_positions as rotate_positions
+from ptynb.preparation.places import transpose_positions as transpose_positions
+from ptynb.preparation.rotation import estimate_rotation as estimate_rotation
+from ptynb.preparation.sampling import bin as bin
+from ptynb.preparation.sampling import resample as resample
+from ptynb.preparation.selection import select as select
+from ptynb.preparation.window import crop as crop
+from ptynb.preparation.window import pad as pad

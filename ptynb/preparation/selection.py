@@ -1,0 +1,37 @@
+"""Leaving patterns out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ptynb.frames import SelectedFrames
+from ptynb.scan import Scan
+
+
+def select(scan: Scan, which: ArrayLike | slice) -> Scan:
+    """The scan of some patterns and their positions.
+
+    which: indices (negative ones count from the end), a slice, or a truth value for each pattern (True: keep).
+
+    Raises ValueError if nothing is left or an index does not exist, and ScanError if the rest falls apart.
+    """
+    indices = np.arange(len(scan))[which] if isinstance(which, slice) else _indices(np.asarray(which), len(scan))
+    if not len(indices):
+        raise ValueError(f"select was asked for none of the {len(scan)} patterns; expected at least one.")
+    return dataclasses.replace(scan, frames=SelectedFrames.of(scan.frames, indices), positions=scan.positions[indices])
+
+
+def _indices(which: NDArray[Any], count: int) -> NDArray[np.int64]:
+    if which.ndim == 1 and which.dtype == bool and len(which) == count:
+        return np.flatnonzero(which)
+    whole = which.ndim == 1 and (np.issubdtype(which.dtype, np.integer) or not which.size)
+    if not whole or (which.size and not (-count <= which.min() and which.max() < count)):
+        raise ValueError(
+            f"select got an array of shape {which.shape} and type {which.dtype}; expected indices from {-count} to "
+            f"{count - 1}, a slice, or {count} truth values."
+        )
+    return which.astype(np.int64) % count

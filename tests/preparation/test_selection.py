@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from ptynb import preparation as prepare
+from tests.preparation.scans import misfit, smooth_scan
+
+CHOICES = {
+    "slice": (slice(1, None, 3), [1, 4, 7]),
+    "indices": ([6, -1, 2], [6, 7, 2]),
+    "truth values": ([True, False, False, True, False, False, False, True], [0, 3, 7]),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_patterns_and_positions_stay_together(name):
+    which, expected = CHOICES[name]
+    scan = smooth_scan(bad=True)
+    made = prepare.select(scan, which)
+    np.testing.assert_array_equal(made.positions, scan.positions[expected])
+    np.testing.assert_array_equal(made.counts(0, 3), scan.counts(0, 8)[expected])
+    assert misfit(made) < 1e-9
+
+
+def test_numbers_of_a_pattern_stay_with_it():
+    scan = smooth_scan()
+    noisy = prepare.add_poisson_noise(prepare.normalise(scan, monitor=np.arange(1.0, 9)), seed=4)
+    np.testing.assert_array_equal(prepare.select(noisy, [5, 2]).counts(0, 2), noisy.counts(0, 8)[[5, 2]])
+
+
+REFUSED = {
+    "nothing": ([], "none of the 8 patterns"),
+    "an empty slice": (slice(8, None), "none of the 8 patterns"),
+    "all False": ([False] * 8, "none of the 8 patterns"),
+    "beyond the end": ([0, 8], "expected indices from -8 to 7"),
+    "before the start": ([-9], "expected indices from -8 to 7"),
+    "truth values of another scan": ([True] * 7, "or 8 truth values"),
+    "floats": ([0.5, 1.0], "and type float64; expected indices"),
+    "one index": (3, r"shape \(\)"),
+    "a table": (np.zeros((2, 2), int), r"shape \(2, 2\)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_choices_are_refused(name):
+    which, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        prepare.select(smooth_scan(), which)
