@@ -107,7 +107,7 @@ class Gradient(Algorithm):
     @torch.no_grad()
     def _precondition(self, own: NDArray[np.int64], members: int) -> None:
         problem, model = self.problem, self.problem.model
-        light = model.object.values.new_zeros(model.object.values.shape[-2:]).real
+        light = torch.zeros(model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device)
         seen = light.new_zeros(model.window)
         if len(own):
             batch: Batch = problem.shard.batch(own, members)

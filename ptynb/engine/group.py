@@ -161,6 +161,7 @@ class TorchGroup(Group):
         return tensor
 
     def sum(self, tensor: Tensor) -> Tensor:
+        assert tensor.is_contiguous(), "gloo reduces the memory of a view, not the view"
         dist.all_reduce(self._keep(tensor))
         return tensor
 

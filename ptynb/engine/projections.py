@@ -95,7 +95,7 @@ class Projections(Algorithm):
         """Takes the waves of these rows one step on. Returns the loss of object and probe, a sum."""
         model, beta = self.problem.model, self._beta
         overlap, _, _ = self._products(batch)
-        value, _ = model.loss.value_and_slope(intensity(model.propagation(overlap)), batch.prepared, model.mask)
+        value, _ = model.loss.value_and_slope(intensity(model.to_detector(overlap, batch)), batch.prepared, model.mask)
         if resting:
             return value
         kept = self._waves[rows]
@@ -111,9 +111,9 @@ class Projections(Algorithm):
     def _fit(self, waves: Tensor, batch: Batch) -> Tensor:
         """π_a: the slope of the amplitude loss is what the waves have too much, 1 - √(I / M)."""
         model = self.problem.model
-        far = model.propagation(waves)
+        far = model.to_detector(waves, batch)
         _, slope = model.loss.value_and_slope(intensity(far), batch.prepared, model.mask)
-        return waves - model.propagation.adjoint(far.mul_(slope[:, None]))
+        return waves - model.from_detector(far.mul_(slope[:, None]), batch)
 
     def _move_object(self) -> None:
         model = self.problem.model

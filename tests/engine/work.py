@@ -213,12 +213,12 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     return failure.message, failure.lost_group, time.monotonic() - started
 
 
-def drift_between_updates(membership: Membership, scan: Scan, settings: Settings) -> str:
-    """The error where rank 1's object changed behind everybody's back after the first epoch."""
+def drift_between_updates(membership: Membership, scan: Scan, settings: Settings, epochs: int) -> str:
+    """The error where rank 1's object changed behind everybody's back after some epochs."""
     group = join(membership)
     loop = Loop(scan, settings, group)
     try:
-        for _ in range(loop.updates):
+        while loop.epoch < epochs:
             loop.step()
         if group.rank == 1:
             with torch.no_grad():
