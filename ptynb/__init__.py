@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptynb import electrons as electrons
     from ptynb import preparation as preparation
     from ptynb import quality as quality
     from ptynb.driver.cluster import Cluster as Cluster
@@ -93,6 +94,7 @@ _HOMES = {
 }
 _MODULES = {
     "constraints": "ptynb.settings.constraints",
+    "electrons": "ptynb.electrons",
     "illumination": "ptynb.physics.illumination",
     "preparation": "ptynb.preparation",
     "quality": "ptynb.quality",

@@ -17,7 +17,6 @@ from ptynb.frames import ArrayFrames, Frames
 from ptynb.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
 
-
 AnyGeometry = Geometry | NearField | TiltedGeometry
 """What turns metres into object pixels."""
 

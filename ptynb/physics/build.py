@@ -55,8 +55,8 @@ def check_together(scan: Scan, settings: Settings) -> None:
         )
     if isinstance(geometry, TiltedGeometry) and settings.optimiser in THIN_ONLY:
         raise ScanError(
-            f"The optimiser '{settings.optimiser}' needs the way from detector to sample, and with tilted planes it is not "
-            "known in one step; use 'adam'."
+            f"The optimiser '{settings.optimiser}' needs the way back from detector to sample, which with tilted "
+            "planes is not known in one step; use 'adam'."
         )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(

@@ -107,11 +107,12 @@ class _Beam:
                 for _ in range(self.steps):
                     wave = self._free(wave, self.thickness / self.steps, tilt)
                 wave = wave * layer[rows, columns]
-            total += (np.abs(self._detected(wave)) ** 2).sum(0)
+            total += (np.abs(self._detected(wave, place - corner)) ** 2).sum(0)
         return total / len(objects)
 
-    def _detected(self, wave: Complex) -> Complex:
+    def _detected(self, wave: Complex, rest: NDArray[np.float64]) -> Complex:
         if isinstance(self.geometry, NearField):
+            wave = moved(wave, -rest)  # the detector stands still with the probe, which was moved by the rest
             for _ in range(self.steps):
                 wave = self._free(wave, self.geometry.effective_distance / self.steps, np.zeros(2))
             return wave

@@ -191,7 +191,27 @@ class Model(nn.Module):
         waves = self._interact(probes, windows, batch)
         for piece in self._awake():
             waves = piece.leave(waves, batch)
+        return self.to_detector(waves, batch)
+
+    def to_detector(self, waves: Tensor, batch: Batch) -> Tensor:
+        """Exit waves (pattern, …, y, x) -> waves on the detector.
+
+        Inside, windows lie at whole pixels and the probe is moved by the rest. A near-field detector stands still with
+        the probe, so its waves are moved back; in the far field that would be a phase which nobody sees.
+        """
+        if isinstance(self.propagation, NearField):
+            waves = self._moved_by_rests(waves, batch, back=True)
         return self.propagation(waves)
+
+    def from_detector(self, waves: Tensor, batch: Batch) -> Tensor:
+        """The adjoint of `to_detector`."""
+        waves = self.propagation.adjoint(waves)
+        return self._moved_by_rests(waves, batch, back=False) if isinstance(self.propagation, NearField) else waves
+
+    def _moved_by_rests(self, waves: Tensor, batch: Batch, back: bool) -> Tensor:
+        ramps = shift_ramps(self.corners_and_rests(batch)[1], self.window)
+        spread = (len(ramps),) + (1,) * (waves.ndim - 3) + ramps.shape[-2:]
+        return torch.fft.ifft2(torch.fft.fft2(waves) * (ramps.conj() if back else ramps).reshape(spread))
 
     def lit(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""

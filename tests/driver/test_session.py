@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import psutil
 import pytest
+import torch
 
 import ptynb as pt
 from ptynb.scan import Scan
@@ -298,3 +301,78 @@ def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan
         assert again.step().number == 1
         with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):
             recon.start(1)
+
+
+class Flicker(pt.Piece):
+    """Every second pattern has lost a part of its brightness."""
+
+    name = "flicker"
+    rate = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = torch.nn.Parameter(torch.zeros(()))
+
+    def detect(self, intensity: torch.Tensor, batch: Any) -> torch.Tensor:
+        return intensity * (1 - self.loss * (batch.patterns % 2))[:, None, None]
+
+
+class Bounded(pt.Imposed):
+    """No gain: an amplitude of 1 at most."""
+
+    after = "update"
+
+    def impose(self, model: Any) -> None:
+        values = model.object.values
+        model.object.set(torch.polar(values.abs().clamp(max=1.0), values.angle()))
+
+
+def test_pieces_and_constraints_of_the_users_own_are_the_same_on_a_cluster(cluster: pt.Cluster, scan: Scan) -> None:
+    """Their classes reach the engines by value: none of them can import this module's copies."""
+    brightness = np.where(np.arange(len(scan)) % 2, 0.4, 1.0)[:, None, None]
+    flickering = Scan.from_arrays(scan.counts(0, len(scan)) * brightness, scan.positions, probe=scan.probe)
+    results = []
+    for where in (None, cluster):
+        with pt.Reconstruction(flickering, pt.Settings(), where, extensions=[Flicker(), Bounded()]) as recon:
+            recon.start(25)
+            recon.wait(60)
+            results.append(recon.result)
+    for result in results:
+        assert float(result.optimised["flicker/loss"]) == pytest.approx(0.6, abs=0.05)
+        assert np.abs(result.object).max() <= 1 + 1e-6
+    np.testing.assert_allclose(results[0].losses, results[1].losses, rtol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [Bounded, 3, "fading"])
+def test_what_is_no_extension_is_refused(scan: Scan, wrong: Any) -> None:
+    with pytest.raises(pt.SettingsError, match=r"expected instances of ptynb\.Piece or ptynb\.Imposed"):
+        pt.Reconstruction(scan, extensions=[wrong])
+
+
+def test_what_the_scan_cannot_do_is_refused_before_anything_starts(cluster: pt.Cluster, scan: Scan) -> None:
+    without = dataclasses.replace(scan, geometry=None)
+    with pytest.raises(pt.ScanError, match="the scan has no geometry"):
+        pt.Reconstruction(without, pt.Settings(slices=pt.Slices(count=2, thickness=1e-6)), cluster)
+    near = pt.NearField(wavelength=1e-10, focus_to_sample=1e-3, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
+    with pytest.raises(pt.ScanError, match="in the near field a finer grid"):
+        pt.Reconstruction(
+            dataclasses.replace(scan, geometry=near), pt.Settings(detector=pt.Detector(oversampling=2)), cluster
+        )
+
+
+def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -> None:
+    recon.start(2)
+    recon.wait(60)
+    given = recon.result.positions
+    assert "weights/weights" not in recon.result.optimised
+    recon.settings = recon.settings.replace(positions={"rate": 0.1}, weights={"rate": 0.01})
+    recon.start(2)
+    recon.wait(60)
+    moved = recon.result
+    assert np.abs(moved.positions - given).max() > 0.01
+    assert np.ptp(moved.optimised["weights/weights"]) > 0
+    assert {change.name for change in recon.changes} == {"positions.rate", "weights.rate"}
+    recon.settings = recon.settings.replace(positions={"rate": 0})
+    recon.start(1)
+    recon.wait(60)
+    np.testing.assert_array_equal(recon.result.positions, moved.positions)
