@@ -91,3 +91,22 @@ def test_a_part_that_is_freed_late_moves_from_then_on_and_alike_on_all_engines(r
     assert difference(places[0], places[1]) > 1e-4, "freed at epoch 3"
     assert difference(places[1], places[2]) > 1e-4
     np.testing.assert_array_equal(places[2], places[3], err_msg="frozen again after epoch 4")
+
+
+KIN = ["adamw", "nadam", "radam", "rmsprop", "rpie", "lbfgs"]
+
+
+@pytest.mark.parametrize("optimiser", KIN)
+def test_every_optimiser_moves_all_parts_at_once_alike_on_all_engines(ranks: Ranks, optimiser: str) -> None:
+    kind, settings, _ = CASES["everything"]
+    values = settings.model_dump()
+    values |= {"optimiser": optimiser, "batch": 8, "precision": "double", "loss": "amplitude"}
+    values["terms"] = [term for term in values["terms"] if term["kind"] != "mean_pattern" or optimiser != "lbfgs"]
+    chosen = Settings(**values)
+    updates = 2 if optimiser == "lbfgs" else 10
+    alone = ranks.run(1, work.train, a_scan(kind=kind), chosen, updates)[0]
+    names = {name for name in alone if isinstance(alone[name], np.ndarray)}
+    for answer in ranks.run(3, work.train, a_scan(kind=kind), chosen, updates):
+        assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-7)
+        for name in names:
+            assert difference(alone[name], answer[name]) < 1e-6, name

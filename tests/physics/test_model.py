@@ -36,10 +36,11 @@ def value_of(loop: Loop) -> torch.Tensor:
     return value + extra * loop.problem.normaliser
 
 
+@pytest.mark.parametrize("loss", ["amplitude", "poisson", "intensity"])
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_are_those_of_finite_differences(case: str) -> None:
+def test_gradients_are_those_of_finite_differences(case: str, loss: str) -> None:
     kind, settings, moved = CASES[case]
-    loop = a_loop(a_scan(9, 16, kind), settings)
+    loop = a_loop(a_scan(9, 16, kind), settings.replace(loss=loss))
     value_of(loop).backward()
     random = torch.Generator().manual_seed(1)
     seen = set()
