@@ -27,6 +27,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 KEPT_TENSORS = 16
 """More than one update's collectives outside DistributedDataParallel."""
+LARGE_BYTES, KEPT_LARGE_TENSORS = 2**20, 4
+"""Of tensors as large as an object only an update's own are kept: sixteen of 4096 x 4096 pixels would be 2 GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,7 @@ class TorchGroup(Group):
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
         self.device = torch.device(membership.device)
         self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
+        self._recent_large: deque[Tensor] = deque(maxlen=KEPT_LARGE_TENSORS)
         # torch exports FileStore without saying so.
         store = dist.FileStore(str(membership.store), membership.world)  # type: ignore[attr-defined]
         _meet(store, membership)
@@ -157,7 +160,7 @@ class TorchGroup(Group):
         return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
     def _keep(self, tensor: Tensor) -> Tensor:
-        self._recent.append(tensor)
+        (self._recent_large if tensor.nbytes > LARGE_BYTES else self._recent).append(tensor)
         return tensor
 
     def sum(self, tensor: Tensor) -> Tensor:
