@@ -66,7 +66,7 @@ def mottled(shape: tuple[int, ...], seed: int, sigma: float = 2.0) -> NDArray[np
 # Thick objects
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, 4, 8])
 def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count: int) -> None:
     scan = base(256, step=4, photons=1e7, noise=False)
     assert scan.truth is not None
@@ -83,7 +83,7 @@ def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count:
         for found, true in zip(resolved.object, slices, strict=True)
     ]
     print(f"{count} slices: errors {np.round(errors, 4)}, R {resolved.r_factor:.4f}; one slice: R {thin.r_factor:.4f}")
-    assert max(errors) < {2: 0.03, 4: 0.06}[count]
+    assert max(errors) < 0.03
     assert resolved.r_factor < thin.r_factor / 1.5
     assert error(resolved, thick, slices.prod(0)) < error(thin, thick, slices.prod(0)) / 2
 
