@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.algorithm import Algorithm
-from ptynb.engine.overlap import intensity, object_sums, over_engines, probe_sums
-from ptynb.physics.farfield import moved_probes, shift_ramps
+from ptynb.engine.overlap import object_sums, over_engines, probe_sums
+from ptynb.physics.hotpath import intensity_of, moved_probes
 from ptynb.physics.piece import Batch
 from ptynb.physics.windows import add_windows, read_windows
 
@@ -34,12 +34,12 @@ DAMPING = 0.1
 
 @dataclass(frozen=True, eq=False)
 class _Lit:
-    """Of a batch: corners (pattern, yx), ramps (pattern, y, x), probes (pattern, mode, y, x), windows (pattern, y, x),
+    """Of a batch: corners and rests (pattern, yx), probes (pattern, mode, y, x), windows (pattern, y, x),
     χ (pattern, mode, y, x) and the sum of losses.
     """
 
     corners: Tensor
-    ramps: Tensor
+    rests: Tensor
     probes: Tensor
     windows: Tensor
     lacking: Tensor
@@ -68,15 +68,17 @@ class LeastSquares(Algorithm):
         lit = self._look(problem.shard.batch(own, members))
         above, light = over_engines(problem.group, *object_sums(model, lit.corners, lit.probes, lit.lacking))
         object_step = (rates["object"] > 0) * above / (light + DAMPING * light.max())
-        above, seen = over_engines(problem.group, *probe_sums(model, lit.ramps, lit.windows, lit.lacking))
+        above, seen = over_engines(problem.group, *probe_sums(model, lit.rests, lit.windows, lit.lacking))
         probe_step = (rates["probe"] > 0) * above / (seen + DAMPING * seen.max())
 
         lengths = light.new_zeros((len(own), 2))
         if len(own):
             object_change = read_windows(object_step, lit.corners, model.window)[:, None] * lit.probes
-            probe_change = moved_probes(probe_step, lit.ramps) * lit.windows[:, None]
+            probe_change = moved_probes(probe_step, lit.rests) * lit.windows[:, None]
             lengths = step_lengths(lit.lacking, object_change, probe_change)
-        weighted = add_windows(torch.zeros_like(light), lit.corners, lengths[:, 0, None, None] * intensity(lit.probes))
+        weighted = add_windows(
+            torch.zeros_like(light), lit.corners, lengths[:, 0, None, None] * intensity_of(lit.probes)
+        )
         sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
         mean = sums[:-1].view(light.shape) / light.clamp(min=1e-6 * float(light.max()))
         if rates["object"] > 0:
@@ -89,19 +91,18 @@ class LeastSquares(Algorithm):
         """What the batch's exit waves lack. FFTs refuse empty batches, so those are not asked for any."""
         model = self.problem.model
         corners, rests = model.corners_and_rests(batch)
-        ramps = shift_ramps(rests, model.window)
         windows = read_windows(model.object.values[0, 0], corners, model.window)
         if not len(batch):
             nothing = model.probe.values[None][:0]
             return _Lit(
-                corners, ramps, nothing, windows, nothing, torch.zeros((), dtype=torch.float64, device=ramps.device)
+                corners, rests, nothing, windows, nothing, torch.zeros((), dtype=torch.float64, device=rests.device)
             )
-        probes = moved_probes(model.probe.values, ramps)
+        probes = moved_probes(model.probe.values, rests)
         waves = model.to_detector(probes * windows[:, None], batch)
-        loss, slope = model.loss.value_and_slope(intensity(waves), batch.prepared, model.mask)
+        loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.prepared, model.mask)
         # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
         lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
-        return _Lit(corners, ramps, probes, windows, lacking, loss.double())
+        return _Lit(corners, rests, probes, windows, lacking, loss.double())
 
 
 def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:

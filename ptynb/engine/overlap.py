@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ptynb.engine.group import Group
+from ptynb.physics.hotpath import intensity_of, shift_ramps
 from ptynb.physics.model import Model
 from ptynb.physics.windows import add_windows
 
@@ -28,25 +29,21 @@ def object_sums(model: Model, corners: Tensor, probes: Tensor, waves: Tensor) ->
     above, below = torch.zeros_like(field), torch.zeros_like(field.real)
     if len(corners):
         add_windows(above, corners, (probes.conj() * waves).sum(1))
-        add_windows(below, corners, intensity(probes))
+        add_windows(below, corners, intensity_of(probes))
     return above, below
 
 
-def probe_sums(model: Model, ramps: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+def probe_sums(model: Model, rests: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_j S_j⁻¹[O_j* χ_jm] complex (mode, y, x) and Σ_j |O_j|² real (y, x), over this engine's patterns.
 
-    ramps: (pattern, y, x), from `shift_ramps`. windows: (pattern, y, x). waves: (pattern, mode, y, x).
+    rests: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
     """
-    if not len(ramps):
+    if not len(rests):
         probe = model.probe.values.detach()
         return torch.zeros_like(probe), torch.zeros_like(probe.real[0])
+    ramps = shift_ramps(rests, model.window)
     spectra = torch.fft.fft2(windows.conj()[:, None] * waves).mul_(ramps.conj()[:, None]).sum(0)
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
-
-
-def intensity(waves: Tensor) -> Tensor:
-    """Σ_m |ψ_m|²: (pattern, y, x) from (pattern, mode, y, x)."""
-    return torch.view_as_real(waves).square().sum((1, 4))
 
 
 def over_engines(group: Group, above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.algorithm import Algorithm, Problem
-from ptynb.engine.overlap import intensity, object_sums, over_engines, probe_sums
+from ptynb.engine.overlap import object_sums, over_engines, probe_sums
 from ptynb.engine.portions import portions
-from ptynb.physics.farfield import shift_ramps
+from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.piece import Batch
 
 TURNS = 1
@@ -95,7 +95,9 @@ class Projections(Algorithm):
         """Takes the waves of these rows one step on. Returns the loss of object and probe, a sum."""
         model, beta = self.problem.model, self._beta
         overlap, _, _ = self._products(batch)
-        value, _ = model.loss.value_and_slope(intensity(model.to_detector(overlap, batch)), batch.prepared, model.mask)
+        value, _ = model.loss.value_and_slope(
+            intensity_of(model.to_detector(overlap, batch)), batch.prepared, model.mask
+        )
         if resting:
             return value
         kept = self._waves[rows]
@@ -112,7 +114,7 @@ class Projections(Algorithm):
         """π_a: the slope of the amplitude loss is what the waves have too much, 1 - √(I / M)."""
         model = self.problem.model
         far = model.to_detector(waves, batch)
-        _, slope = model.loss.value_and_slope(intensity(far), batch.prepared, model.mask)
+        _, slope = model.loss.value_and_slope(intensity_of(far), batch.prepared, model.mask)
         return waves - model.from_detector(far.mul_(slope[:, None]), batch)
 
     def _move_object(self) -> None:
@@ -133,8 +135,8 @@ class Projections(Algorithm):
         above, seen = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
         for rows, batch in portions(self.problem):
             overlap, _, windows = self._products(batch)
-            ramps = shift_ramps(model.corners_and_rests(batch)[1], model.window)
-            sums = probe_sums(model, ramps, windows, self._sought[rows] - overlap)
+            _, rests = model.corners_and_rests(batch)
+            sums = probe_sums(model, rests, windows, self._sought[rows] - overlap)
             above, seen = above + sums[0], seen + sums[1]
         above, seen = over_engines(self.problem.group, above, seen)
         model.probe.set(probe + above / (seen + INERTIA * seen.max()))

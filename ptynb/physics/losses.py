@@ -1,6 +1,6 @@
 """How far modelled intensities are from measured counts: value and slope together, in one place.
 
-A loss sees intensities only, so the fused step in `farfield` works with any of them: with Ψ the wave on the detector
+A loss sees intensities only, so the steps of `hotpath` work with any of them: with Ψ the wave on the detector
 and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
 """
 
@@ -37,7 +37,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Loss (a sum, scalar) and its derivative dL/dM (pattern, y, x). `model` may be overwritten.
+        """Loss (a sum, scalar) and its derivative dL/dM (pattern, y, x).
 
         mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
         """
@@ -64,7 +64,7 @@ class Amplitude(Loss):
 
     def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - √(I + ε) / √(M + ε)."""
-        amplitude = model.add_(self.floor).sqrt_()
+        amplitude = (model + self.floor).sqrt_()
         difference = amplitude - prepared
         if mask is not None:
             difference.mul_(mask)
@@ -92,7 +92,7 @@ class Poisson(Loss):
 
     def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - (I + ε) / (M + ε)."""
-        model.add_(self.floor)
+        model = model + self.floor
         # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near the fit this keeps the digits that
         # M - I + I log(I / M) loses (in single precision 4% of the value, at 0.1% from the fit).
         d = (prepared - model).div_(model)
@@ -122,7 +122,7 @@ class Intensity(Loss):
 
     def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 2 (M - I)."""
-        difference = model.sub_(prepared)
+        difference = model - prepared
         if mask is not None:
             difference.mul_(mask)
         return sum_of_squares(difference), difference.mul_(2)
@@ -161,7 +161,7 @@ class WeightedSum(Loss):
         """Σ_i w_i u_i L_i."""
         values, slopes = model.new_zeros(()), torch.zeros_like(model)
         for loss, weight, unit in zip(self.losses, self.weights, self.units, strict=True):
-            value, slope = loss.value_and_slope(model.clone(), loss.prepare(prepared.clone()), mask)
+            value, slope = loss.value_and_slope(model, loss.prepare(prepared.clone()), mask)
             values = values + weight * unit * value
             slopes.add_(slope, alpha=weight * unit)
         return values, slopes
@@ -185,12 +185,14 @@ def loss_of(model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) ->
 class _LossOf(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
-        value, ctx.slope = loss.value_and_slope(model.clone(), prepared, mask)
+        value, ctx.slope = loss.value_and_slope(model, prepared, mask)
         return value
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.slope * outer[0], None, None, None
+        slope = ctx.slope
+        del ctx.slope
+        return slope.mul_(outer[0]), None, None, None
 
 
 def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:

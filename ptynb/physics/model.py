@@ -3,8 +3,7 @@
     places  ->  probes  ->  probes x object windows  ->  detector waves  ->  intensity  ->  loss
     move        illuminate  interact, leave             propagate           detect
 
-The plain case (one slice, one state, far field, nothing else that moves) takes the fused step of `farfield`; all others
-are recorded by automatic differentiation, piece by piece. Both give the same numbers.
+What takes the time is in `hotpath`, with gradients written out; around it, gradients are recorded piece by piece.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.physics.farfield import far_field_loss, moved_probes, shift_ramps
+from ptynb.physics.hotpath import exit_waves, far_field_intensity, intensity_of, moved_probes, shift_ramps
 from ptynb.physics.losses import Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
 from ptynb.physics.piece import Batch, Piece
-from ptynb.physics.propagate import angular_spectrum_kernel, multislice, propagate
+from ptynb.physics.propagate import angular_spectrum_kernel, propagate
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.terms import mean_pattern
 from ptynb.physics.tilted import tilted_far_field
@@ -166,11 +165,6 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
-        if len(batch) and self._plain():
-            corners, rests = self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
-            ramps = shift_ramps(rests, self.window)
-            object = self.object.values[0, 0]
-            return far_field_loss(object, self.probe.values, corners, ramps, batch.prepared, self.mask, self.loss)
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.prepared, self.mask, self.loss)
         if self.mean_pattern_weight:
@@ -180,18 +174,27 @@ class Model(nn.Module):
 
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
-        intensity = self.waves(batch).abs().square().sum((1, 2)) / self.object.values.shape[0]
+        states, waves = self.object.values.shape[0], self.leaving(batch)
+        plain = isinstance(self.propagation, FarField)
+        intensity = far_field_intensity(waves) if plain else intensity_of(self.to_detector(waves, batch))
+        if states > 1:
+            intensity = intensity / states
         for piece in self._awake():
             intensity = piece.detect(intensity, batch)
         return intensity
 
     def waves(self, batch: Batch) -> Tensor:
         """Waves on the detector (pattern, state, mode, y, x)."""
+        return self.to_detector(self.leaving(batch), batch)
+
+    def leaving(self, batch: Batch) -> Tensor:
+        """Waves that leave for the detector (pattern, state, mode, y, x)."""
         probes, windows = self.lit(batch)
-        waves = self._interact(probes, windows, batch)
+        kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
+        waves = exit_waves(windows, probes, kernel)
         for piece in self._awake():
             waves = piece.leave(waves, batch)
-        return self.to_detector(waves, batch)
+        return waves
 
     def to_detector(self, waves: Tensor, batch: Batch) -> Tensor:
         """Exit waves (pattern, …, y, x) -> waves on the detector.
@@ -219,7 +222,7 @@ class Model(nn.Module):
         probes = self.probe.values[None]
         for piece in self._awake():
             probes = piece.illuminate(probes, batch)
-        probes = moved_probes(probes, shift_ramps(rests, self.window))
+        probes = moved_probes(probes, rests)
         return probes, windows_of(self.object.values, corners, self.window)
 
     def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -244,32 +247,11 @@ class Model(nn.Module):
         with torch.no_grad():
             return self.places_of(Batch(patterns, self._rests[:0], len(patterns))).double().cpu()
 
-    def _interact(self, probes: Tensor, windows: Tensor, batch: Batch) -> Tensor:
-        """Exit waves (pattern, state, mode, y, x)."""
-        if self.slab is None:
-            return probes[:, None] * windows[:, :, 0][:, :, None]
-        states = windows.shape[1]
-        kernel = self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        if kernel.ndim == 3:
-            kernel = kernel.repeat_interleave(states, 0)
-        every = probes[:, None].expand(-1, states, -1, -1, -1).flatten(0, 1)
-        return multislice(every, windows.flatten(0, 1), kernel).unflatten(0, (-1, states))
-
     def _awake(self) -> list[Piece]:
         return [piece for piece in self.pieces if isinstance(piece, Piece) and piece.awake]
 
     def _moved(self) -> bool:
         return any(type(piece).move is not Piece.move for piece in self._awake())
-
-    def _plain(self) -> bool:
-        """Whether the fused step knows everything that there is to compute."""
-        return (
-            self.slab is None
-            and not self._awake()
-            and isinstance(self.propagation, FarField)
-            and self.object.values.shape[0] == 1
-            and not self.mean_pattern_weight
-        )
 
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""

@@ -1,4 +1,4 @@
-"""Waves from plane to parallel plane: free space by an angular spectrum of plane waves, far field, many slices.
+"""Waves from plane to parallel plane: free space by an angular spectrum of plane waves, and the far field.
 
 A plane wave of spatial frequency f (y, x) [1/m] turns on its way by 2π z √(1/λ² - f²). What is common to all waves,
 2π z / λ, is left out: it shows in no intensity, and beside it the rest would be lost in rounding. So
@@ -15,7 +15,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 
 def angular_spectrum_kernel(
@@ -116,56 +115,6 @@ def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[
         )
     magnification = 1 + sample_to_detector / focus_to_sample
     return magnification, sample_to_detector / magnification
-
-
-def multislice(probes: Tensor, slices: Tensor, kernel: Tensor, *, recompute: bool = False) -> Tensor:
-    """Exit waves (pattern, mode, y, x) of a thick object: the wave right behind the last slice.
-
-    ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies, free space lies between two slices, and none follows
-    the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
-
-    probes: (pattern or 1, mode, y, x). slices: (pattern, slice, y, x). kernel: (y, x) or (pattern, y, x), from
-    `angular_spectrum_kernel`.
-    recompute: keeps about 2 √n of n waves for the gradient and computes the others twice. For many slices.
-
-    Raises ValueError where there is no slice or the shapes don't fit.
-    """
-    count = _check_slices(probes, slices, kernel)
-    between = kernel[:, None] if kernel.ndim == 3 else kernel
-    waves = probes * slices[:, 0, None]
-
-    def cross(waves: Tensor, layers: Tensor, between: Tensor) -> Tensor:
-        for layer in layers.unbind(1):
-            waves = propagate(waves, between) * layer[:, None]
-        return waves
-
-    if not recompute:
-        return cross(waves, slices[:, 1:], between)
-    length = math.isqrt(count)
-    for first in range(1, count, length):
-        waves = checkpoint(
-            cross, waves, slices[:, first : first + length], between, use_reentrant=False, preserve_rng_state=False
-        )
-    return waves
-
-
-def _check_slices(probes: Tensor, slices: Tensor, kernel: Tensor) -> int:
-    """The number of slices."""
-    patterns = slices.shape[0]
-    fits = (
-        (probes.ndim, slices.ndim) == (4, 4)
-        and kernel.ndim in (2, 3)
-        and probes.shape[-2:] == slices.shape[-2:] == kernel.shape[-2:]
-        and probes.shape[0] in (1, patterns)
-        and (kernel.ndim == 2 or kernel.shape[0] in (1, patterns))
-        and slices.shape[1] > 0
-    )
-    if not fits:
-        raise ValueError(
-            f"Probes {tuple(probes.shape)}, slices {tuple(slices.shape)} and kernel {tuple(kernel.shape)} don't fit; "
-            "give (pattern, mode, y, x), (pattern, slice, y, x) with at least one slice, and (y, x) or (pattern, y, x)."
-        )
-    return slices.shape[1]
 
 
 def _check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:

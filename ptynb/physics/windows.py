@@ -1,7 +1,7 @@
 """Reading probe-sized windows out of the object, and adding them back: P_j and its adjoint.
 
-On the CPU a loop of slices is 5 times faster than indexing and adds in a fixed order; on a GPU one indexed kernel
-replaces a launch per pattern.
+Reading copies runs of pixels, rows of a view of the field. To add on the CPU, a loop of slices is 5 times faster than
+indexing, and goes in a fixed order; on a GPU one indexed kernel replaces a launch per pattern.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from torch import Tensor
 
 
 def read_windows(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
-    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `corners` (pattern, yx), integers."""
+    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `corners` (pattern, yx), on the CPU.
+
+    Raises ValueError where a window leaves the field.
+    """
     height, width = window
-    if field.device.type == "cpu":
-        windows = field.new_empty((len(corners), *field.shape[:-2], height, width))
-        for target, (y, x) in zip(windows, corners.tolist(), strict=True):
-            target.copy_(field[..., y : y + height, x : x + width])
-        return windows
-    return field.flatten(-2)[..., _flat_indices(field, corners, window)].movedim(-3, 0)
+    _check_inside(field, corners, window)
+    rows = field.reshape(-1).unfold(0, width, 1)  # every run of `width` pixels, a view
+    layers = torch.arange(field[..., 0, 0].numel(), device=field.device) * field.shape[-2] * field.shape[-1]
+    starts = layers[:, None] + torch.arange(height, device=field.device) * field.shape[-1]
+    corners = corners.to(field.device)
+    starts = (corners[:, 0] * field.shape[-1] + corners[:, 1])[:, None, None] + starts
+    return rows.index_select(0, starts.reshape(-1)).view(len(corners), *field.shape[:-2], height, width)
 
 
 def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
@@ -35,6 +39,16 @@ def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
     sources = _real(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
     layers.index_add_(1, indices, sources)
     return field
+
+
+def _check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> None:
+    last = [side - own for side, own in zip(field.shape[-2:], window, strict=True)]
+    if len(corners) and (corners.min() < 0 or (corners > torch.tensor(last)).any()):
+        raise ValueError(
+            f"Windows of {window[0]} x {window[1]} pixels have their corners from {corners.amin(0).tolist()} to "
+            f"{corners.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be from 0 "
+            f"to {last}."
+        )
 
 
 def _real(values: Tensor) -> Tensor:

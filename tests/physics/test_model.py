@@ -8,7 +8,6 @@ import torch
 
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.piece import Piece
 from ptynb.physics.terms import object_terms
 from ptynb.scan import Scan
 from ptynb.settings import Settings
@@ -67,41 +66,3 @@ def slope(loop: Loop, parameter: torch.Tensor, direction: torch.Tensor) -> float
             values.append(float(value_of(loop)))
         parameter.copy_(start)
     return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
-
-
-@pytest.mark.parametrize("case", ["plain", "bad pixels", "poisson", "intensity", "polar"])
-def test_the_fused_step_gives_what_the_composed_model_gives(case: str) -> None:
-    kind, settings, _ = CASES[case]
-    loop = a_loop(a_scan(9, 16, kind), settings)
-    value_of(loop).backward()
-    fused = {
-        name: parameter.grad.clone() for name, parameter in loop.model.named_parameters() if parameter.requires_grad
-    }
-    fused_value = value_of(loop).item()
-    loop.model.zero_grad()
-    loop.model.pieces.append(Piece())  # does nothing, but is a piece that the fused step does not know
-    assert not loop.model._plain()
-    value = value_of(loop)
-    value.backward()
-    assert value.item() == pytest.approx(fused_value, rel=1e-12)
-    for name, gradient in fused.items():
-        torch.testing.assert_close(loop.model.get_parameter(name).grad, gradient, rtol=1e-9, atol=1e-9)
-
-
-def test_which_cases_take_the_fused_step() -> None:
-    plain = {
-        case for case, (kind, settings, _) in CASES.items() if a_loop(a_scan(9, 16, kind), settings).model._plain()
-    }
-    assert plain == {
-        "plain",
-        "bad pixels",
-        "poisson",
-        "intensity",
-        "polar",
-        "two losses",
-        "sparsity",
-        "total variation",
-        "accumulated",
-        "random batches",
-        "compact batches",
-    }

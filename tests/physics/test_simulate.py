@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.physics.farfield import intensities, shift_ramps
+from ptynb.physics.hotpath import exit_waves, far_field_intensity, moved_probes
 from ptynb.physics.simulate import MODE_POWERS, simulate
+from ptynb.physics.windows import read_windows
 
 
 def arrays_of(scan):
@@ -14,9 +15,10 @@ def modelled(scan):
     """Centred patterns of the truth by the reconstruction's own model, in double precision."""
     positions = torch.from_numpy(scan.positions)
     corners = positions.round()
-    ramps = shift_ramps(positions - corners, scan.window)
     object, probe = (torch.from_numpy(a).to(torch.complex128) for a in (scan.truth.object, scan.truth.probe))
-    return torch.fft.fftshift(intensities(object, probe, corners.long(), ramps), dim=(-2, -1)).numpy()
+    windows = read_windows(object[None, None], corners.long(), scan.window)
+    waves = exit_waves(windows, moved_probes(probe, positions - corners))
+    return torch.fft.fftshift(far_field_intensity(waves), dim=(-2, -1)).numpy()
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_indices_add_the_same_windows():
     torch.testing.assert_close(flat.reshape(FIELD), expected, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("corner", [(6, 0), (0, 10)])
+@pytest.mark.parametrize("corner", [(6, 0), (0, 10), (-1, 0)])
 def test_a_window_outside_the_field_is_an_error(corner):
-    with pytest.raises(RuntimeError, match="size"):
+    with pytest.raises(ValueError, match="in a field of 9 x 14; they have to be from 0 to"):
         read_windows(torch.zeros(FIELD), torch.tensor([corner]), WINDOW)
