@@ -17,7 +17,7 @@ from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard, Totals, detector_mask
 from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
-from ptynb.physics.losses import Loss, WeightedSum, amplitude_residual, make_loss
+from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model
 from ptynb.physics.piece import Extension, Imposed, Piece
 from ptynb.scan import Scan
@@ -43,13 +43,13 @@ class Loop:
         self.frame = object_frame(scan, settings)
         self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype)
         totals = self.shard.totals(len(scan))
-        self._mean_count = totals.counts / totals.mean_pattern.numel()
-        loss = _make_loss(settings, self._mean_count)
-        normaliser = self.shard.prepare(loss)
+        self._mean_count = float(totals.mean_pattern.mean())
+        self._sums = totals.sums
+        loss = _make_loss(settings, self._mean_count, self._sums)
         self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
         pieces = [extension for extension in extensions if isinstance(extension, Piece)]
         self.model = self._make_model(scan, totals, loss, dtype, pieces)
-        self.problem = Problem(self.model, self.shard, self.order, group, settings, normaliser)
+        self.problem = Problem(self.model, self.shard, self.order, group, settings, loss.normaliser(self._sums))
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
@@ -152,8 +152,8 @@ class Loop:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings = self.problem.settings = settings
         if data_terms_changed:
-            before, self.model.loss = self.model.loss, _make_loss(settings, self._mean_count)
-            self.problem.normaliser = self.shard.prepare(self.model.loss, before)
+            self.model.loss = _make_loss(settings, self._mean_count, self._sums)
+            self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
         self.algorithm.prepare()
 
@@ -161,13 +161,11 @@ class Loop:
     def r_factor(self) -> float:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
-        loss, mask = self.model.loss, self.model.mask
         size = min(EVALUATION_BATCH, -(-self.order.lanes // self.group.world))
         for first in range(0, len(self.shard), size):
             batch = self.shard.batch(self.shard.patterns[first : first + size], size)
-            counts = loss.counts(batch.prepared)
-            sums[0] += amplitude_residual(self.model.intensities(batch), counts, mask)
-            sums[1] += counts.sqrt().sum(dtype=torch.float64)
+            sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)
+            sums[1] += batch.counts.sqrt().sum(dtype=torch.float64)
         residual, total = self.group.sum(sums).tolist()
         return residual / total
 
@@ -205,12 +203,12 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
     return [term for term in settings.terms if isinstance(term, DataTerm)]
 
 
-def _make_loss(settings: Settings, mean_count: float) -> Loss:
+def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
     loss, terms = make_loss(settings.loss, mean_count), _data_terms(settings)
     if not terms:
         return loss
     others = [make_loss(term.loss, mean_count) for term in terms]
-    return WeightedSum([loss, *others], [1.0, *(term.weight for term in terms)])
+    return WeightedSum([loss, *others], [1.0, *(term.weight for term in terms)], sums)
 
 
 def _mean_pattern_weight(settings: Settings) -> float:

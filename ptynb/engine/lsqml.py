@@ -99,7 +99,7 @@ class LeastSquares(Algorithm):
             )
         probes = moved_probes(model.probe.values, rests)
         waves = model.to_detector(probes * windows[:, None], batch)
-        loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.prepared, model.mask)
+        loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.counts, model.mask)
         # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
         lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
         return _Lit(corners, rests, probes, windows, lacking, loss.double())

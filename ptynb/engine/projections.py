@@ -95,9 +95,7 @@ class Projections(Algorithm):
         """Takes the waves of these rows one step on. Returns the loss of object and probe, a sum."""
         model, beta = self.problem.model, self._beta
         overlap, _, _ = self._products(batch)
-        value, _ = model.loss.value_and_slope(
-            intensity_of(model.to_detector(overlap, batch)), batch.prepared, model.mask
-        )
+        value, _ = model.loss.value_and_slope(intensity_of(model.to_detector(overlap, batch)), batch.counts, model.mask)
         if resting:
             return value
         kept = self._waves[rows]
@@ -114,7 +112,7 @@ class Projections(Algorithm):
         """π_a: the slope of the amplitude loss is what the waves have too much, 1 - √(I / M)."""
         model = self.problem.model
         far = model.to_detector(waves, batch)
-        _, slope = model.loss.value_and_slope(intensity_of(far), batch.prepared, model.mask)
+        _, slope = model.loss.value_and_slope(intensity_of(far), batch.counts, model.mask)
         return waves - model.from_detector(far.mul_(slope[:, None]), batch)
 
     def _move_object(self) -> None:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Σ I and Σ I² over all pixels of all patterns of all engines."""
+
+    counts: float
+    squares: float
 
 
 class Loss(ABC):
@@ -24,19 +33,11 @@ class Loss(ABC):
         self.floor = floor
 
     @abstractmethod
-    def prepare(self, counts: Tensor) -> Tensor:
-        """What is kept of the counts (pattern, y, x) for the whole reconstruction; same shape."""
+    def normaliser(self, sums: Sums) -> float:
+        """What the loss of all patterns is divided by, so that it has no unit."""
 
     @abstractmethod
-    def counts(self, prepared: Tensor) -> Tensor:
-        """The counts again, from what was kept; the inverse of `prepare` up to rounding."""
-
-    @abstractmethod
-    def normaliser(self, counts: Tensor) -> Tensor:
-        """Sum over all pixels, a scalar: the loss is divided by it, so that it has no unit."""
-
-    @abstractmethod
-    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss (a sum, scalar) and its derivative dL/dM (pattern, y, x).
 
         mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
@@ -50,22 +51,14 @@ class Amplitude(Loss):
     Godard et al., Opt. Express 20, 25914 (2012), eq. 12.
     """
 
-    def prepare(self, counts: Tensor) -> Tensor:
-        """√(I + ε)."""
-        return (counts + self.floor).sqrt_()
-
-    def counts(self, prepared: Tensor) -> Tensor:
-        """p² - ε."""
-        return prepared.square().sub_(self.floor).clamp_(min=0)
-
-    def normaliser(self, counts: Tensor) -> Tensor:
+    def normaliser(self, sums: Sums) -> float:
         """Σ I."""
-        return counts.sum(dtype=torch.float64)
+        return sums.counts
 
-    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - √(I + ε) / √(M + ε)."""
         amplitude = (model + self.floor).sqrt_()
-        difference = amplitude - prepared
+        difference = amplitude - (counts + self.floor).sqrt_()
         if mask is not None:
             difference.mul_(mask)
         return sum_of_squares(difference), difference.div_(amplitude)
@@ -78,24 +71,16 @@ class Poisson(Loss):
     Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012), eq. 3, less its value at M = I.
     """
 
-    def prepare(self, counts: Tensor) -> Tensor:
-        """I + ε."""
-        return counts + self.floor
-
-    def counts(self, prepared: Tensor) -> Tensor:
-        """p - ε."""
-        return (prepared - self.floor).clamp_(min=0)
-
-    def normaliser(self, counts: Tensor) -> Tensor:
+    def normaliser(self, sums: Sums) -> float:
         """Σ I."""
-        return counts.sum(dtype=torch.float64)
+        return sums.counts
 
-    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - (I + ε) / (M + ε)."""
         model = model + self.floor
         # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near the fit this keeps the digits that
         # M - I + I log(I / M) loses (in single precision 4% of the value, at 0.1% from the fit).
-        d = (prepared - model).div_(model)
+        d = (counts + self.floor).sub_(model).div_(model)
         terms = torch.special.xlog1py(1 + d, d).sub_(d).mul_(model)
         slope = d.neg_()
         if mask is not None:
@@ -108,21 +93,13 @@ class Poisson(Loss):
 class Intensity(Loss):
     """Σ (M - I)²."""
 
-    def prepare(self, counts: Tensor) -> Tensor:
-        """I."""
-        return counts
-
-    def counts(self, prepared: Tensor) -> Tensor:
-        """p."""
-        return prepared
-
-    def normaliser(self, counts: Tensor) -> Tensor:
+    def normaliser(self, sums: Sums) -> float:
         """Σ I²."""
-        return counts.square().sum(dtype=torch.float64)
+        return sums.squares
 
-    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 2 (M - I)."""
-        difference = model - prepared
+        difference = model - counts
         if mask is not None:
             difference.mul_(mask)
         return sum_of_squares(difference), difference.mul_(2)
@@ -135,33 +112,21 @@ class WeightedSum(Loss):
     The first one has the weight 1 and lends its unit: the sum is in units of N_1.
     """
 
-    def __init__(self, losses: Sequence[Loss], weights: Sequence[float]) -> None:
-        """losses: made for the same patterns. weights: one for each."""
+    def __init__(self, losses: Sequence[Loss], weights: Sequence[float], sums: Sums) -> None:
+        """losses: made for the same patterns. weights: one for each. sums: of these patterns."""
         super().__init__(losses[0].floor)
         self.losses, self.weights = [*losses], [*weights]
-        self.units = [1.0] * len(losses)
+        self.units = [losses[0].normaliser(sums) / loss.normaliser(sums) for loss in losses]
 
-    def prepare(self, counts: Tensor) -> Tensor:
-        """I."""
-        return counts
+    def normaliser(self, sums: Sums) -> float:
+        """That of the first one, N_1."""
+        return self.losses[0].normaliser(sums)
 
-    def counts(self, prepared: Tensor) -> Tensor:
-        """p."""
-        return prepared
-
-    def normaliser(self, counts: Tensor) -> Tensor:
-        """That of each loss, (loss,)."""
-        return torch.stack([loss.normaliser(counts) for loss in self.losses])
-
-    def set_units(self, normalisers: Tensor) -> None:
-        """Takes over the normalisers of all patterns, (loss,)."""
-        self.units = (normalisers[0] / normalisers).tolist()
-
-    def value_and_slope(self, model: Tensor, prepared: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Σ_i w_i u_i L_i."""
         values, slopes = model.new_zeros(()), torch.zeros_like(model)
         for loss, weight, unit in zip(self.losses, self.weights, self.units, strict=True):
-            value, slope = loss.value_and_slope(model, loss.prepare(prepared.clone()), mask)
+            value, slope = loss.value_and_slope(model, counts, mask)
             values = values + weight * unit * value
             slopes.add_(slope, alpha=weight * unit)
         return values, slopes
@@ -176,16 +141,16 @@ def make_loss(name: str, mean_count: float) -> Loss:
     return losses[name](floor=1e-6 * mean_count)
 
 
-def loss_of(model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
+def loss_of(model: Tensor, counts: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
     """The loss of modelled intensities (pattern, y, x), a sum (scalar), differentiable in `model`."""
-    value: Tensor = _LossOf.apply(model, prepared, mask, loss)
+    value: Tensor = _LossOf.apply(model, counts, mask, loss)
     return value
 
 
 class _LossOf(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, model: Tensor, prepared: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
-        value, ctx.slope = loss.value_and_slope(model, prepared, mask)
+    def forward(ctx: Any, model: Tensor, counts: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
+        value, ctx.slope = loss.value_and_slope(model, counts, mask)
         return value
 
     @staticmethod

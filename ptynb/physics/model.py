@@ -166,10 +166,9 @@ class Model(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
-        value = loss_of(model, batch.prepared, self.mask, self.loss)
+        value = loss_of(model, batch.counts, self.mask, self.loss)
         if self.mean_pattern_weight:
-            counts = self.loss.counts(batch.prepared)
-            value = value + self.mean_pattern_weight * mean_pattern(model, counts, self.mask, batch)
+            value = value + self.mean_pattern_weight * mean_pattern(model, batch.counts, self.mask, batch)
         return value
 
     def intensities(self, batch: Batch) -> Tensor:
@@ -256,4 +255,4 @@ class Model(nn.Module):
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
-        return batch.prepared + zero.to(batch.prepared)
+        return batch.counts + zero.to(batch.counts)

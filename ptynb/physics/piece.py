@@ -29,13 +29,13 @@ class Batch:
     """One engine's patterns of an update.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    prepared: (pattern, y, x), what the loss made of the counts.
+    counts: (pattern, y, x) in the detector's order inside, of the model's real type, bad pixels 0; not to be changed.
     total: the sum of a tensor over all engines, on every engine; to be called by all of them.
     members: patterns of the batch on all engines together.
     """
 
     patterns: Tensor
-    prepared: Tensor
+    counts: Tensor
     members: int
     total: Callable[[Tensor], Tensor] = lambda tensor: tensor
 

@@ -28,14 +28,13 @@ class Problem:
         self.mask = (torch.rand(window, generator=generator) > 0.25).double() if masked else None
         self.name = name
         self.loss = make_loss(name, MEAN_COUNT)
-        self.prepared = self.loss.prepare(self.counts.clone())
 
     def intensities(self, object, probe, shifts):
         windows = windows_of(object[None, None], self.corners, tuple(probe.shape[-2:]))
         return far_field_intensity(exit_waves(windows, moved_probes(probe, shifts)))
 
     def value(self, object, probe, shifts):
-        return loss_of(self.intensities(object, probe, shifts), self.prepared, self.mask, self.loss)
+        return loss_of(self.intensities(object, probe, shifts), self.counts, self.mask, self.loss)
 
     @property
     def parts(self):
@@ -189,7 +188,7 @@ def test_an_outer_factor_scales_all_gradients():
 
 def test_nothing_given_is_overwritten():
     problem = Problem((8, 7), 2, True, "poisson")
-    names = ("object", "probe", "shifts", "corners", "prepared", "mask")
+    names = ("object", "probe", "shifts", "corners", "counts", "mask")
     before = {name: getattr(problem, name).clone() for name in names}
     problem.value(*(part.requires_grad_() for part in problem.parts.values())).backward()
     for name in names:
@@ -201,7 +200,7 @@ def test_losses_add_over_the_batch():
     whole, single = problem.value(**problem.parts).item(), []
     for some in (slice(0, 1), slice(1, 4)):
         part = Problem((8, 7), 2, True, "amplitude")
-        part.corners, part.shifts, part.prepared = part.corners[some], part.shifts[some], part.prepared[some]
+        part.corners, part.shifts, part.counts = part.corners[some], part.shifts[some], part.counts[some]
         single.append(part.value(**part.parts).item())
     assert sum(single) == pytest.approx(whole, rel=1e-13)
 

@@ -4,11 +4,12 @@ import scipy.special
 import scipy.stats
 import torch
 
-from ptynb.physics.losses import amplitude_residual, make_loss, sum_of_squares
+from ptynb.physics.losses import Sums, WeightedSum, amplitude_residual, make_loss, sum_of_squares
 
 LOSSES = ["amplitude", "poisson", "intensity"]
 SHAPE = (3, 6, 5)
 MEAN = 2.0
+SUMS = Sums(counts=12.0, squares=80.0)
 
 
 @pytest.fixture(params=LOSSES)
@@ -33,9 +34,7 @@ def some_mask():
 
 
 def evaluate(loss, model, mask=None, counts=None):
-    return loss.value_and_slope(
-        model.clone(), loss.prepare((some_counts() if counts is None else counts).clone()), mask
-    )
+    return loss.value_and_slope(model.clone(), some_counts() if counts is None else counts, mask)
 
 
 def test_the_counts_hold_zeros_and_the_mask_both_values():
@@ -63,8 +62,8 @@ def test_single_precision_resolves_a_nearly_perfect_fit(name):
     loss = make_loss(name, 1e4)
     counts = torch.full((1, 4, 4), 1e4)
     model = counts * 1.001
-    single = loss.value_and_slope(model.clone(), loss.prepare(counts.clone()), None)[0]
-    double = loss.value_and_slope(model.double(), loss.prepare(counts.double()), None)[0]
+    single = loss.value_and_slope(model.clone(), counts, None)[0]
+    double = loss.value_and_slope(model.double(), counts.double(), None)[0]
     assert single.dtype == torch.float32
     assert single.item() == pytest.approx(double.item(), rel=1e-3)
 
@@ -140,28 +139,31 @@ def test_a_bright_model_where_nothing_was_counted(name):
     torch.testing.assert_close(slope, torch.full((1, 2, 2), expected[1]), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-15), (torch.float32, 2.5e-7)])
-def test_counts_come_back(name, dtype, accuracy):
-    loss, counts = make_loss(name, MEAN), some_counts().to(dtype)
-    again = loss.counts(loss.prepare(counts.clone()))
-    # A rounding of the largest count, squared root and back: 4 half units in the last place.
-    torch.testing.assert_close(again, counts, rtol=0, atol=accuracy * counts.max().item())
-    assert (again >= 0).all()
+def weighted(name):
+    return WeightedSum([make_loss(name, MEAN), make_loss("poisson", MEAN)], [1.0, 0.5], SUMS)
 
 
-def test_preparing_leaves_the_counts(name):
+@pytest.mark.parametrize("make", [lambda name: make_loss(name, MEAN), weighted])
+def test_the_counts_are_left(name, make):
     counts = some_counts()
-    loss = make_loss(name, MEAN)
-    loss.counts(loss.prepare(counts))
+    make(name).value_and_slope(some_model(), counts, some_mask())
     assert torch.equal(counts, some_counts())
 
 
 def test_the_normaliser_sums_counts_or_their_squares(name):
-    counts = torch.full((4, 1000, 1000), 0.1)
-    expected = {"amplitude": 4e6 * 0.1, "poisson": 4e6 * 0.1, "intensity": 4e6 * 0.01}[name]
-    found = make_loss(name, MEAN).normaliser(counts)
-    assert found.dtype == torch.float64
-    assert found.item() == pytest.approx(expected, rel=1e-6)
+    assert make_loss(name, MEAN).normaliser(SUMS) == {"amplitude": 12.0, "poisson": 12.0, "intensity": 80.0}[name]
+
+
+def test_a_weighted_sum_has_the_unit_of_its_first_loss():
+    losses = [make_loss(name, MEAN) for name in LOSSES]
+    both = WeightedSum(losses, [1.0, 0.5, 3.0], SUMS)
+    assert both.normaliser(SUMS) == 12.0
+    value, slope = evaluate(both, some_model(), some_mask())
+    alone = [evaluate(loss, some_model(), some_mask()) for loss in losses]
+    factors = (1.0, 0.5, 3.0 * 12.0 / 80.0)
+    for found, index in ((value, 0), (slope, 1)):
+        expected = sum(factor * each[index] for factor, each in zip(factors, alone, strict=True))
+        torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-14)
 
 
 def test_the_floor_is_a_millionth_of_the_mean_count(name):
