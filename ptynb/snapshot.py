@@ -66,6 +66,7 @@ class Status:
 
     state: "loading", "ready", "running", "paused", "failed" or "closed".
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
+    frames: where they are, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
     rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
     """
 
@@ -84,6 +85,7 @@ class Status:
     epochs: tuple[Epoch, ...] = ()
     changes: tuple[Change, ...] = ()
     failure: Failure | None = None
+    frames: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ class Kept:
     """A state of the reconstruction, all of one moment: what a `Result` is made from.
 
     object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, optimised: as in `Result`. settings: as plain values.
+    positions, origin, optimised: as in `Result`. settings: as plain values. frames: as in `Status`.
     """
 
     object: Array
@@ -117,6 +119,7 @@ class Kept:
     epochs: tuple[Epoch, ...]
     changes: tuple[Change, ...]
     settings: dict[str, Any]
+    frames: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class Result:
     pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
     r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
     settings: as they were at the end, as plain values; changes: what was changed on the way.
-    about: scan, versions, engines, devices, backend.
+    about: scan, versions, engines, devices, backend, where the frames were.
     """
 
     object: Array

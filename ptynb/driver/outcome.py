@@ -75,6 +75,7 @@ def make_result(scan: Scan, kept: Kept, engines: str, backend: str, failure: Exc
             "python": platform.python_version(),
             "engines": engines,
             "backend": backend,
+            "frames": kept.frames,
             "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "failure": "" if failure is None else str(failure),
         },

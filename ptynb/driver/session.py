@@ -238,10 +238,11 @@ class Reconstruction:
 
     @property
     def engines(self) -> str:
-        """What reconstructs: number and kind of engines, and the backend between them."""
+        """What reconstructs: number and kind of engines, the backend between them, and whether frames are on disk."""
         status = self._statuses.get(0)
         joined = f", {status.backend}" if status and status.world > 1 else ""
-        return f"{self._engines.description}{joined}"
+        streamed = ", frames read from disk" if status and status.frames == "disk" else ""
+        return f"{self._engines.description}{joined}{streamed}"
 
     def status(self) -> tuple[Status, ...]:
         """Where each engine stands, by rank; asks them all now."""

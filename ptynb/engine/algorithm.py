@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,11 @@ class Algorithm(ABC):
 
         table: (lane, update), the epoch's order of patterns; update: 0 for the epoch's first.
         """
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """The patterns of which `update` will ask the shard for a batch, in order, so that they can be read ahead."""
+        group = self.problem.group
+        yield self.problem.order.part(table, update, group.rank, group.world)
 
     def prepare(self) -> None:
         """Takes over settings and epoch from the problem: rates, and what is frozen.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import final
 
 import numpy as np
@@ -56,6 +57,13 @@ class Gradient(Algorithm):
         """Of the parts that move now."""
         rates = {name: self._rate(name) for name in self.problem.model.parts}
         return {name: rate for name, rate in rates.items() if rate > 0}
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """The portions; with rPIE then all of them at once."""
+        for own in super().asks(table, update):
+            yield from np.array_split(own, self.problem.settings.accumulate)
+            if self.problem.settings.optimiser == "rpie" and self.problem.settings.accumulate > 1:
+                yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """One batch, in as many portions as were asked for; only the last one's gradients travel."""

@@ -6,6 +6,7 @@ conditions. Loss and gradient are sums over the group, so every engine sees the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import final
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptynb.engine.algorithm import Algorithm, Problem
-from ptynb.engine.portions import portions
+from ptynb.engine.portions import portions, portions_of
 from ptynb.physics.terms import object_terms
 from ptynb.settings import PARTS
 
@@ -85,6 +86,10 @@ class LBFGS(Algorithm):
             parts = self._gradient.split([parameter.numel() for parameter in moving])
             for parameter, part in zip(moving, parts, strict=True):
                 parameter.grad = part.view_as(parameter)
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
+        return portions_of(self.problem)
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """One step. Where the last evaluation was made at the present parameters, it is not made again."""

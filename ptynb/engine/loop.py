@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
 from ptynb.engine.order import Order
-from ptynb.engine.shard import Shard, Totals, detector_mask
+from ptynb.engine.shard import Shard, detector_mask
 from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
@@ -41,14 +43,13 @@ class Loop:
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = Order.of(scan, settings)
         self.frame = object_frame(scan, settings)
-        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype)
-        totals = self.shard.totals(len(scan))
-        self._mean_count = float(totals.mean_pattern.mean())
-        self._sums = totals.sums
+        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.frames)
+        mean_pattern, self._sums = self.shard.totals(len(scan))
+        self._mean_count = float(mean_pattern.mean())
         loss = _make_loss(settings, self._mean_count, self._sums)
         self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
         pieces = [extension for extension in extensions if isinstance(extension, Piece)]
-        self.model = self._make_model(scan, totals, loss, dtype, pieces)
+        self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
         self.problem = Problem(self.model, self.shard, self.order, group, settings, loss.normaliser(self._sums))
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
@@ -58,10 +59,20 @@ class Loop:
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
         self._begin_epoch()
+        self.shard.follow(self._upcoming())
 
-    def _make_model(self, scan: Scan, totals: Totals, loss: Loss, dtype: torch.dtype, pieces: Sequence[Piece]) -> Model:
+    def _upcoming(self) -> Iterator[NDArray[np.int64]]:
+        """What this engine's updates will ask the shard for, from the present one on."""
+        for number in itertools.count(self.epoch + 1):
+            table = self.order.epoch(number)
+            for update in range(self.updates):
+                yield from self.algorithm.asks(table, update)
+
+    def _make_model(
+        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, pieces: Sequence[Piece]
+    ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
-        object, probe = initial_arrays(scan, self.settings, totals.mean_pattern, complex_dtype)
+        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
         mask = detector_mask(scan, dtype)
         model = make_model(
             scan,
@@ -138,8 +149,9 @@ class Loop:
         self._begin_epoch()
 
     def disconnect(self) -> None:
-        """Lets go of the group; parameters can still be read, but no further update is made."""
+        """Lets go of the group and the file; parameters can still be read, but no further update is made."""
         self.algorithm.disconnect()
+        self.shard.close()
 
     def hold(self) -> None:
         """Time until the next update is a pause and counts for no epoch."""
@@ -162,8 +174,8 @@ class Loop:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         size = min(EVALUATION_BATCH, -(-self.order.lanes // self.group.world))
-        for first in range(0, len(self.shard), size):
-            batch = self.shard.batch(self.shard.patterns[first : first + size], size)
+        for patterns in self.shard.portions(size):
+            batch = self.shard.batch(patterns, size)
             sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)
             sums[1] += batch.counts.sqrt().sum(dtype=torch.float64)
         residual, total = self.group.sum(sums).tolist()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptynb.engine.algorithm import Problem
 from ptynb.physics.piece import Batch
 
@@ -14,8 +17,12 @@ def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
     So the memory is that of a mini-batch, and `Settings.batch` means the same for every optimiser. None come where the
     engine has no patterns, and numbers differ between engines: nothing inside the loop may wait for other engines.
     """
-    own = problem.own()
-    size = -(-problem.order.lanes // problem.group.world)
-    for first in range(0, len(own), size):
-        rows = slice(first, min(first + size, len(own)))
-        yield rows, problem.shard.batch(own[rows], problem.order.count)
+    first = 0
+    for patterns in portions_of(problem):
+        yield slice(first, first + len(patterns)), problem.shard.batch(patterns, problem.order.count)
+        first += len(patterns)
+
+
+def portions_of(problem: Problem) -> Iterator[NDArray[np.int64]]:
+    """The patterns of each portion."""
+    return problem.shard.portions(-(-problem.order.lanes // problem.group.world))

@@ -15,6 +15,7 @@ Thibault et al., Ultramicroscopy 109, 338 (2009), whose map has β = 1; Luke, In
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import final
 
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.overlap import object_sums, over_engines, probe_sums
-from ptynb.engine.portions import portions
+from ptynb.engine.portions import portions, portions_of
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.piece import Batch
 
@@ -68,6 +69,10 @@ class Projections(Algorithm):
     def rates(self) -> dict[str, float]:
         """Of object and probe; only whether one is above 0 matters."""
         return {name: self.problem.rate(name) for name in ("object", "probe")}
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
+        return portions_of(self.problem)
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:

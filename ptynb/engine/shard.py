@@ -1,10 +1,9 @@
-"""One engine's patterns, read once and kept the way the hot path wants them."""
+"""One engine's patterns, read once and kept as counts, or read again whenever a batch needs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,14 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.group import Group
+from ptynb.engine.room import choose_place
+from ptynb.engine.source import Source, add_up, shifted
+from ptynb.engine.stream import Stream
 from ptynb.physics.losses import Sums
 from ptynb.physics.piece import Batch
 from ptynb.scan import Scan
 
-READ_BYTES = 2**26
-"""Patterns are read and prepared in pieces of about this size, with little memory beside what is kept."""
-INTEGERS = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.int32: 2**31 - 1}
-"""What counts are held as where they are integers, and the largest one that fits."""
 NUMPY = {
     torch.uint8: np.uint8,
     torch.uint16: np.uint16,
@@ -29,101 +27,146 @@ NUMPY = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """Over all patterns of all engines: mean pattern (y, x) float64 in the order of the model [counts], and sums."""
-
-    mean_pattern: Tensor
-    sums: Sums
-
-
-def read_counts(scan: Scan, patterns: NDArray[np.int64]) -> NDArray[Any]:
-    """These patterns (pattern, y, x) in the order of the model, checked, bad pixels 0."""
-    counts = np.concatenate([scan.counts(first, last + 1) for first, last in runs_of(patterns)])
-    return np.fft.ifftshift(counts, axes=(-2, -1)) if _shifted(scan) else counts
-
-
-def exact_type(counts: NDArray[Any], working: torch.dtype) -> torch.dtype:
-    """The smallest type that has these counts, none of them negative, as well as the working type has them."""
-    if not np.issubdtype(counts.dtype, np.integer):
-        return torch.float32 if counts.dtype.itemsize <= 4 else working
-    most = counts.max(initial=0)
-    for dtype, limit in INTEGERS.items():
-        if most <= limit:
-            return dtype
-    return working
-
-
 def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
     """The mask (y, x) in the order of the model, 1 where the detector works; None where it works everywhere."""
     if scan.mask is None or scan.mask.all():
         return None
-    mask = np.fft.ifftshift(scan.mask) if _shifted(scan) else scan.mask
+    mask = np.fft.ifftshift(scan.mask) if shifted(scan) else scan.mask
     return torch.from_numpy(np.ascontiguousarray(mask)).to(dtype)
 
 
-def runs_of(patterns: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """(first, last) of each run of consecutive indices, in order."""
-    breaks = np.flatnonzero(np.diff(patterns) != 1) + 1
-    return [(int(run[0]), int(run[-1])) for run in np.split(patterns, breaks) if len(run)]
-
-
-def _shifted(scan: Scan) -> bool:
-    """Whether the file's centred patterns lie in Fourier space, where the model has zero frequency at index 0."""
-    return scan.fourier and scan.centred
-
-
 class Shard:
-    """This engine's patterns, held as counts of the smallest exact type, and how to make a batch of some."""
+    """This engine's patterns as counts of the smallest exact type, and how to make a batch of some.
 
-    def __init__(self, scan: Scan, patterns: NDArray[np.int64], group: Group, dtype: torch.dtype) -> None:
-        """patterns: their indices in the whole scan, in order. dtype: real, of the model."""
+    place: "device" or "host", where they are held, or "disk", where they are read from. Whatever is not on the device
+    comes by a `Stream`; on a CPU the host's memory is the device's.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        patterns: NDArray[np.int64],
+        group: Group,
+        dtype: torch.dtype,
+        frames: Literal["auto", "device", "host", "disk"] = "auto",
+    ) -> None:
+        """Reads all patterns once: checks them, adds them up, and keeps them where that was asked for.
+
+        patterns: their indices in the whole scan, ascending. dtype: real, of the model.
+        """
         self.patterns, self.group, self.dtype = patterns, group, dtype
         self.window = scan.window
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
-        self.held = torch.empty((len(patterns), *scan.window), dtype=torch.uint8, device=group.device)
+        self._source = Source(scan, dtype)
+        self._type = self._source.narrowest
+        one = scan.window[0] * scan.window[1] * self._type.itemsize
+        self.place = choose_place(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
+        self._held = torch.empty((0, *scan.window), dtype=self._type)
         self._total = torch.zeros(scan.window, dtype=torch.float64)
-        self._squares = torch.zeros((), dtype=torch.float64)
-        for part in self._pieces():
-            counts = read_counts(scan, patterns[part])
-            held = exact_type(counts, dtype)
-            if held.itemsize > self.held.dtype.itemsize or held.is_floating_point:
-                self.held = self.held.to(held)
-            values = torch.from_numpy(counts.astype(np.float64))
-            self._total += values.sum(0)
-            self._squares += values.square_().sum()
-            self.held[part] = torch.from_numpy(counts.astype(NUMPY[self.held.dtype])).to(group.device)
+        self._read()
+        at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
+        self._stream = None if at_hand else Stream(self._load, group.device)
 
-    def _pieces(self) -> Iterator[slice]:
-        step = max(1, READ_BYTES // (4 * self.window[0] * self.window[1]))
-        for first in range(0, len(self), step):
-            yield slice(first, min(first + step, len(self)))
+    def _read(self) -> None:
+        patterns = self.patterns
+        if self.place != "disk":
+            self._held = self._room(len(self))
+        scratch = torch.empty((0, *self.window), dtype=self._type)
+        for rows, stored in self._source.pieces(patterns):
+            wider = self._source.wide_enough(self._type, stored)
+            if wider != self._type:
+                self._widen(wider, rows.start)
+            on_host = self.place != "disk" and self._held.device.type == "cpu"
+            if not on_host and (len(scratch) < len(stored) or scratch.dtype != self._type):
+                scratch = torch.empty(stored.shape, dtype=self._type)
+            counts = self._held[rows] if on_host else scratch[: len(stored)]
+            self._source.arrange(stored, counts)
+            add_up(self._total, counts)
+            if self.place == "device" and not on_host:
+                self._held[rows] = counts.to(self.group.device)
+
+    def _room(self, patterns: int) -> Tensor:
+        """Memory for so many patterns, as the frames have it."""
+        shape = (patterns, *self.window)
+        if self.place == "device":
+            return torch.empty(shape, dtype=self._type, device=self.group.device)
+        if self.group.device.type == "cuda":
+            return torch.empty(shape, dtype=self._type, pin_memory=True)
+        # numpy asks for large pages, torch does not: 0.5 instead of 0.9 s for half a GB, most of it page faults.
+        return torch.from_numpy(np.empty(shape, NUMPY[self._type]))
+
+    def _widen(self, dtype: torch.dtype, done: int) -> None:
+        before, self._type = self._held, dtype
+        if self.place != "disk":
+            self._held = self._room(len(before))
+            self._held[:done] = before[:done].to(dtype)
 
     def __len__(self) -> int:
         return len(self.patterns)
 
-    def totals(self, count: int) -> Totals:
-        """Totals of all `count` patterns of the group."""
-        everything = self.group.sum(torch.cat([self._total.reshape(-1), self._squares[None]]).to(self.group.device))
-        total, squares = everything[:-1].reshape(self.window).cpu(), float(everything[-1])
+    def totals(self, count: int) -> tuple[Tensor, Sums]:
+        """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
+        total = self.group.sum(self._total.to(self.group.device)).cpu()
         if not total.any():
             raise ValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
-        return Totals(total / count, Sums(float(total.sum()), squares))
+        return total / count, Sums(float(total.sum()), self._squares)
+
+    def _squares(self) -> float:
+        """Σ I² over all engines: another pass over all patterns, on all of them."""
+        squares = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        for patterns in self.portions(16):
+            values = self._counts(patterns).double()
+            squares += values.square_().sum()
+        return float(self.group.sum(squares))
+
+    def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
+        """This engine's patterns, `size` at a time."""
+        for first in range(0, len(self), size):
+            yield self.patterns[first : first + size]
+
+    def follow(self, batches: Iterator[NDArray[np.int64]]) -> None:
+        """Takes over which patterns will be asked for from now on, batch by batch, so that they can be read ahead."""
+        if self._stream is not None:
+            self._stream.follow(batches)
+
+    def close(self) -> None:
+        """Ends what reads ahead; no batch is made any more where frames are not held."""
+        if self._stream is not None:
+            self._stream.close()
 
     def batch(self, patterns: NDArray[np.int64], members: int) -> Batch:
         """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
-        rows = torch.from_numpy(self._row_of[patterns]).to(self.group.device)
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
-            counts=selected(self.held, rows).to(self.dtype),
+            counts=self._counts(patterns),
             members=members,
             total=self.group.sum,
         )
 
+    def _counts(self, patterns: NDArray[np.int64]) -> Tensor:
+        if self._stream is not None and len(patterns):
+            return self._stream.take(patterns)
+        return self._load(patterns)
+
+    def _load(self, patterns: NDArray[np.int64]) -> Tensor:
+        """The counts of these patterns on the device, in the working type."""
+        on_gpu = self.group.device.type == "cuda"
+        if self.place == "disk":
+            # To a GPU they travel in their own type; on a CPU the pass that orders them also converts them.
+            dtype = self._type if on_gpu else self.dtype
+            counts = torch.empty((len(patterns), *self.window), dtype=dtype, pin_memory=on_gpu)
+            self._source.batch(patterns, counts)
+        else:
+            counts = selected(self._held, torch.from_numpy(self._row_of[patterns]))
+        return counts.to(self.group.device, non_blocking=True).to(self.dtype)
+
 
 def selected(held: Tensor, rows: Tensor) -> Tensor:
-    """These rows. torch has no index_select of uint16 on every device, so its bits are taken for those of int16."""
-    if held.dtype == torch.uint16:
-        return held.view(torch.int16).index_select(0, rows).view(torch.uint16)
-    return held.index_select(0, rows)
+    """These rows of patterns, where they are held; from memory that a GPU can copy from, into such memory.
+
+    torch selects rows of uint16 on some devices only, so its bits are taken for those of int16.
+    """
+    bits = held.view(torch.int16) if held.dtype == torch.uint16 else held
+    out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
+    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(held.dtype)

@@ -98,6 +98,7 @@ class Worker:
             epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
             changes=tuple(loop.changes) if loop else (),
             failure=self._failure,
+            frames=loop.shard.place if loop else "",
         )
 
     def snapshot(self, size: int) -> Snapshot | None:
@@ -259,6 +260,7 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
         epochs=(*loop.epochs,),
         changes=(*loop.changes,),
         settings=settings,
+        frames=loop.shard.place,
     )
 
 

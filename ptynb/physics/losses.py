@@ -6,21 +6,27 @@ and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@final
 class Sums:
-    """Σ I and Σ I² over all pixels of all patterns of all engines."""
+    """Sums over all pixels of all patterns of all engines: counts, Σ I, and squares, Σ I², which few losses need."""
 
-    counts: float
-    squares: float
+    def __init__(self, counts: float, squares: Callable[[], float]) -> None:
+        """squares: computes Σ I² when it is first asked for, by all engines."""
+        self.counts, self._squares = counts, squares
+
+    @functools.cached_property
+    def squares(self) -> float:
+        """Σ I²."""
+        return self._squares()
 
 
 class Loss(ABC):

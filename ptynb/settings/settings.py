@@ -111,6 +111,10 @@ class Settings(SettingsModel):
     batches: Literal["spread", "random", "compact"] = Field(
         default="spread", description="Which patterns make a batch: evenly spread over the scan, any, or neighbours"
     )
+    frames: Literal["auto", "device", "host", "disk"] = Field(
+        default="auto",
+        description="Where engines keep the patterns: on the device, in memory, in the file, or the first with room",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Start of every random choice")
     precision: Literal["single", "double"] = Field(
         default="single", description="Floating-point precision of the reconstruction"

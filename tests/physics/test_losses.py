@@ -9,7 +9,7 @@ from ptynb.physics.losses import Sums, WeightedSum, amplitude_residual, make_los
 LOSSES = ["amplitude", "poisson", "intensity"]
 SHAPE = (3, 6, 5)
 MEAN = 2.0
-SUMS = Sums(counts=12.0, squares=80.0)
+SUMS = Sums(12.0, lambda: 80.0)
 
 
 @pytest.fixture(params=LOSSES)

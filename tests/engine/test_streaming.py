@@ -1,0 +1,218 @@
+"""Frames that are not held: read batch by batch, ahead of time, bit for bit the reconstruction with held ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from ptynb.engine import room
+from ptynb.engine.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.engine.room import choose_place
+from ptynb.engine.stream import AHEAD, Stream
+from ptynb.frames import HDF5Frames
+from ptynb.io.native import save_scan
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+from tests.cases import MODES, a_scan
+from tests.engine import work
+from tests.engine.ranks import Ranks
+
+CPU = torch.device("cpu")
+STORED: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "one a chunk": {"chunks": (1, 32, 32)},
+    "five a chunk": {"chunks": (5, 32, 32)},
+    "compressed": {"chunks": (5, 32, 32), "compression": "gzip"},
+    "tiles": {"chunks": (4, 16, 32)},
+}
+
+
+def in_file(folder: Path, scan: Scan, how: str = "contiguous", dtype: str = "<u2") -> Scan:
+    """The same scan with its patterns in a file."""
+    with h5py.File(folder / "patterns.h5", "w") as file:
+        patterns = scan.frames.read(0, len(scan))
+        return dataclasses.replace(
+            scan, frames=HDF5Frames.of(file.create_dataset("patterns", data=patterns.astype(dtype), **STORED[how]))
+        )
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    for name in ("object", "probe", "losses", "r_factor"):
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("batches", ["spread", "random", "compact"])
+def test_frames_on_disk_give_the_same_bits(ranks: Ranks, tmp_path: Path, batches: Any, world: int) -> None:
+    scan = in_file(tmp_path, a_scan(kind="masked"))
+    held, streamed = (
+        ranks.run(world, work.train, scan, Settings(probe=MODES, batch=8, batches=batches, frames=frames), 12)  # type: ignore[arg-type]
+        for frames in ("host", "disk")
+    )
+    for one, other in zip(held, streamed, strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"accumulate": 3},
+        {"optimiser": "rpie"},
+        {"optimiser": "rpie", "accumulate": 2},
+        {"optimiser": "lsqml"},
+        {"optimiser": "lbfgs"},
+        {"optimiser": "raar"},
+        {"loss": "intensity"},
+        {"precision": "double"},
+        {"batches": "random", "batch": 50},
+    ],
+    ids=str,
+)
+def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict[str, Any]) -> None:
+    scan = in_file(tmp_path, a_scan(kind="masked"))
+    results = []
+    for frames in ("host", "disk"):
+        settings = Settings(**{"probe": MODES, "batch": 8, **choices}, frames=frames)
+        loop = Loop(scan, settings, SingleGroup(CPU))
+        stream = loop.shard._stream
+        before = stream.unexpected if stream else 0
+        _run(loop, 2)
+        if stream:
+            assert stream.unexpected == before
+        losses = [epoch.loss for epoch in loop.epochs]
+        results.append({**loop.arrays(), "losses": losses, "r_factor": loop.r_factor()})
+        loop.step()
+        if stream:
+            asked = stream.unexpected
+            loop.step()
+            assert stream.unexpected == asked, "evaluating lost the place"
+        loop.disconnect()
+    assert_equal(*results)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", ">u2", "<i2", "<u4", ">i8", "<f4", ">f8"])
+@pytest.mark.parametrize("how", STORED)
+def test_counts_are_those_of_the_file_however_stored(tmp_path: Path, how: str, dtype: str) -> None:
+    patterns = np.minimum(a_scan().frames.read(0, 37), 200).round().astype(np.float64)
+    scan = dataclasses.replace(a_scan(kind="masked"), frames=Scan.from_arrays(patterns, a_scan().positions).frames)
+    scan = in_file(tmp_path, scan, how, dtype)
+    expected = np.fft.ifftshift(np.where(scan.mask, patterns, 0), axes=(1, 2))
+    order = np.random.default_rng(0).permutation(37)
+    for frames in ("host", "disk"):
+        loop = Loop(scan, Settings(frames=frames, loss="intensity"), SingleGroup(CPU))
+        for some in (order, order[:1], order[3:9], order[:0]):
+            counts = loop.shard.batch(some, 37).counts
+            assert counts.dtype == torch.float32
+            np.testing.assert_array_equal(counts.numpy(), expected[some])
+        mean, sums = loop.shard.totals(37)
+        np.testing.assert_allclose(mean.numpy(), expected.mean(0), rtol=1e-15)
+        assert sums.counts == expected.sum()
+        assert sums.squares == (expected**2).sum()
+        loop.disconnect()
+
+
+def test_a_file_cut_short_while_it_runs_is_an_error_with_a_sentence(tmp_path: Path) -> None:
+    scan = in_file(tmp_path, a_scan())
+    loop = Loop(scan, Settings(frames="disk"), SingleGroup(CPU))
+    loop.step()
+    with (tmp_path / "patterns.h5").open("r+b") as file:
+        file.truncate(4096)
+    with pytest.raises(ValueError, match=r"Patterns \d+ to \d+ can't be read from .*patterns.h5.*Is the file whole"):
+        _run(loop, 2)
+    loop.disconnect()
+
+
+def _run(loop: Loop, epochs: int) -> None:
+    while loop.epoch < epochs:
+        loop.step()
+
+
+def test_the_place_is_said(tmp_path: Path) -> None:
+    scan = save_scan(a_scan(), tmp_path / "scan.h5")
+    for frames, place in (("auto", "host"), ("device", "host"), ("host", "host"), ("disk", "disk")):
+        loop = Loop(scan, Settings(frames=frames), SingleGroup(CPU))  # type: ignore[arg-type]
+        assert loop.shard.place == place
+        loop.disconnect()
+
+
+GPU = torch.device("cuda")
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("wanted", "needed", "device", "in_file", "place"),
+    [
+        ("auto", 4, GPU, False, "device"),
+        ("auto", 6, GPU, True, "host"),
+        ("auto", 11, GPU, True, "disk"),
+        ("auto", 11, GPU, False, "host"),
+        ("device", 100, GPU, True, "device"),
+        ("host", 1, GPU, True, "host"),
+        ("disk", 1, GPU, True, "disk"),
+        ("auto", 9, CPU, True, "host"),
+        ("auto", 11, CPU, True, "disk"),
+    ],
+)
+def test_auto_takes_the_first_place_with_room(
+    monkeypatch: pytest.MonkeyPatch, wanted: Any, needed: int, device: torch.device, in_file: bool, place: str
+) -> None:
+    """10 GB are free on the device and 40 on the host, for two engines."""
+    monkeypatch.setattr(room, "free_on_device", lambda device: 10 * GB)
+    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
+    assert choose_place(wanted, needed * GB, 2 * needed * GB, device, in_file) == place
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            "disk",
+            "frames is 'disk', and the patterns of this scan are in memory, not in a file; write them with save_scan",
+        ),
+        ("auto", "The patterns take 60 GB, and 40 GB of memory are free; write them with save_scan"),
+    ],
+)
+def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, message: str) -> None:
+    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
+    with pytest.raises(ValueError, match=message):
+        choose_place(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
+
+
+def batches(count: int) -> list[np.ndarray[Any, Any]]:
+    return [np.array([number, number + 1]) for number in range(count)]
+
+
+def test_a_stream_makes_what_is_announced_and_what_is_not() -> None:
+    made = []
+
+    def load(patterns: np.ndarray[Any, Any]) -> torch.Tensor:
+        made.append(patterns.tolist())
+        return torch.from_numpy(patterns) * 10
+
+    stream = Stream(load, CPU)
+    empty = np.array([], dtype=np.int64)
+    stream.follow(iter([empty, *batches(3), empty, *batches(6)[3:]]))
+    for patterns in [*batches(2), np.array([7, 7]), *batches(3)[2:], *batches(6)[4:]]:
+        assert stream.take(patterns).tolist() == (10 * patterns).tolist()
+        assert stream.take(patterns).tolist() == (10 * patterns).tolist()
+    stream.close()
+    assert stream.unexpected == 1
+    assert sorted(made) == sorted([batch.tolist() for batch in batches(6)] + [[7, 7]])
+
+
+def test_a_stream_stays_at_most_two_batches_ahead() -> None:
+    made = []
+    stream = Stream(lambda patterns: made.append(patterns[0]) or torch.zeros(1), CPU)  # type: ignore[func-returns-value]
+    stream.follow(iter(batches(50)))
+    for number, patterns in enumerate(batches(10)):
+        stream.take(patterns)
+        assert len(made) <= number + 1 + AHEAD
+    stream.close()
+    assert len(made) <= 10 + AHEAD
