@@ -66,7 +66,7 @@ def _gather(
     order = np.argsort(indices, kind="stable")
     for run in np.split(order, np.flatnonzero(np.diff(indices[order]) > near) + 1) if len(indices) else ():
         first, last = int(indices[run[0]]), int(indices[run[-1]])
-        if len(run) == last + 1 - first and (np.diff(run) == 1).all():
+        if (np.diff(indices[run]) == 1).all() and (np.diff(run) == 1).all():
             read(first, last + 1, out[run[0] : run[-1] + 1])
         else:
             covering = np.empty((last + 1 - first, *out.shape[1:]), out.dtype)
@@ -290,6 +290,15 @@ class TransformedFrames(Frames):
         patterns = self.function(self.source.read(start, stop), start)
         assert patterns.shape == (stop - start, *self.window), "the function changes the patterns in another way"
         return patterns.astype(self.type, copy=False)
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        order = np.argsort(indices, kind="stable")
+        wanted = indices[order]
+        stored = np.empty((len(wanted), *self.source.shape[1:]), self.source.dtype)
+        self.source.take(wanted, stored)
+        # The function is told where a run begins, so it sees runs without gaps.
+        for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else ():
+            out[order[run]] = self.function(stored[run], int(wanted[run[0]]))
 
     @property
     def in_file(self) -> bool:

@@ -56,7 +56,7 @@ REFUSED = [
         "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, offset, "
         "variations, weights, background, detector, loss, terms, constraints, optimiser, momentum, regularisation, "
         "relaxation, "
-        "schedule, batch, accumulate, batches, seed, precision.",
+        "schedule, batch, accumulate, batches, frames, seed, precision.",
     ),
     (
         {"object": {"rat": 1}},

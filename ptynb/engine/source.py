@@ -37,6 +37,7 @@ class Source:
         self.window = scan.window
         self._shifts = tuple(side // 2 if shifted(scan) else 0 for side in scan.window)
         everywhere = scan.mask is None or bool(scan.mask.all())
+        self._buffer = np.empty((0, *self.window), self.frames.dtype)
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
 
     @property
@@ -81,8 +82,14 @@ class Source:
                 yield part, stored
 
     def batch(self, patterns: NDArray[np.int64], counts: Tensor) -> None:
-        """Reads these patterns, in this order, into `counts` (pattern, y, x), on the CPU; not checked again."""
-        stored = np.empty((len(patterns), *self.window), self.frames.dtype)
+        """Reads these patterns, in this order, into `counts` (pattern, y, x), on the CPU; not checked again.
+
+        To be called by one thread at a time.
+        """
+        if len(self._buffer) < len(patterns):
+            # Kept for the next batch: new memory costs page faults, 0.1 of 0.3 ms for 16 patterns of 128 x 128.
+            self._buffer = np.empty((len(patterns), *self.window), self.frames.dtype)
+        stored = self._buffer[: len(patterns)]
         self.frames.take(patterns, stored)
         self._clean(stored)
         if self.scan.clip_negative:
@@ -132,14 +139,21 @@ def shifted(scan: Scan) -> bool:
     return scan.fourier and scan.centred
 
 
-def add_up(total: Tensor, counts: Tensor) -> None:
-    """Adds the sum of `counts` (pattern, y, x) to `total` (y, x) float64, exactly where they are integers."""
-    exact = counts.dtype in (torch.uint8, torch.uint16)
-    block = torch.empty(
-        (min(SUMMED_AT_ONCE, len(counts)), *total.shape), dtype=torch.float32 if exact else torch.float64
-    )
-    for some in counts.split(SUMMED_AT_ONCE):
-        total += block[: len(some)].copy_(some).sum(0)
+@final
+class Total:
+    """The sum of many patterns (y, x) float64, exact where they are integers."""
+
+    def __init__(self, window: tuple[int, int]) -> None:
+        self.values = torch.zeros(window, dtype=torch.float64)
+        self._block = torch.empty(0)
+
+    def add(self, counts: Tensor) -> None:
+        """Adds patterns (pattern, y, x)."""
+        dtype = torch.float32 if counts.dtype in (torch.uint8, torch.uint16) else torch.float64
+        if self._block.dtype != dtype or not len(self._block):
+            self._block = torch.empty((SUMMED_AT_ONCE, *self.values.shape), dtype=dtype)
+        for some in counts.split(SUMMED_AT_ONCE):
+            self.values += self._block[: len(some)].copy_(some).sum(0)
 
 
 def _halves(side: int, shift: int) -> list[tuple[slice, slice]]:

@@ -112,18 +112,6 @@ def test_selected_patterns_are_read_in_their_order(kind, file_frames):
         assert frames.part(start, stop).shape == (9, *WINDOW)
 
 
-def test_patterns_that_lie_together_are_read_at_once():
-    reads = []
-
-    class Counted(ArrayFrames):
-        def read(self, start, stop):
-            reads.append((start, stop))
-            return super().read(start, stop)
-
-    SelectedFrames.of(Counted.of(some_patterns(60)), np.array([0, 2, 4, 30, 38])).read(0, 5)
-    assert reads == [(0, 5), (30, 39)]
-
-
 @pytest.mark.parametrize("indices", [[-1, 2], [0, 60], [[1, 2]]])
 def test_indices_outside_are_refused(indices):
     with pytest.raises(ValueError, match=r"The indices of the selected patterns .* from 0 to 59"):

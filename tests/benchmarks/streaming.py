@@ -1,0 +1,72 @@
+"""What it costs to read frames from the file batch by batch: epochs with frames="disk" over held ones, in turn.
+
+usage: python tests/benchmarks/streaming.py [--patterns 484] [--window 128] [--modes 1] [--batch 16] [--rounds 8]
+                                            [--frames disk host] [--device cpu] [--json FILE]
+
+Both reconstructions live in this process, with all of its threads, and take one epoch each by turns. The file is in the
+page cache after the first pass, as it is where memory is just too small to hold the frames and the model; where it is
+not, the disk's own speed comes on top as soon as it is slower than the computation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+
+import ptynb as pt
+from ptynb.engine.group import SingleGroup
+from ptynb.engine.loop import Loop
+
+
+def main() -> None:
+    """Prints the ratio of the medians, and both, and the spread of ratios of neighbouring epochs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in (("patterns", 484), ("window", 128), ("modes", 1), ("batch", 16), ("rounds", 8)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--frames", nargs=2, default=["disk", "host"], help="two places of Settings.frames, in turn")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scan.h5"
+        scan = pt.simulate(patterns=chosen.patterns, window=chosen.window, step=chosen.window / 16, seed=0, path=path)
+        seconds = measured(scan, chosen)
+    streamed, held = (statistics.median(seconds[frames]) for frames in chosen.frames)
+    ratios = sorted(one / other for one, other in zip(*seconds.values(), strict=True))
+    print(f"{held:.4f} s an epoch with frames on '{chosen.frames[1]}', {streamed:.4f} s on '{chosen.frames[0]}'")
+    print(f"ratio {streamed / held:.3f}; of neighbouring epochs {ratios[0]:.3f} to {ratios[-1]:.3f}, goal 1.10")
+    if chosen.json is not None:
+        chosen.json.write_text(
+            json.dumps({"ratio": streamed / held, "seconds": seconds, "problem": vars(chosen)}, default=str)
+        )
+
+
+def measured(scan: pt.Scan, chosen: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds of each epoch but the first, by where the frames are."""
+    loops = {
+        frames: Loop(
+            scan,
+            pt.Settings(frames=frames, probe=pt.Probe(modes=chosen.modes), batch=chosen.batch),
+            SingleGroup(torch.device(chosen.device)),
+        )
+        for frames in chosen.frames
+    }
+    for turn in range(chosen.rounds + 1):
+        # The one that comes second finds the other's traces in the caches: each does as often.
+        for loop in [*loops.values()][:: 1 if turn % 2 else -1]:
+            loop.hold()
+            while loop.epoch <= turn:
+                loop.step()
+    assert loops[chosen.frames[0]].epochs[-1].loss == loops[chosen.frames[1]].epochs[-1].loss
+    for loop in loops.values():
+        loop.disconnect()
+    return {frames: [epoch.seconds for epoch in loop.epochs[1:]] for frames, loop in loops.items()}
+
+
+if __name__ == "__main__":
+    main()
