@@ -224,6 +224,23 @@ class PlacedFrames(Frames):
         return self
 
 
+def frames_of(array: NDArray[Any]) -> Frames:
+    """The patterns (pattern, y, x) of an array: in memory, or in their file where numpy has mapped it into memory.
+
+    So engines open the file of `np.load(..., mmap_mode="r")` by themselves, and its patterns need not fit in memory.
+    """
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    mapped = isinstance(root, np.memmap) and root.filename is not None and root.mode in ("r", "r+")
+    if not mapped or array.ndim != 3 or not array.flags.c_contiguous or not array.size:
+        return ArrayFrames.of(array)
+    assert isinstance(root, np.memmap)
+    first = root.offset + array.ctypes.data - root.ctypes.data
+    places = first + array[0].nbytes * np.arange(len(array), dtype=np.int64)
+    return PlacedFrames(Path(str(root.filename)).resolve(), places, array.shape, array.dtype)
+
+
 @contextmanager
 def _readable(path: Path, start: int, stop: int) -> Iterator[None]:
     """Turns what goes wrong inside into a sentence about patterns start to stop - 1."""

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from ptynb.frames import ArrayFrames, Frames
+from ptynb.frames import Frames, frames_of
 from ptynb.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
 
@@ -106,7 +106,8 @@ class Scan:
     ) -> Self:
         """A scan from arrays in memory. The patterns are checked here and sent to the engines once.
 
-        patterns: counts (pattern, y, x), real.
+        patterns: counts (pattern, y, x), real; one that numpy maps from a file (`np.load(path, mmap_mode="r")`) stays
+            there, and engines read it themselves.
         positions: (y, x) of the probe window's top-left corner for each pattern, in `units`.
         units: "pixels" (object pixels) or "metres" (needs `geometry`).
         order: "centred" (zero frequency at index n // 2) or "fft" (zero frequency at index 0).
@@ -136,7 +137,7 @@ class Scan:
                 places = metres_to_pixels(places, geometry.object_pixel(array.shape[1:]))
         guess = None if probe is None else np.asarray(probe)
         scan = cls(
-            frames=ArrayFrames.of(array),
+            frames=frames_of(array),
             positions=places,
             centred=order == "centred",
             mask=None if mask is None else np.asarray(mask).astype(bool),

@@ -1,12 +1,22 @@
 """Patterns in files are read where they lie, in any order, nothing twice."""
 
 import dataclasses
+import pickle
 
 import h5py
 import numpy as np
 import pytest
 
-from ptynb.frames import ArrayFrames, Frames, HDF5Frames, PlacedFrames, SelectedFrames, TransformedFrames
+from ptynb.frames import (
+    ArrayFrames,
+    Frames,
+    HDF5Frames,
+    PlacedFrames,
+    SelectedFrames,
+    TransformedFrames,
+    frames_of,
+)
+from ptynb.scan import Scan
 
 COUNT, WINDOW = 23, (6, 8)
 PATTERNS = np.random.default_rng(0).integers(0, 60000, (COUNT, *WINDOW)).astype(np.uint16)
@@ -121,3 +131,26 @@ def test_frames_in_memory_are_in_no_file():
 def test_patterns_of_another_part_are_not_taken(rows):
     with pytest.raises(AssertionError, match="another engine's part"):
         taken(ArrayFrames.of(PATTERNS).part(2, 5), rows)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(4, 11)], ids=str)
+def test_a_mapped_array_stays_in_its_file(tmp_path, part):
+    np.save(tmp_path / "patterns.npy", PATTERNS)
+    mapped = np.load(tmp_path / "patterns.npy", mmap_mode="r")[1:][part]
+    scan = Scan.from_arrays(mapped, np.zeros((len(mapped), 2)))
+    assert scan.frames.in_file
+    sent = pickle.loads(pickle.dumps(scan)).frames
+    for frames in (scan.frames, sent):
+        np.testing.assert_array_equal(taken(frames, [3, 0, 6]), PATTERNS[1:][part][[3, 0, 6]])
+        np.testing.assert_array_equal(frames.read(0, len(mapped)), PATTERNS[1:][part])
+
+
+def test_mapped_arrays_that_don_t_lie_in_their_file_as_they_are_stay_in_memory(tmp_path):
+    np.save(tmp_path / "patterns.npy", PATTERNS)
+    changeable = np.load(tmp_path / "patterns.npy", mmap_mode="c")
+    changeable[0] = 7
+    mapped = np.load(tmp_path / "patterns.npy", mmap_mode="r")
+    for array in (changeable, mapped[::2], mapped[:, :, 1:], mapped + 1):
+        frames = frames_of(array)
+        assert not frames.in_file
+        np.testing.assert_array_equal(frames.read(0, len(array)), array)
