@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import ptynb as pt
 from ptynb.engine import room
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
@@ -140,6 +142,26 @@ def test_the_place_is_said(tmp_path: Path) -> None:
         loop = Loop(scan, Settings(frames=frames), SingleGroup(CPU))  # type: ignore[arg-type]
         assert loop.shard.place == place
         loop.disconnect()
+
+
+def test_status_and_result_say_where_frames_are(ranks: Ranks, tmp_path: Path) -> None:
+    scan = save_scan(a_scan(), tmp_path / "scan.h5")
+    for answer in ranks.run(2, work.command, scan, Settings(frames="disk"), [(0, "start", 2)]):
+        assert answer["status"].frames == "disk"
+        assert len(answer["losses"]) == 2
+    with contextlib.closing(pt.Reconstruction(scan, pt.Settings(frames="disk"), device="cpu")) as recon:
+        recon.start(epochs=1)
+        recon.wait()
+        assert recon.result.about["frames"] == "disk"
+        assert recon.engines.endswith("frames read from disk")
+
+
+def test_patterns_in_memory_are_not_sought_on_disk() -> None:
+    with (
+        contextlib.closing(pt.Reconstruction(a_scan(), pt.Settings(frames="disk"), device="cpu")) as recon,
+        pytest.raises(pt.ReconstructionError, match="the patterns of this scan are in memory, not in a file"),
+    ):
+        recon.wait()
 
 
 GPU = torch.device("cuda")
