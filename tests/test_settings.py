@@ -56,7 +56,7 @@ REFUSED = [
         "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, offset, "
         "variations, weights, background, detector, loss, terms, constraints, optimiser, momentum, regularisation, "
         "relaxation, "
-        "schedule, batch, accumulate, batches, frames, seed, precision.",
+        "schedule, batch, accumulate, batches, frames, exchange, exchange_every, seed, precision.",
     ),
     (
         {"object": {"rat": 1}},
@@ -122,6 +122,11 @@ CONTRADICTIONS = [
     ({"optimiser": "rpie", "loss": "poisson"}, "loss is 'poisson', and the optimiser 'rpie' fits amplitudes"),
     ({"optimiser": "rpie", "object": {"form": "polar"}}, "object.form is 'polar', and 'rpie' divides complex steps"),
     ({"optimiser": "lbfgs", "accumulate": 2}, "accumulate is 2, and 'lbfgs' takes all patterns at once"),
+    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "exchange_every": 4}, "needs a batch's patterns of"),
+    *[
+        ({"optimiser": optimiser, "exchange_every": 4}, f"exchange_every is 4, and the steps of '{optimiser}' follow")
+        for optimiser in ("lbfgs", "lsqml", "dm", "raar")
+    ],
     *[
         ({"optimiser": optimiser, **values}, f"the optimiser '{optimiser}' can't go with {what}")
         for optimiser in ("lsqml", "dm", "raar")
@@ -160,6 +165,7 @@ def test_what_cannot_go_together_is_refused_with_a_sentence(values, words):
         {"optimiser": "sgd", "momentum": 0.9},
         {"optimiser": "rpie", "momentum": 0.9},
         {"optimiser": "lbfgs", "positions": {"rate": 1}},
+        {"optimiser": "rpie", "exchange_every": 4, "exchange": "whole"},
     ],
 )
 def test_what_can_go_together_is_taken(values):
@@ -286,6 +292,8 @@ def test_differences_name_fields_with_both_values():
         ("probe.rate", True),
         ("object.padding", False),
         ("probe.modes", False),
+        ("exchange", True),
+        ("exchange_every", True),
         ("batch", False),
         ("loss", False),
     ],

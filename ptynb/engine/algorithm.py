@@ -14,6 +14,7 @@ from ptynb.engine.group import Group
 from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard
 from ptynb.physics.model import Model
+from ptynb.physics.piece import Imposed
 from ptynb.settings import Settings
 
 
@@ -21,7 +22,7 @@ from ptynb.settings import Settings
 class Problem:
     """What an algorithm works on. `settings` and `epoch` (1 for the first) are kept up to date by the loop.
 
-    normaliser: what the sum of the patterns' losses is divided by.
+    normaliser: what the sum of the patterns' losses is divided by. imposed: constraints of the user's.
     """
 
     model: Model
@@ -31,6 +32,7 @@ class Problem:
     settings: Settings
     normaliser: float
     epoch: int = 1
+    imposed: tuple[Imposed, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -85,6 +87,10 @@ class Algorithm(ABC):
     @abstractmethod
     def rates(self) -> dict[str, float]:
         """The step size of every part that moves now."""
+
+    def settle(self) -> None:
+        """Makes parameters equal on all engines, where updates let them differ."""
+        return
 
     def disconnect(self) -> None:
         """Lets go of the group; no further update is made."""

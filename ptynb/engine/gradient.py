@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import final
 
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptynb.engine.algorithm import Algorithm, Problem
+from ptynb.engine.averages import Averages
+from ptynb.engine.exchange import Exchange
 from ptynb.engine.optim import RowAdam, divide_by_illumination, make_optimisers, set_rates
+from ptynb.engine.touched import Region, Windows, region
 from ptynb.physics.piece import Batch
 from ptynb.physics.terms import object_terms
 from ptynb.physics.windows import add_windows
@@ -21,11 +25,18 @@ from ptynb.settings import PARTS
 
 @final
 class Gradient(Algorithm):
-    """Adam and its kin, SGD, rPIE: one step a batch."""
+    """Adam and its kin, SGD, rPIE: one step a batch.
+
+    Engines share every step, and each makes the one that one engine would make; or, with `exchange_every` above 1,
+    each makes its own with its part of the batch, and `Averages` brings them together again.
+    """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.optimisers = make_optimisers(problem.model, problem.settings)
+        self.exchange = Exchange(problem.group, problem.model)
+        self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
+        self._windows = Windows(problem.model)
         self._moving: frozenset[str] | None = None
         self._distributed: nn.Module = problem.model
 
@@ -34,12 +45,18 @@ class Gradient(Algorithm):
         """One a batch."""
         return self.problem.order.updates
 
+    @property
+    def alone(self) -> bool:
+        """Whether this engine makes its own steps."""
+        return self.problem.settings.exchange_every > 1 and self.problem.group.world > 1
+
     def prepare(self) -> None:
         """Sets rates, and wraps the model again if other parts move now.
 
         What is frozen then costs nothing, and what is freed is reduced: a parameter that is frozen when
         DistributedDataParallel wraps the model would never be.
         """
+        self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving = frozenset(self.rates())
         if moving == self._moving:
@@ -51,7 +68,9 @@ class Gradient(Algorithm):
         if self.problem.settings.object.form == "polar" and self._rate("object", "amplitude") == 0:
             self.problem.model.object.amplitude.requires_grad_(False)
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
-        self._distributed = self.problem.group.wrap(self.problem.model) if some else self.problem.model
+        self._distributed = (
+            self.problem.group.wrap(self.problem.model, self.exchange.hook) if some else self.problem.model
+        )
 
     def rates(self) -> dict[str, float]:
         """Of the parts that move now."""
@@ -66,42 +85,93 @@ class Gradient(Algorithm):
                 yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One batch, in as many portions as were asked for; only the last one's gradients travel."""
-        problem, settings = self.problem, self.problem.settings
+        """One step: with the whole batch over all engines, or with this engine's part of it."""
+        problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        stepping = own if self.alone else members
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
             if isinstance(optimiser, RowAdam):
-                optimiser.batch = torch.from_numpy(members)
-        # DistributedDataParallel averages over ranks; the loss is a sum over all patterns of the batch.
-        factor = problem.group.world * problem.scale / len(members)
-        total = torch.zeros((), dtype=torch.float64, device=problem.group.device)
-        portions = np.array_split(own, settings.accumulate)
-        for number, patterns in enumerate(portions):
-            last = number == len(portions) - 1
-            with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
-                value = self._distributed(problem.shard.batch(patterns, len(members)))
-                total += value.detach()
-                value = factor * value
-                if last and settings.terms:
-                    # Every engine has the whole object: the mean over ranks is the term itself.
-                    extra = object_terms(settings.terms, problem.model.object.values)
-                    value = value + problem.pixels * extra
-                    total += (
-                        extra.detach() * problem.normaliser * len(members) / problem.order.count / problem.group.world
-                    )
-                if value.requires_grad:
-                    value.backward()
-        if settings.optimiser == "rpie":
-            self._precondition(own, len(members))
+                optimiser.batch = torch.from_numpy(stepping)
+        if self.alone:
+            self._note(table, update, own)
+        else:
+            self.exchange.region = self._region(members)
+        total = self._backward(own, len(stepping))
+        total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+        if problem.settings.optimiser == "rpie" and len(stepping):
+            self._precondition(own, len(stepping))
         for optimiser in self.optimisers:
             optimiser.step()
+        if self.averages.updates >= problem.settings.exchange_every or update == self.updates - 1:
+            self.settle()
         return total
+
+    def settle(self) -> None:
+        """Engines that went their own ways meet at their mean."""
+        self.averages.settle()
 
     def disconnect(self) -> None:
         """Lets go of the wrapped model, whose connections would outlive the group."""
         self._distributed = self.problem.model
+
+    def _backward(self, own: NDArray[np.int64], members: int) -> Tensor:
+        """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.
+
+        Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
+        """
+        problem = self.problem
+        model = problem.model if self.alone else self._distributed
+        total = torch.zeros((), dtype=torch.float64, device=problem.group.device)
+        portions = np.array_split(own, problem.settings.accumulate)
+        for number, patterns in enumerate(portions):
+            last = number == len(portions) - 1
+            batch = problem.shard.batch(patterns, members)
+            if self.alone:
+                batch = dataclasses.replace(batch, total=_unchanged)
+            with contextlib.nullcontext() if last else problem.group.unreduced(model):
+                value = model(batch)
+                total += value.detach()
+                if value.requires_grad:
+                    (problem.scale / max(members, 1) * value).backward()
+        return total
+
+    def _add_terms(self) -> Tensor:
+        """Adds the gradients of the object's terms to those of the patterns. Returns the terms' value.
+
+        Every engine has the whole object and comes to the same numbers, so they need not travel.
+        """
+        problem, model = self.problem, self.problem.model
+        if not problem.settings.terms:
+            return torch.zeros((), dtype=torch.float64, device=problem.group.device)
+        value = object_terms(problem.settings.terms, model.object.values)
+        moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
+        if value.requires_grad:
+            for parameter, gradient in zip(
+                moving, torch.autograd.grad(problem.pixels * value, moving, materialize_grads=True), strict=True
+            ):
+                assert parameter.grad is not None
+                parameter.grad += gradient
+        return value.detach().double()
+
+    def _region(self, members: NDArray[np.int64]) -> Region | None:
+        """Where the gradient of a batch of all engines can differ from 0."""
+        if self.problem.settings.exchange == "whole" or self.problem.group.world == 1 or not self._windows.known:
+            return None
+        return region(self._windows.shape, self._windows.tiles(members))
+
+    def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
+        """Remembers where this engine alone is about to step."""
+        problem, settings = self.problem, self.problem.settings
+        world = problem.group.world
+        counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
+        # Terms, and what is imposed between updates, carry differences beyond the windows.
+        everywhere = bool(settings.terms) or any(
+            constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
+        )
+        whole = everywhere or settings.exchange == "whole"
+        self.averages.note(counts, None if whole else self._windows.tiles(own))
 
     def _rate(self, name: str, parameter: str = "") -> float:
         problem = self.problem
@@ -123,5 +193,11 @@ class Gradient(Algorithm):
             corners, _ = model.corners_and_rests(batch)
             light = add_windows(light, corners, probes.abs().square().sum(1))
             seen = windows.abs().square().mean((1, 2)).sum(0)
-        light, seen = problem.group.sum(light), problem.group.sum(seen)
+        if not self.alone:
+            light, seen = self.exchange.sum(light), problem.group.sum(seen)
         divide_by_illumination(model, light, seen, problem.scale / members, problem.settings.regularisation)
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    """The sum over an engine that is alone."""
+    return tensor

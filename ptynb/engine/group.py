@@ -29,6 +29,12 @@ KEPT_TENSORS = 16
 """More than one update's collectives outside DistributedDataParallel."""
 LARGE_BYTES, KEPT_LARGE_TENSORS = 2**20, 4
 """Of tensors as large as an object only an update's own are kept: sixteen of 4096 x 4096 pixels would be 2 GB."""
+BUCKET_MEBIBYTES = 1
+"""Gradients share a message up to this size. Each larger one has its own, which leaves as soon as it is there."""
+
+# torch exports GradBucket without saying so.
+Hook = Callable[[None, dist.GradBucket], torch.futures.Future[Tensor]]  # type: ignore[name-defined]
+"""Sums a bucket of gradients over ranks; a communication hook of DistributedDataParallel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +64,8 @@ class Group(ABC):
     backend: str
 
     @abstractmethod
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with gradients averaged over ranks in `backward`."""
+    def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
+        """The module with gradients summed over ranks in `backward`; `hook` does it, bucket by bucket."""
 
     @abstractmethod
     def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
@@ -68,6 +74,10 @@ class Group(ABC):
     @abstractmethod
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over ranks, on every rank. May overwrite `tensor`."""
+
+    @abstractmethod
+    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+        """Starts to sum `tensor` in place over ranks; the returned function waits for it. Work can be done between."""
 
     @abstractmethod
     def broadcast(self, tensor: Tensor) -> Tensor:
@@ -97,7 +107,7 @@ class SingleGroup(Group):
     def __init__(self, device: torch.device) -> None:
         self.rank, self.world, self.device, self.backend = 0, 1, device, "none"
 
-    def wrap(self, module: nn.Module) -> nn.Module:
+    def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
         return module
 
     def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
@@ -105,6 +115,9 @@ class SingleGroup(Group):
 
     def sum(self, tensor: Tensor) -> Tensor:
         return tensor
+
+    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+        return lambda: None
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -153,8 +166,10 @@ class TorchGroup(Group):
             timeout=timedelta(seconds=membership.timeout),
         )
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        return DistributedDataParallel(module, gradient_as_bucket_view=True)
+    def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
+        wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True, bucket_cap_mb=BUCKET_MEBIBYTES)
+        wrapped.register_comm_hook(None, hook)
+        return wrapped
 
     def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
         return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
@@ -167,6 +182,15 @@ class TorchGroup(Group):
         assert tensor.is_contiguous(), "gloo reduces the memory of a view, not the view"
         dist.all_reduce(self._keep(tensor))
         return tensor
+
+    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+        assert tensor.is_contiguous(), "gloo reduces the memory of a view, not the view"
+        work = dist.all_reduce(self._keep(tensor), async_op=True)
+
+        def wait() -> None:
+            work.wait()
+
+        return wait
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         dist.broadcast(self._keep(torch.view_as_real(tensor) if tensor.is_complex() else tensor), src=0)

@@ -50,7 +50,10 @@ class Loop:
         self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
         pieces = [extension for extension in extensions if isinstance(extension, Piece)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
-        self.problem = Problem(self.model, self.shard, self.order, group, settings, loss.normaliser(self._sums))
+        normaliser = loss.normaliser(self._sums)
+        self.problem = Problem(
+            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._imposed)
+        )
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
@@ -147,6 +150,10 @@ class Loop:
                 "or of the hardware. The result up to here is not to be trusted."
             )
         self._begin_epoch()
+
+    def settle(self) -> None:
+        """Makes parameters equal on all engines, if they average now and then only; before anybody decides on them."""
+        self.algorithm.settle()
 
     def disconnect(self) -> None:
         """Lets go of the group and the file; parameters can still be read, but no further update is made."""

@@ -187,6 +187,7 @@ class Worker:
     def _obey(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
+        loop.settle()
         for command in group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]]):
             self._act(Command(**command), loop)
         self._applied = newest

@@ -115,6 +115,20 @@ class Settings(SettingsModel):
         default="auto",
         description="Where engines keep the patterns: on the device, in memory, in the file, or the first with room",
     )
+    exchange: Literal["touched", "whole"] = Field(
+        default="touched",
+        description="What engines tell each other of the object: only where the batch's windows lie, or all of it; "
+        "the result is the same",
+        json_schema_extra=LIVE,
+    )
+    exchange_every: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="Updates that engines make alone before their parameters are averaged; "
+        "1: the result is that of one engine, above 1 it is not",
+        json_schema_extra=LIVE,
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Start of every random choice")
     precision: Literal["single", "double"] = Field(
         default="single", description="Floating-point precision of the reconstruction"
@@ -207,6 +221,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
     yield from _thickness(settings)
     yield from _optimisers(settings)
     yield from _thin_only(settings)
+    yield from _exchange(settings)
     if settings.accumulate > settings.batch:
         yield f"accumulate is {settings.accumulate}, and a batch has {settings.batch} patterns; make it smaller"
     if any(isinstance(term, Similarity) for term in settings.terms) and settings.object.states < 2:
@@ -241,6 +256,23 @@ def _optimisers(settings: Settings) -> Iterator[str]:
         yield f"accumulate is {settings.accumulate}, and '{name}' takes all patterns at once; leave it out"
     if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, MeanPattern) for term in settings.terms):
         yield f"the term 'mean_pattern' needs batches, and the optimiser '{name}' has none; leave one of them out"
+
+
+def _exchange(settings: Settings) -> Iterator[str]:
+    """Engines that go their own ways need steps that each can make alone."""
+    every, name = settings.exchange_every, settings.optimiser
+    if every == 1:
+        return
+    if name in ("lbfgs", *THIN_ONLY):
+        yield (
+            f"exchange_every is {every}, and the steps of '{name}' follow from sums over all engines; "
+            "use 'adam', or leave it at 1"
+        )
+    if any(isinstance(term, MeanPattern) for term in settings.terms):
+        yield (
+            f"exchange_every is {every}, and the term 'mean_pattern' needs a batch's patterns of all engines; "
+            "leave one of them out"
+        )
 
 
 def _thin_only(settings: Settings) -> Iterator[str]:

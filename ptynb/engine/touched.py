@@ -1,0 +1,164 @@
+"""Which part of the object windows touch, as rectangles of whole tiles, and how that part is packed for other engines.
+
+The bounding box of a batch that is spread over the scan is the whole object, its tiles are not: 16 windows of 256 x 256
+in 4096 x 4096 pixels touch a tenth of them. Neighbours' tiles are nearly their bounding box. So there are tiles only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.physics.model import Model
+from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.pieces import Affine, Offset, Positions
+
+TILE = 32
+"""Pixels (y and x) of a tile. Windows of 256 x 256 are 1.26 times larger in tiles of 32, 1.53 times in tiles of 64."""
+MOST = 0.75
+"""Where windows touch more than this part of the object, the whole is sent: that needs no packing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A part of a plane of this shape (y, x): the tiles (tile y, tile x) that are True."""
+
+    shape: tuple[int, int]
+    tiles: NDArray[np.bool_]
+
+    @cached_property
+    def rectangles(self) -> list[tuple[int, int, int, int]]:
+        """The same part as disjoint rectangles (top, bottom, left, right) [pixels]: runs of tiles, like rows as one."""
+        found, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], int]()
+        for row in range(len(self.tiles) + 1):
+            runs = _runs(self.tiles[row]) if row < len(self.tiles) else []
+            for run in [run for run in growing if run not in runs]:
+                found.append(self._pixels(growing.pop(run), row, *run))
+            for run in runs:
+                growing.setdefault(run, row)
+        return found
+
+    @property
+    def pixels(self) -> int:
+        """How many there are."""
+        return sum((bottom - top) * (right - left) for top, bottom, left, right in self.rectangles)
+
+    def numbers(self, values: Tensor) -> int:
+        """How many numbers `pack` takes from these values."""
+        return self.pixels * (values.numel() // (self.shape[0] * self.shape[1]))
+
+    def pack(self, values: Tensor, parts: int, message: Tensor, on_gpu: bool | None = None) -> None:
+        """Copies what lies in the region to the flat `message`.
+
+        values: real (…, y, x, part), or (…, y, x) where parts is 1; contiguous. on_gpu: packs as on a GPU, for tests.
+        """
+        planes = values.view(-1, *self.shape, parts)
+        if _by_index(values, on_gpu):
+            # One kernel instead of one for each rectangle.
+            index = self._index.to(values.device)
+            torch.index_select(planes.flatten(1, 2), 1, index, out=message.view(len(planes), -1, parts))
+            return
+        for part, (top, bottom, left, right) in self._parts(planes, message):
+            part.copy_(planes[:, top:bottom, left:right])
+
+    def unpack(self, message: Tensor, values: Tensor, parts: int, on_gpu: bool | None = None) -> None:
+        """Copies what `pack` packed back into `values`; what lies outside stays."""
+        planes = values.view(-1, *self.shape, parts)
+        if _by_index(values, on_gpu):
+            index = self._index.to(values.device)
+            planes.flatten(1, 2).index_copy_(1, index, message.view(len(planes), -1, parts))
+            return
+        for part, (top, bottom, left, right) in self._parts(planes, message):
+            planes[:, top:bottom, left:right].copy_(part)
+
+    def _parts(self, planes: Tensor, message: Tensor) -> list[tuple[Tensor, tuple[int, int, int, int]]]:
+        """Each rectangle with its part of the message, shaped (layer, y, x, part)."""
+        shapes = [(len(planes), r[1] - r[0], r[3] - r[2], planes.shape[-1]) for r in self.rectangles]
+        pieces = message.split([int(np.prod(shape)) for shape in shapes])
+        return [
+            (piece.view(shape), rectangle)
+            for piece, shape, rectangle in zip(pieces, shapes, self.rectangles, strict=True)
+        ]
+
+    @cached_property
+    def _index(self) -> Tensor:
+        """Flat indices of the region's pixels."""
+        rows, columns = (place[:, None] * TILE + np.arange(TILE) for place in np.nonzero(self.tiles))
+        inside = (rows < self.shape[0])[:, :, None] & (columns < self.shape[1])[:, None, :]
+        return torch.from_numpy((rows[:, :, None] * self.shape[1] + columns[:, None, :])[inside])
+
+    def _pixels(self, first: int, end: int, left: int, right: int) -> tuple[int, int, int, int]:
+        height, width = self.shape
+        return first * TILE, min(end * TILE, height), left * TILE, min(right * TILE, width)
+
+
+def touched_tiles(
+    corners: NDArray[np.int64], window: tuple[int, int], shape: tuple[int, int], margin: int = 0
+) -> NDArray[np.bool_]:
+    """The tiles (tile y, tile x) of a plane (y, x) that windows with these corners (pattern, yx) reach into.
+
+    margin: pixels by which windows may lie elsewhere.
+    """
+    tiles = np.zeros([-(-side // TILE) for side in shape], dtype=bool)
+    firsts = np.maximum(corners - margin, 0) // TILE
+    ends = (corners + np.array(window) + margin - 1) // TILE + 1
+    for (top, left), (bottom, right) in zip(firsts.tolist(), ends.tolist(), strict=True):
+        tiles[top:bottom, left:right] = True
+    return tiles
+
+
+class Windows:
+    """Where the windows of patterns lie now, as far as every engine can tell of all of them."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        height, width = next(model.object.parameters()).shape[2:4]
+        self.shape = (height, width)
+        """Of the object (y, x) [pixels]."""
+        self._fixed = torch.round(model.places).to("cpu", torch.int64).numpy()
+
+    @property
+    def known(self) -> bool:
+        """Whether engines know each other's: not where a piece of the user's moves them, by what it alone knows."""
+        return all(isinstance(piece, Affine | Positions | Offset) for piece in self._movers())
+
+    def tiles(self, patterns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The tiles that the windows of these patterns reach into."""
+        model = self._model
+        if not self._movers():
+            return touched_tiles(self._fixed[patterns], model.window, self.shape)
+        with torch.no_grad():
+            members = torch.from_numpy(patterns).to(model.places.device)
+            places = model.places_of(Batch(members, model.places[:0], len(patterns))).cpu().numpy()
+        most = np.array(self.shape) - model.window
+        corners = np.clip(np.rint(places), 0, most).astype(np.int64)
+        # A product of matrices rounds otherwise for another number of rows: what is .5 here may be less elsewhere.
+        return touched_tiles(corners, model.window, self.shape, margin=1)
+
+    def _movers(self) -> list[Piece]:
+        return [
+            piece
+            for piece in self._model.pieces
+            if isinstance(piece, Piece) and piece.awake and type(piece).move is not Piece.move
+        ]
+
+
+def region(shape: tuple[int, int], tiles: NDArray[np.bool_]) -> Region | None:
+    """The region of these tiles, or None where it is so much of the whole that packing it is not worth while."""
+    found = Region(shape, tiles)
+    return found if found.pixels <= MOST * shape[0] * shape[1] else None
+
+
+def _by_index(values: Tensor, on_gpu: bool | None) -> bool:
+    return values.device.type != "cpu" if on_gpu is None else on_gpu
+
+
+def _runs(row: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(first, end) of each run of True."""
+    edges = np.flatnonzero(np.diff(row, prepend=False, append=False))
+    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]

@@ -1,0 +1,185 @@
+"""What ranks do in the tests of the exchange, as functions that other processes can import."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ptynb.engine.gradient import Gradient
+from ptynb.engine.group import Membership, join
+from ptynb.engine.loop import Loop
+from ptynb.engine.worker import Command, Worker
+from ptynb.physics.piece import Batch, Piece
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+from tests.engine.work import leave, obeyed
+
+
+class Nudge(Piece):
+    """A user's piece: windows lie where only this engine's batch tells."""
+
+    name = "nudge"
+    rate = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = nn.Parameter(torch.zeros(2))
+
+    def move(self, places: Tensor, batch: Batch) -> Tensor:
+        return places + self.by
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Bytes of gradients and parameters all-reduced meanwhile; an epoch's loss and checksum have 1 or 2 numbers."""
+    plain, found = dist.all_reduce, list[int]()
+
+    def counting(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
+        if tensor.is_floating_point() and tensor.numel() > 2:
+            found.append(tensor.nbytes)
+        return plain(tensor, *arguments, **named)
+
+    dist.all_reduce = counting  # type: ignore[assignment]
+    try:
+        yield found
+    finally:
+        dist.all_reduce = plain
+
+
+def gradient_of(loop: Loop) -> Gradient:
+    assert isinstance(loop.algorithm, Gradient)
+    return loop.algorithm
+
+
+def trained(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """The state after some updates, and what was sent: all bytes, those the algorithm counts, those of the last."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        with counted() as sent:
+            for _ in range(updates):
+                last = len(sent)
+                loop.step()
+        algorithm = gradient_of(loop)
+        return {
+            **{name: tensor.numpy() for name, tensor in (loop.arrays() | loop.optimised()).items()},
+            "losses": [epoch.loss for epoch in loop.epochs],
+            "sent": sum(sent),
+            "last": sent[last:],
+            "counted": algorithm.exchange.sent_bytes + algorithm.averages.sent_bytes,
+            "region": algorithm.exchange.region is not None,
+            "parameters": [parameter.nbytes for parameter in loop.model.parameters() if parameter.requires_grad],
+        }
+    finally:
+        leave(loop, group)
+
+
+def nudged(membership: Membership, scan: Scan, settings: Settings) -> bool:
+    """Whether a region was used although a piece of the user's moves windows."""
+    group = join(membership)
+    loop = Loop(scan, settings, group, [Nudge()])
+    try:
+        loop.step()
+        return gradient_of(loop).exchange.region is not None
+    finally:
+        leave(loop, group)
+
+
+def state_of(loop: Loop) -> dict[str, Any]:
+    """Every parameter and all that optimisers keep of it."""
+    found, names = dict[str, Any](), dict[int, str]()
+    for name, piece in loop.model.parts.items():
+        for key, parameter in piece.named_parameters():
+            names[id(parameter)] = f"{name}.{key}"
+            found[f"{name}.{key}"] = parameter.detach().numpy().copy()
+    for optimiser in gradient_of(loop).optimisers:
+        for parameter, state in optimiser.state.items():
+            for key, value in state.items():
+                if isinstance(value, Tensor):
+                    found[f"{names[id(parameter)]}/{key}"] = value.numpy().copy()
+    return found
+
+
+def met(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """The states before and after engines that made some updates alone meet, and whose patterns were whose."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        seen = 0
+        for _ in range(updates):
+            seen += len(loop.order.part(loop.order.epoch(1), loop.update, group.rank, group.world))
+            loop.step()
+        before = state_of(loop)
+        with counted() as sent:
+            loop.settle()
+        rows = {f"{name}.{key}" for name, piece in loop.model.parts.items() for key in piece.rows}
+        return {
+            "before": before,
+            "after": state_of(loop),
+            "seen": seen,
+            "own": loop.shard.patterns,
+            "rows": rows,
+            "sent": sum(sent),
+        }
+    finally:
+        leave(loop, group)
+
+
+def followed(membership: Membership, scan: Scan, settings: Settings, updates: int) -> list[dict[str, Any]]:
+    """The state after every update."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        states = []
+        for _ in range(updates):
+            loop.step()
+            states.append(state_of(loop))
+        return states
+    finally:
+        leave(loop, group)
+
+
+def interrupted(membership: Membership, scan: Scan, settings: Settings, kind: str, value: Any) -> dict[str, Any]:
+    """Two epochs with a command in the middle of the first: the state where it stopped, and losses in the end."""
+    worker = Worker(scan, settings, membership)
+    until = time.monotonic() + 30
+    while worker.status().state == "loading" and time.monotonic() < until:
+        time.sleep(0.001)
+    loop = worker._loop
+    assert loop is not None
+    step = loop.step
+
+    def slow() -> None:
+        step()
+        time.sleep(0.02)
+
+    loop.step = slow  # type: ignore[method-assign]
+    if membership.rank == 0:
+        obeyed(worker, worker.command(Command("start", 2)))
+        while worker.status().update < 3:
+            time.sleep(0.001)
+        obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+    while worker.status().applied < 2:
+        time.sleep(0.001)
+    found: dict[str, Any] = {"update": worker.status().update}
+    if kind in ("pause", "stop"):
+        time.sleep(0.2)  # no engine moves any more
+        found["state"] = state_of(loop)
+    if membership.rank == 0:
+        time.sleep(0.3)
+        if kind in ("pause", "stop"):
+            worker.command(Command("resume") if kind == "pause" else Command("start", 2))
+        until = time.monotonic() + 60
+        while worker.status().epoch < 2 and worker.status().failure is None:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        worker.command(Command("close"))
+    worker._thread.join(60)
+    failure = worker.status().failure
+    return {**found, "failure": failure and failure.message, "losses": [epoch.loss for epoch in loop.epochs]}
