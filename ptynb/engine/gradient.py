@@ -37,7 +37,7 @@ class Gradient(Algorithm):
         self.exchange = Exchange(problem.group, problem.model)
         self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
         self._windows = Windows(problem.model)
-        self._moving: frozenset[str] | None = None
+        self._prepared: tuple[frozenset[str], bool] | None = None
         self._distributed: nn.Module = problem.model
 
     @property
@@ -59,17 +59,20 @@ class Gradient(Algorithm):
         self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving = frozenset(self.rates())
-        if moving == self._moving:
+        if (moving, self.alone) == self._prepared:
             return
-        self._moving = moving
+        self._prepared = moving, self.alone
         for name, piece in self.problem.model.parts.items():
             piece.requires_grad_(name in moving)
             piece.awake = piece.awake or name in moving
         if self.problem.settings.object.form == "polar" and self._rate("object", "amplitude") == 0:
             self.problem.model.object.amplitude.requires_grad_(False)
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
+        # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
         self._distributed = (
-            self.problem.group.wrap(self.problem.model, self.exchange.hook) if some else self.problem.model
+            self.problem.group.wrap(self.problem.model, self.exchange.hook)
+            if some and not self.alone
+            else self.problem.model
         )
 
     def rates(self) -> dict[str, float]:
@@ -122,7 +125,7 @@ class Gradient(Algorithm):
         Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
         """
         problem = self.problem
-        model = problem.model if self.alone else self._distributed
+        model = self._distributed
         total = torch.zeros((), dtype=torch.float64, device=problem.group.device)
         portions = np.array_split(own, problem.settings.accumulate)
         for number, patterns in enumerate(portions):

@@ -34,14 +34,15 @@ class Region:
     @cached_property
     def rectangles(self) -> list[tuple[int, int, int, int]]:
         """The same part as disjoint rectangles (top, bottom, left, right) [pixels]: runs of tiles, like rows as one."""
-        found, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], int]()
-        for row in range(len(self.tiles) + 1):
-            runs = _runs(self.tiles[row]) if row < len(self.tiles) else []
-            for run in [run for run in growing if run not in runs]:
-                found.append(self._pixels(growing.pop(run), row, *run))
-            for run in runs:
-                growing.setdefault(run, row)
-        return found
+        found, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], tuple[int, int]]()
+        edges = np.argwhere(np.diff(self.tiles, prepend=False, append=False))
+        for row, first, end in zip(*edges.reshape(-1, 4)[:, [0, 1, 3]].T.tolist(), strict=True):
+            top, bottom = growing.pop((first, end), (row, row))
+            if bottom < row:
+                found.append(self._pixels(top, bottom, first, end))
+                top = row
+            growing[first, end] = top, row + 1
+        return found + [self._pixels(*rows, *columns) for columns, rows in growing.items()]
 
     @property
     def pixels(self) -> int:
@@ -156,9 +157,3 @@ def region(shape: tuple[int, int], tiles: NDArray[np.bool_]) -> Region | None:
 
 def _by_index(values: Tensor, on_gpu: bool | None) -> bool:
     return values.device.type != "cpu" if on_gpu is None else on_gpu
-
-
-def _runs(row: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """(first, end) of each run of True."""
-    edges = np.flatnonzero(np.diff(row, prepend=False, append=False))
-    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]

@@ -117,8 +117,8 @@ class Settings(SettingsModel):
     )
     exchange: Literal["touched", "whole"] = Field(
         default="touched",
-        description="What engines tell each other of the object: only where the batch's windows lie, or all of it; "
-        "the result is the same",
+        description="What engines with gradient optimisers tell each other of the object: where the batch's windows "
+        "lie, or all of it; the result is the same",
         json_schema_extra=LIVE,
     )
     exchange_every: int = Field(

@@ -211,7 +211,7 @@ def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, cas
 def test_an_average_is_the_mean_over_patterns_and_each_engines_own_rows(ranks: Ranks, case: str) -> None:
     answers = ranks.run(3, work.met, a_scan(), ALONE[case].replace(exchange_every=100), 4)
     total = sum(answer["seen"] for answer in answers)
-    assert total == 4 * 5 - sum(answer["seen"] == 0 for answer in answers) or total >= 18
+    assert 4 * 4 <= total <= 4 * 5, "batches have 4 or 5 patterns"
     for name, after in answers[0]["after"].items():
         befores = [answer["before"][name] for answer in answers]
         if name.split("/")[0] in answers[0]["rows"] and after.ndim:
