@@ -259,6 +259,22 @@ def test_intensities_add_over_states_and_modes_and_leave_their_waves_alone():
     assert torch.equal(waves.detach(), before)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["a probe each", "one probe"])
+def test_probes_that_do_not_move_are_not_transformed(shared, monkeypatch):
+    problem = Problem((8, 7), 2, False, "amplitude")
+    probes = problem.probe.expand(4, -1, -1, -1) if not shared else problem.probe
+    found = []
+    for still in (torch.zeros(4, 2, dtype=torch.float64), torch.full((4, 2), 1e-300, dtype=torch.float64)):
+        leaf = probes.clone().requires_grad_()
+        moved = moved_probes(leaf, still)
+        (moved * torch.arange(4.0).reshape(4, 1, 1, 1)).real.sum().backward()
+        found.append((moved.detach(), leaf.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr(torch.fft, "fft2", None)
+    assert torch.equal(moved_probes(probes, torch.zeros(4, 2, dtype=torch.float64)), found[0][0])
+
+
 def test_a_gradient_is_taken_once():
     problem = Problem((8, 7), 2, False, "amplitude")
     value = problem.value(problem.object.requires_grad_(), problem.probe, problem.shifts)
