@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -66,7 +66,7 @@ class Shard:
         self._total = Total(scan.window)
         self._read()
         at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
-        self._stream = None if at_hand else Stream(self._load, group.device)
+        self._stream = None if at_hand else Stream(self._begin, group.device)
 
     def _read(self) -> None:
         patterns = self.patterns
@@ -149,16 +149,28 @@ class Shard:
             return self._stream.take(patterns)
         return self._load(patterns)
 
-    def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """The counts of these patterns on the device, in the working type."""
+    def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], Tensor]:
+        """Takes memory for the counts of these patterns; the function fills it, and brings it to the device."""
+        if self.place != "disk":
+            return lambda: self._load(patterns)
         on_gpu = self.group.device.type == "cuda"
-        if self.place == "disk":
-            # To a GPU they travel in their own type; on a CPU the pass that orders them also converts them.
-            dtype = self._type if on_gpu else self.dtype
-            counts = torch.empty((len(patterns), *self.window), dtype=dtype, pin_memory=on_gpu)
+        # To a GPU they travel in their own type; on a CPU the pass that orders them also converts them.
+        dtype = self._type if on_gpu else self.dtype
+        counts = torch.empty((len(patterns), *self.window), dtype=dtype, pin_memory=on_gpu)
+
+        def fill() -> Tensor:
             self._source.batch(patterns, counts)
-        else:
-            counts = selected(self._held, torch.from_numpy(self._row_of[patterns]))
+            return self._to_device(counts)
+
+        return fill
+
+    def _load(self, patterns: NDArray[np.int64]) -> Tensor:
+        """The counts of patterns that are held (or of none), on the device, in the working type."""
+        if self.place == "disk":
+            return torch.empty((0, *self.window), dtype=self.dtype, device=self.group.device)
+        return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
+
+    def _to_device(self, counts: Tensor) -> Tensor:
         return counts.to(self.group.device, non_blocking=True).to(self.dtype)
 
 

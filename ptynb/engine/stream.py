@@ -18,13 +18,14 @@ AHEAD = 2
 
 @final
 class Stream:
-    """Counts of batches, made by `load` in a thread; batches that nobody announced are made when they are asked for.
+    """Counts of batches, made in a thread; batches that nobody announced are made when they are asked for.
 
-    On a GPU `load` works on a stream of its own, so that copies run beside the computation.
+    On a GPU they are made on a stream of its own, so that copies run beside the computation.
     """
 
-    def __init__(self, load: Callable[[NDArray[np.int64]], Tensor], device: torch.device) -> None:
-        self._load, self._device = load, device
+    def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
+        """begin: called where `take` is, takes the memory; what it returns is called in the thread."""
+        self._begin, self._device = begin, device
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
         self._coming: deque[tuple[NDArray[np.int64], Future[tuple[Tensor, Any]]]] = deque()
@@ -46,7 +47,7 @@ class Stream:
         place = next((at for at, (coming, _) in enumerate(self._coming) if np.array_equal(coming, patterns)), None)
         if place is None:
             self.unexpected += 1
-            made = self._thread.submit(self._make, patterns)
+            made = self._submit(patterns)
         else:
             for _ in range(place):
                 self._coming.popleft()
@@ -72,11 +73,14 @@ class Stream:
             patterns = next((batch for batch in self._announced if len(batch)), None)
             if patterns is None:
                 return
-            self._coming.append((patterns, self._thread.submit(self._make, patterns)))
+            self._coming.append((patterns, self._submit(patterns)))
 
-    def _make(self, patterns: NDArray[np.int64]) -> tuple[Tensor, Any]:
+    def _submit(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
+        return self._thread.submit(self._make, self._begin(patterns))
+
+    def _make(self, load: Callable[[], Tensor]) -> tuple[Tensor, Any]:
         """The counts, and on a GPU the event after which they are there."""
         if self._side is None:
-            return self._load(patterns), None
+            return load(), None
         with torch.cuda.stream(self._side):
-            return self._load(patterns), self._side.record_event()
+            return load(), self._side.record_event()

@@ -218,7 +218,7 @@ def test_a_stream_makes_what_is_announced_and_what_is_not() -> None:
         made.append(patterns.tolist())
         return torch.from_numpy(patterns) * 10
 
-    stream = Stream(load, CPU)
+    stream = Stream(lambda patterns: lambda: load(patterns), CPU)
     empty = np.array([], dtype=np.int64)
     stream.follow(iter([empty, *batches(3), empty, *batches(6)[3:]]))
     for patterns in [*batches(2), np.array([7, 7]), *batches(3)[2:], *batches(6)[4:]]:
@@ -231,7 +231,12 @@ def test_a_stream_makes_what_is_announced_and_what_is_not() -> None:
 
 def test_a_stream_stays_at_most_two_batches_ahead() -> None:
     made = []
-    stream = Stream(lambda patterns: made.append(patterns[0]) or torch.zeros(1), CPU)  # type: ignore[func-returns-value]
+
+    def begin(patterns: np.ndarray[Any, Any]) -> Any:
+        made.append(patterns[0])
+        return lambda: torch.zeros(1)
+
+    stream = Stream(begin, CPU)
     stream.follow(iter(batches(50)))
     for number, patterns in enumerate(batches(10)):
         stream.take(patterns)
