@@ -112,8 +112,7 @@ class Averages:
         if self.tiles is None:
             return None
         touched = self.group.sum(torch.from_numpy(self.tiles.astype(np.int32)).to(self.group.device))
-        height, width = next(self.model.object.parameters()).shape[2:4]
-        return region((height, width), touched.cpu().numpy() > 0)
+        return region(touched.cpu().numpy() > 0, self.model)
 
     def _parts(self, touched: Region | None) -> Iterator[_Part]:
         """Parameters and moments, in an order that all engines share."""

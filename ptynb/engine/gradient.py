@@ -162,7 +162,7 @@ class Gradient(Algorithm):
         """Where the gradient of a batch of all engines can differ from 0."""
         if self.problem.settings.exchange == "whole" or self.problem.group.world == 1 or not self._windows.known:
             return None
-        return region(self._windows.shape, self._windows.tiles(members))
+        return region(self._windows.tiles(members), self.problem.model)
 
     def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
         """Remembers where this engine alone is about to step."""

@@ -159,6 +159,15 @@ def test_windows_that_a_users_piece_moves_are_not_guessed(ranks: Ranks) -> None:
     assert ranks.run(2, work.nudged, a_scan(), Settings(batch=3)) == [False, False]
 
 
+def test_what_saves_little_is_not_packed(ranks: Ranks) -> None:
+    """An object of 0.3 MB goes whole, one of 4 MB does not."""
+    large = pt.simulate(patterns=144, window=64, step=60, photons=1e5, seed=3)
+    for scan, packed in ((a_scan(), False), (large, True)):
+        for answer in ranks.run(2, work.as_it_is, scan, Settings(batch=3), 3):
+            assert answer["region"] is packed
+            assert (sum(answer["last"]) < sum(answer["parameters"])) is packed
+
+
 def test_fifty_groups_come_and_go(ranks: Ranks) -> None:
     for _ in range(25):
         ranks.run(2, work.trained, a_scan(), Settings(batch=3), 3)
