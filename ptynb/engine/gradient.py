@@ -16,7 +16,7 @@ from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.averages import Averages
 from ptynb.engine.exchange import Exchange
 from ptynb.engine.optim import RowAdam, divide_by_illumination, make_optimisers, set_rates
-from ptynb.engine.touched import Region, Windows, region
+from ptynb.engine.touched import Region, Windows, region, worth_while
 from ptynb.physics.piece import Batch
 from ptynb.physics.terms import object_terms
 from ptynb.physics.windows import add_windows
@@ -160,7 +160,8 @@ class Gradient(Algorithm):
 
     def _region(self, members: NDArray[np.int64]) -> Region | None:
         """Where the gradient of a batch of all engines can differ from 0."""
-        if self.problem.settings.exchange == "whole" or self.problem.group.world == 1 or not self._windows.known:
+        whole = self.problem.settings.exchange == "whole" or self.problem.group.world == 1
+        if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
         return region(self._windows.tiles(members), self.problem.model)
 
