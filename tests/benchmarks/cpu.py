@@ -1,0 +1,129 @@
+"""Seconds per epoch and time to an error on the common problems, on the CPU, against the peers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.problems import made, score
+from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
+from tests.benchmarks.sides import Bench
+
+SUBJECT = "cpu"
+ERROR = 0.026
+"""What Pty-Chi's LSQML reaches on problem A after about 40 epochs."""
+FASTEST: dict[str, Any] = {}
+"""ptynb's settings that reach the error soonest; RESULTS.md has the others that were tried."""
+MOST_EPOCHS = 64
+"""After so many epochs the search for the error is given up."""
+EIGHT_SLICES = {"slices": {"count": 8, "thickness": 2e-6}}
+EXTRA_PARTS = {"positions": {"rate": 0.01}, "weights": {"rate": 0.001}, "background": {"rate": 0.001}}
+
+
+def rows(bench: Bench) -> list[Measured]:
+    """All rows of this subject."""
+    found: list[Measured] = [extra_parts(bench)]
+    if bench.peers is None:
+        names = ("A", "B", "A with 8 slices", f"A, time to an object error of {ERROR}")
+        return found + [Missing(SUBJECT, name, "no --peers") for name in names]
+    return [
+        epoch(bench, "A", "A, an epoch", 1 / 6),
+        epoch(bench, "B", "B (4 modes), an epoch", 1 / 5, ours={"probe": {"modes": 4}}, peer=("--modes", "4")),
+        epoch(bench, "A", "A with 8 slices, an epoch", 1 / 4, ours=EIGHT_SLICES, peer=("--slices", "8")),
+        time_to_error(bench),
+        *found,
+    ]
+
+
+def epoch(
+    bench: Bench, problem: str, name: str, limit: float, ours: dict[str, Any] | None = None, peer: tuple[str, ...] = ()
+) -> Row:
+    """Seconds per epoch against PtyRAD's."""
+    bench.said(name)
+    path = made(bench, problem, *(("--modes", "4") if problem == "B" else ()))
+    given = in_turn(
+        {
+            "ptynb": lambda: bench.ours(path, ours or {}, bench.epochs),
+            "PtyRAD": lambda: bench.peer("peer_ptyrad.py", path, bench.epochs, *peer),
+        },
+        bench.turns,
+        bench.said,
+    )
+    return compared(SUBJECT, name, given, limit=limit)
+
+
+def extra_parts(bench: Bench) -> Row:
+    """Positions, weights and background found too, against the plain epoch of ptynb's own."""
+    bench.said("A with positions, weights and background")
+    path = made(bench, "A")
+    given = in_turn(
+        {
+            "with all parts": lambda: bench.ours(path, EXTRA_PARTS, bench.epochs),
+            "ptynb, plain": lambda: bench.ours(path, {}, bench.epochs),
+        },
+        bench.turns,
+        bench.said,
+    )
+    return compared(SUBJECT, "A with positions, weights and background, an epoch", given, limit=1.5)
+
+
+def time_to_error(bench: Bench) -> Measured:
+    """Epochs until the object's error is reached, searched once, times seconds per epoch, measured in turn.
+
+    Both sides start from the same defocused probe and a flat object, with batches of a size that suits each. No pass
+    for scoring and no start of a process is in the time.
+    """
+    name = f"A, time to an object error of {ERROR}"
+    bench.said(name)
+    path = made(bench, "A")
+    needed = {"ptynb": _our_epochs(bench, path), "Pty-Chi LSQML": _peer_epochs(bench, path)}
+    bench.said(f"  epochs needed: {needed}")
+    if missing := [side for side, number in needed.items() if number is None]:
+        return Missing(SUBJECT, name, f"{' and '.join(missing)} did not reach it in {MOST_EPOCHS} epochs")
+    given = in_turn(
+        {
+            "ptynb": lambda: bench.ours(path, FASTEST, bench.epochs),
+            "Pty-Chi LSQML": lambda: bench.peer("peer_ptychi.py", path, bench.epochs, "--engine", "LSQML"),
+        },
+        bench.turns,
+        bench.said,
+    )
+    ours, other = (float(number or 0) for number in needed.values())
+    note = f"{ours:.0f} epochs against {other:.0f}"
+    return compared(SUBJECT, name, given, limit=1 / 12, factors=(ours, other), note=note)
+
+
+def _our_epochs(bench: Bench, problem: Path) -> int | None:
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        bench.ours(problem, FASTEST, MOST_EPOCHS, "--save", folder)
+        return _first(MOST_EPOCHS, lambda number: score(bench, problem, Path(folder) / f"{number}.npz"))
+
+
+def _peer_epochs(bench: Bench, problem: Path) -> int | None:
+    """The peer's script keeps its last object only, so it runs anew for every number of epochs that is tried."""
+    if given := bench.options.get("peer_epochs"):
+        return int(given)
+    result = bench.folder / "peer.npz"
+
+    def error_after(number: int) -> float:
+        bench.peer("peer_ptychi.py", problem, number, "--engine", "LSQML", "--save", str(result))
+        error = score(bench, problem, result)
+        bench.said(f"  Pty-Chi LSQML after {number} epochs: {error}")
+        return error
+
+    return _first(MOST_EPOCHS, error_after)
+
+
+def _first(most: int, error_after: Callable[[int], float]) -> int | None:
+    """The first epoch with the error, looked for from the start: a side whose error rises again loses nothing by it."""
+    low, high = 0, 1
+    while error_after(high) > ERROR:
+        if high == most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if error_after(middle) <= ERROR else (middle, high)
+    return high

@@ -1,0 +1,81 @@
+"""The problems: the common ones that every package is timed on, and large files of integer counts."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ptynb as pt
+from ptynb.io.native import write_scan
+from tests.benchmarks.sides import Bench
+
+
+def made(bench: Bench, name: str, *choices: str) -> Path:
+    """A common problem as a file, made once."""
+    path = bench.folder / f"{name}.npz"
+    if not path.exists():
+        bench.said(f"making {path.name}")
+        command = [sys.executable, str(bench.scripts / "make_problem.py"), str(path), *choices]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def scan_of(path: Path) -> pt.Scan:
+    """A common problem, with the start that all packages get: a defocused probe, and nothing of the object."""
+    with np.load(path) as data:
+        pixel = float(data["det_pixel"])
+        return pt.Scan.from_arrays(
+            data["patterns"],
+            data["positions_px"],
+            probe=data["start_probe"],
+            geometry=pt.Geometry(
+                wavelength=float(data["wavelength"]),
+                distance=float(data["det_distance"]),
+                detector_pixel=(pixel, pixel),
+            ),
+        )
+
+
+def score(bench: Bench, problem: Path, result: Path) -> float:
+    """The independent score: normalised complex error of the object in a saved result."""
+    command = [sys.executable, str(bench.scripts / "score.py"), str(problem), str(result)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(said.split("error")[1].split()[0])
+
+
+def large(folder: Path, patterns: int, window: int, distinct: int = 256) -> pt.Scan:
+    """An HDF5 file of uint16 counts, made once: that many patterns, of which `distinct` are simulated and come again.
+
+    What is in the patterns matters for neither memory nor reading; that they are as many, and integers, does.
+    """
+    path = folder / f"{patterns}x{window}.h5"
+    if path.exists():
+        return pt.load(path)
+    some = pt.simulate(patterns=min(distinct, patterns), window=window, photons=1e5, seed=0)
+    counts = some.frames.read(0, len(some))
+    assert counts.max() < 2**16, "the counts do not fit in 16 bits"
+    side = math.ceil(math.sqrt(patterns))
+    grid = np.stack(np.divmod(np.arange(patterns), side), 1) * 8.0
+    places = grid + np.random.default_rng(0).uniform(-2.0, 2.0, grid.shape)
+    return write_scan(
+        path,
+        (patterns, window, window),
+        np.dtype(np.uint16),
+        _repeated(counts.astype(np.uint16), patterns),
+        positions=places,
+        name=path.stem,
+        probe=some.probe,
+        geometry=some.geometry,
+    )
+
+
+def _repeated(counts: NDArray[Any], patterns: int) -> Iterator[NDArray[Any]]:
+    for first in range(0, patterns, len(counts)):
+        yield counts[: patterns - first]
