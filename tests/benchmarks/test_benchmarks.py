@@ -1,0 +1,153 @@
+"""What the benchmark makes of measurements; nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from tests.benchmarks import cpu, gpu, memory, problems, run
+from tests.benchmarks.rows import Missing, compared, in_turn, table
+from tests.benchmarks.sides import FOLDER, Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """With a peer that says what it was told."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "peer.py").write_text(
+        "import json, os, sys\n"
+        "print('a line of its own')\n"
+        "print(json.dumps({'s_per_epoch': 2.0, 'told': sys.argv[1:], 'threads': os.environ['OMP_NUM_THREADS'],\n"
+        "                  'path': os.environ['PYTHONPATH']}))\n"
+    )
+    (scripts / "broken.py").write_text("raise SystemExit('no such engine')\n")
+    monkeypatch.setenv(FOLDER, str(scripts))
+    # Another name for the same interpreter: a peer's is never ptynb's own.
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return Bench(peers=python, threads=1, turns=2, epochs=2, folder=tmp_path, said=lambda line: None, options={})
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    """A small file like those of the common problem."""
+    scan = pt.simulate(patterns=25, window=32)
+    assert scan.probe is not None
+    path = tmp_path / "small.npz"
+    patterns = scan.frames.read(0, len(scan))
+    places = scan.positions.astype(np.float32)
+    np.savez(
+        path,
+        patterns=patterns,
+        positions_px=places,
+        start_probe=scan.probe[0],
+        wavelength=1e-10,
+        det_pixel=75e-6,
+        det_distance=2.0,
+    )
+    return path
+
+
+def test_both_sides_are_asked_in_turn_and_their_medians_compared() -> None:
+    asked = []
+
+    def side(name: str, values: list[float]) -> Any:
+        def ask() -> dict[str, float]:
+            asked.append(name)
+            return {"seconds": values.pop(0)}
+
+        return ask
+
+    given = in_turn({"a": side("a", [1.0, 2.0, 9.0]), "b": side("b", [4.0, 4.0, 3.0])}, 3, lambda line: None)
+    assert asked == ["a", "b"] * 3
+    row = compared("cpu", "an epoch", given, limit=0.5)
+    assert (row.ours, row.other, row.ratio, row.low, row.high) == (2.0, 4.0, 0.5, 0.25, 3.0)
+    assert row.met == "yes"
+    assert compared("cpu", "an epoch", given, limit=0.49).met == "no"
+    scaled = compared("cpu", "until", given, limit=None, factors=(3.0, 6.0))
+    assert (scaled.ours, scaled.other, scaled.met) == (6.0, 24.0, "")
+    assert json.loads(json.dumps(row.record()))["raw"]["a"] == [{"seconds": value} for value in (1.0, 2.0, 9.0)]
+
+
+def test_the_table_shows_figures_goal_and_what_is_missing() -> None:
+    given = {"ptynb": [{"seconds": 0.5}], "Peer": [{"seconds": 4.0}]}
+    lines = table([compared("cpu", "A", given, limit=1 / 6), Missing("gpu", "GPU", "no GPU here")]).splitlines()
+    assert lines[2] == "| A | 0.5 s | 4 s, Peer | 0.125 (0.125 to 0.125) | at most 0.167 | yes |"
+    assert lines[3] == "| GPU | not measured: no GPU here | | | | |"
+
+
+def test_the_peer_gets_as_many_threads_and_none_of_our_packages(bench: Bench) -> None:
+    answer = bench.peer("peer.py", Path("A.npz"), 7, "--modes", "4")
+    assert answer["seconds"] == 2.0
+    assert answer["told"] == ["A.npz", "--epochs", "7", "--modes", "4"]
+    assert (answer["threads"], answer["path"]) == ("1", "")
+
+
+def test_a_side_that_fails_is_a_row_that_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="ended with 1 and said: no such engine"):
+        bench.peer("broken.py", Path("A.npz"), 1)
+    monkeypatch.setitem(run.SUBJECTS, "cpu", lambda bench: [bench.peer("broken.py", Path("A.npz"), 1)])
+    [row] = run.rows_of(bench, "cpu")
+    assert isinstance(row, Missing)
+    assert "no such engine" in row.why
+
+
+def test_ptynb_runs_a_problem_in_a_process_of_its_own(bench: Bench, problem: Path, tmp_path: Path) -> None:
+    answer = bench.ours(problem, {"batch": 5}, 3)
+    assert len(answer["all"]) == 3
+    assert answer["seconds"] == np.median(answer["all"][1:])
+    assert answer["threads"] == 1
+    bench.ours(problem, {"batch": 5}, 2, "--save", str(tmp_path / "kept"))
+    first, second = (np.load(tmp_path / "kept" / f"{number}.npz")["object"] for number in (1, 2))
+    assert first.shape == second.shape
+    assert np.abs(first - second).max() > 1e-3
+
+
+@pytest.mark.parametrize(("errors", "first"), [([0.5, 0.2, 0.02, 0.02, 0.2], 3), ([0.01], 1), ([0.5, 0.4, 0.3], None)])
+def test_the_first_epoch_with_the_error_is_found_where_it_rises_again(errors: list[float], first: int | None) -> None:
+    assert cpu._first(len(errors), lambda number: errors[number - 1]) == first
+
+
+def test_memory_allowed_is_frames_objects_and_waves(tmp_path: Path) -> None:
+    scan = problems.large(tmp_path, patterns=60, window=32, distinct=25)
+    assert (len(scan), scan.frames.dtype) == (60, np.uint16)
+    assert (scan.frames.read(0, 1) == scan.frames.read(25, 26)).all()
+    settings = pt.Settings(batch=8, probe=pt.Probe(modes=2))
+    height, width = scan.object_frame(settings.object.padding).shape
+    parts = memory.allowed(scan, settings)
+    assert parts["frames"] == 60 * 32 * 32 * 2 / 1e6
+    assert parts["objects"] == 10 * height * width * 8 / 1e6
+    assert parts["waves"] == 12 * 8 * 2 * 32 * 32 * 8 / 1e6
+    assert parts["megabytes"] == pytest.approx(parts["frames"] + parts["objects"] + parts["waves"])
+
+
+def test_memory_of_a_run_counts_what_it_holds(bench: Bench) -> None:
+    """Frames of 16 MB in the file take at least that; the libraries, far more, are left out."""
+    scan = problems.large(bench.folder, patterns=2000, window=64)
+    answer = bench.answer([sys.executable, "-m", "tests.benchmarks.memory", bench.folder / "2000x64.h5", "{}"])
+    assert scan.frames.shape == (2000, 64, 64)
+    assert 16 < answer["megabytes"] < answer["before"]
+
+
+def test_gpu_bytes_of_one_mode_and_one_slice() -> None:
+    """Four transforms that each write, three that read, products that read four times, and the count."""
+    writes, reads = 8 * (1 + 1 + 1 + 1), 8 * (0 + 1 + 1 + 1) + 8 * (1 + 1 + 1)
+    assert gpu.Case(64, 3, 1, 4).bytes == 9 * 64 * 64 * (writes + reads + 4)
+
+
+def test_the_report_goes_between_the_marks(tmp_path: Path) -> None:
+    page = tmp_path / "RESULTS.md"
+    page.write_text(f"before\n{run.BEGIN}\n\nold\n\n{run.END}\nafter\n")
+    run.fill_in(page, "new")
+    assert page.read_text() == f"before\n{run.BEGIN}\n\nnew\n\n{run.END}\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(SystemExit, match="the report goes between them"):
+        run.fill_in(page, "new")
