@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -112,8 +113,21 @@ def test_ptynb_runs_a_problem_in_a_process_of_its_own(bench: Bench, problem: Pat
 
 
 @pytest.mark.parametrize(("errors", "first"), [([0.5, 0.2, 0.02, 0.02, 0.2], 3), ([0.01], 1), ([0.5, 0.4, 0.3], None)])
-def test_the_first_epoch_with_the_error_is_found_where_it_rises_again(errors: list[float], first: int | None) -> None:
-    assert cpu._first(len(errors), lambda number: errors[number - 1]) == first
+def test_the_first_epoch_with_the_error_counts(errors: list[float], first: int | None, tmp_path: Path) -> None:
+    for number in range(1, len(errors) + 1):
+        (tmp_path / f"{number}.npz").touch()
+    assert cpu.first_epoch(tmp_path, lambda result: errors[int(result.stem) - 1]) == first
+
+
+@pytest.mark.parametrize(("trials", "median"), [([18, None, 20], 20), ([None, 18, None], None), ([17, 19, 18], 18)])
+def test_of_the_peers_trials_the_median_counts(
+    trials: list[int | None], median: int | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [*trials]
+    monkeypatch.setattr(Bench, "answer", lambda self, command: {})
+    monkeypatch.setattr(cpu, "first_epoch", lambda folder, error_of: left.pop(0))
+    assert cpu._peer_epochs(dataclasses.replace(bench, turns=3), Path("A.npz")) == median
+    assert cpu._peer_epochs(dataclasses.replace(bench, options={"peer_epochs": 7}), Path("A.npz")) == 7
 
 
 def test_memory_allowed_is_frames_objects_and_waves(tmp_path: Path) -> None:
