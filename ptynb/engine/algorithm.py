@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard
 from ptynb.physics.model import Model
 from ptynb.physics.piece import Imposed
-from ptynb.settings import Settings
+from ptynb.settings import PARTS, Settings
 
 
 @dataclass(eq=False)
@@ -45,9 +45,19 @@ class Problem:
         return self.shard.window[0] * self.shard.window[1]
 
     def rate(self, part: str) -> float:
-        """The step size of a part of the settings in this epoch, 0 where it is frozen."""
+        """The step size in this epoch of a part of the settings, or of a piece of the user's; 0 where it is frozen."""
+        if part not in PARTS:
+            return self.model.parts[part].rate
         chosen = self.settings.part(part)
         return chosen.rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
+
+    def free(self, moving: Collection[str]) -> None:
+        """Lets these parts move, wakes those that slept, and freezes all others."""
+        for name, piece in self.model.parts.items():
+            piece.requires_grad_(name in moving)
+            piece.awake = piece.awake or name in moving
+        if self.model.object.polar and self.settings.object.amplitude_rate == 0:
+            self.model.object.amplitude.requires_grad_(False)
 
     def own(self) -> NDArray[np.int64]:
         """This engine's patterns."""

@@ -17,10 +17,10 @@ from ptynb.engine.averages import Averages
 from ptynb.engine.exchange import Exchange
 from ptynb.engine.optim import RowAdam, divide_by_illumination, make_optimisers, set_rates
 from ptynb.engine.touched import Region, Windows, region, worth_while
+from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.piece import Batch
 from ptynb.physics.terms import object_terms
 from ptynb.physics.windows import add_windows
-from ptynb.settings import PARTS
 
 
 @final
@@ -62,11 +62,7 @@ class Gradient(Algorithm):
         if (moving, self.alone) == self._prepared:
             return
         self._prepared = moving, self.alone
-        for name, piece in self.problem.model.parts.items():
-            piece.requires_grad_(name in moving)
-            piece.awake = piece.awake or name in moving
-        if self.problem.settings.object.form == "polar" and self._rate("object", "amplitude") == 0:
-            self.problem.model.object.amplitude.requires_grad_(False)
+        self.problem.free(moving)
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
         # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
         self._distributed = (
@@ -77,7 +73,7 @@ class Gradient(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """Of the parts that move now."""
-        rates = {name: self._rate(name) for name in self.problem.model.parts}
+        rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
@@ -177,12 +173,10 @@ class Gradient(Algorithm):
         whole = everywhere or settings.exchange == "whole"
         self.averages.note(counts, None if whole else self._windows.tiles(own))
 
-    def _rate(self, name: str, parameter: str = "") -> float:
+    def _rate(self, name: str, parameter: str) -> float:
         problem = self.problem
-        if name not in PARTS:
-            return problem.model.parts[name].rate
         rate, own = problem.rate(name), problem.settings.object.amplitude_rate
-        if parameter == "amplitude" and own is not None and rate > 0:
+        if (name, parameter) == ("object", "amplitude") and own is not None and rate > 0:
             return own * problem.settings.schedule.factor(problem.epoch)
         return rate
 
@@ -195,7 +189,7 @@ class Gradient(Algorithm):
             batch: Batch = problem.shard.batch(own, members)
             probes, windows = model.lit(batch)
             corners, _ = model.corners_and_rests(batch)
-            light = add_windows(light, corners, probes.abs().square().sum(1))
+            light = add_windows(light, corners, intensity_of(probes))
             seen = windows.abs().square().mean((1, 2)).sum(0)
         if not self.alone:
             light, seen = self.exchange.sum(light), problem.group.sum(seen)

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.portions import portions, portions_of
 from ptynb.physics.terms import object_terms
-from ptynb.settings import PARTS
 
 HISTORY = 10
 """Steps from which the curvature is estimated."""
@@ -52,19 +51,14 @@ class LBFGS(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """By part; only whether one is above 0 matters."""
-        return {name: self._rate(name) for name in self.problem.model.parts}
+        return {name: self.problem.rate(name) for name in self.problem.model.parts}
 
     def prepare(self) -> None:
         """Starts anew where other parameters move than before, or where something else is minimised."""
         model, settings = self.problem.model, self.problem.settings
-        moving = list[nn.Parameter]()
-        for name, piece in model.parts.items():
-            moves = self._rate(name) > 0
-            piece.requires_grad_(moves)
-            piece.awake = piece.awake or moves
-            if name == "object" and settings.object.form == "polar" and settings.object.amplitude_rate == 0:
-                model.object.amplitude.requires_grad_(False)
-            moving += [parameter for parameter in piece.parameters() if parameter.requires_grad]
+        self.problem.free({name for name, rate in self.rates().items() if rate > 0})
+        pieces = model.parts.values()
+        moving = [parameter for piece in pieces for parameter in piece.parameters() if parameter.requires_grad]
         objective = (settings.terms, self.problem.normaliser)
         if [id(one) for one in moving] == [id(one) for one in self._moving] and objective == self._objective:
             return
@@ -111,9 +105,6 @@ class LBFGS(Algorithm):
         self._optimiser.step(closure)
         self._left = flat(self._moving)
         return before[0]
-
-    def _rate(self, name: str) -> float:
-        return self.problem.rate(name) if name in PARTS else self.problem.model.parts[name].rate
 
     def _is_known(self) -> bool:
         """Whether the last evaluation was made at the present parameters, on all engines."""

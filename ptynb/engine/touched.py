@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.physics.model import Model
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch
 from ptynb.physics.pieces import Affine, Offset, Positions
 
 TILE = 32
@@ -128,32 +128,21 @@ class Windows:
         height, width = next(model.object.parameters()).shape[2:4]
         self.shape = (height, width)
         """Of the object (y, x) [pixels]."""
-        self._fixed = torch.round(model.places).to("cpu", torch.int64).numpy()
 
     @property
     def known(self) -> bool:
         """Whether engines know each other's: not where a piece of the user's moves them, by what it alone knows."""
-        return all(isinstance(piece, Affine | Positions | Offset) for piece in self._movers())
+        return all(isinstance(piece, Affine | Positions | Offset) for piece in self._model.movers)
 
     def tiles(self, patterns: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The tiles that the windows of these patterns reach into."""
         model = self._model
-        if not self._movers():
-            return touched_tiles(self._fixed[patterns], model.window, self.shape)
+        members = torch.from_numpy(patterns).to(model.places.device)
         with torch.no_grad():
-            members = torch.from_numpy(patterns).to(model.places.device)
-            places = model.places_of(Batch(members, model.places[:0], len(patterns))).cpu().numpy()
-        most = np.array(self.shape) - model.window
-        corners = np.clip(np.rint(places), 0, most).astype(np.int64)
+            corners, _ = model.corners_and_rests(Batch(members, model.places[:0], len(patterns)))
         # A product of matrices rounds otherwise for another number of rows: what is .5 here may be less elsewhere.
-        return touched_tiles(corners, model.window, self.shape, margin=1)
-
-    def _movers(self) -> list[Piece]:
-        return [
-            piece
-            for piece in self._model.pieces
-            if isinstance(piece, Piece) and piece.awake and type(piece).move is not Piece.move
-        ]
+        margin = 1 if model.movers else 0
+        return touched_tiles(corners.numpy(), model.window, self.shape, margin)
 
 
 def worth_while(model: Model) -> bool:

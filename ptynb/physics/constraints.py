@@ -8,6 +8,7 @@ astray.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import singledispatch
 
 import torch
@@ -298,11 +299,7 @@ def _(constraint: settings.Smooth, model: Model) -> None:
 def _(constraint: settings.ObjectSupport, model: Model) -> None:
     object = model.object.values
     rims = [round(constraint.margin * side) for side in model.window]
-    inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
-    corners = model.all_places().round().long() + torch.tensor(rims)
-    lit = object.real.new_zeros(object.shape[-2:])
-    add_windows(lit, corners, lit.new_ones((len(corners), *inner)))
-    model.object.set(torch.where(lit > 0, object, torch.ones_like(object)))
+    model.object.set(torch.where(_under_windows(model, rims), object, torch.ones_like(object)))
 
 
 @impose.register
@@ -332,12 +329,8 @@ def _(constraint: settings.NoRamp, model: Model) -> None:
     """
     object, probe = model.object.values, model.probe.values
     product = object[0].prod(0)
-    corners = model.all_places().round().long()
-    middle = tuple(side // 4 for side in model.window)
-    lit = product.real.new_zeros(product.shape)
-    inner = (model.window[0] - 2 * middle[0], model.window[1] - 2 * middle[1])
-    add_windows(lit, corners + torch.tensor(middle), lit.new_ones((len(corners), *inner)))
-    slope = ramp_of(product, (lit > 0).to(lit))
+    lit = _under_windows(model, [side // 4 for side in model.window])
+    slope = ramp_of(product, lit.to(product.real))
     model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))
     model.probe.set(probe * plane_wave(probe.shape, slope))
 
@@ -383,3 +376,11 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
             weights = torch.exp(-((torch.cdist(places[part], places) / constraint.sigma) ** 2) / 2)
             smooth[part] = weights @ tilt.angles / weights.sum(1, keepdim=True)
         tilt.angles.copy_(smooth)
+
+
+def _under_windows(model: Model, rims: Sequence[int]) -> Tensor:
+    """Where the object (y, x) lies under some probe window less its rims (y, x) [pixels]; True there."""
+    corners = model.all_places().round().long() + torch.tensor(rims)
+    inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
+    lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])
+    return add_windows(lit, corners, lit.new_ones((len(corners), *inner))) > 0

@@ -19,7 +19,7 @@ from ptynb.physics.hotpath import exit_waves, far_field_intensity, intensity_of,
 from ptynb.physics.losses import Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
 from ptynb.physics.piece import Batch, Piece
-from ptynb.physics.propagate import angular_spectrum_kernel, propagate
+from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.terms import mean_pattern
 from ptynb.physics.tilted import tilted_far_field
@@ -51,7 +51,7 @@ class FarField(Propagation):
 
     def __call__(self, waves: Tensor) -> Tensor:
         """F[ψ]."""
-        return torch.fft.fft2(waves, norm="ortho")
+        return far_field(waves)
 
     def adjoint(self, waves: Tensor) -> Tensor:
         """The inverse transform."""
@@ -152,11 +152,8 @@ class Model(nn.Module):
         whole = torch.round(places)
         self._corners = whole.to(torch.int64)
         self._rests = (places - whole).to(device, probe.parts.dtype)
-
-    @property
-    def parts(self) -> dict[str, Piece]:
+        self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, Piece)}
         """Every piece by its name, the object and the probe among them."""
-        return {piece.name: piece for piece in self.modules() if isinstance(piece, Piece)}
 
     @property
     def window(self) -> tuple[int, int]:
@@ -181,10 +178,6 @@ class Model(nn.Module):
         for piece in self._awake():
             intensity = piece.detect(intensity, batch)
         return intensity
-
-    def waves(self, batch: Batch) -> Tensor:
-        """Waves on the detector (pattern, state, mode, y, x)."""
-        return self.to_detector(self.leaving(batch), batch)
 
     def leaving(self, batch: Batch) -> Tensor:
         """Waves that leave for the detector (pattern, state, mode, y, x)."""
@@ -226,12 +219,17 @@ class Model(nn.Module):
 
     def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
-        if not self._moved():
+        if not self.movers:
             return self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
         places = self.places_of(batch)
         most = torch.tensor(self.object.values.shape[-2:], device=places.device) - torch.tensor(self.window).to(places)
         whole = torch.minimum(torch.round(places.detach()).clamp(min=0), most)
         return whole.to("cpu", torch.int64), (places - whole).to(self.probe.parts.dtype)
+
+    @property
+    def movers(self) -> list[Piece]:
+        """The pieces that move windows now."""
+        return [piece for piece in self._awake() if type(piece).move is not Piece.move]
 
     def places_of(self, batch: Batch) -> Tensor:
         """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
@@ -248,9 +246,6 @@ class Model(nn.Module):
 
     def _awake(self) -> list[Piece]:
         return [piece for piece in self.pieces if isinstance(piece, Piece) and piece.awake]
-
-    def _moved(self) -> bool:
-        return any(type(piece).move is not Piece.move for piece in self._awake())
 
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,10 @@ from ptynb.engine.gradient import Gradient
 from ptynb.engine.group import Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, Extension, Piece
 from ptynb.scan import Scan
 from ptynb.settings import Settings
-from tests.engine.work import leave, obeyed
+from tests.engine.work import leave, loaded, obeyed
 
 
 class Nudge(Piece):
@@ -73,18 +73,28 @@ def gradient_of(loop: Loop) -> Gradient:
     return loop.algorithm
 
 
-def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
-    """As `trained`, with the bound on what is worth while."""
-    found: dict[str, Any] = trained.__wrapped__(membership, scan, settings, updates)  # type: ignore[attr-defined]
-    return found
+@contextmanager
+def a_loop(
+    membership: Membership, scan: Scan, settings: Settings, extensions: Sequence[Extension] = ()
+) -> Iterator[Loop]:
+    """A loop of this rank's, in a group that it leaves in the end."""
+    group = join(membership)
+    loop = Loop(scan, settings, group, extensions)
+    try:
+        yield loop
+    finally:
+        leave(loop, group)
 
 
 @packed
 def trained(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """As `as_it_is`, without the bound on what is worth while."""
+    return as_it_is(membership, scan, settings, updates)
+
+
+def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
     """The state after some updates, and what was sent: all bytes, those the algorithm counts, those of the last."""
-    group = join(membership)
-    loop = Loop(scan, settings, group)
-    try:
+    with a_loop(membership, scan, settings) as loop:
         with counted() as sent:
             for _ in range(updates):
                 last = len(sent)
@@ -99,20 +109,14 @@ def trained(membership: Membership, scan: Scan, settings: Settings, updates: int
             "region": algorithm.exchange.region is not None,
             "parameters": [parameter.nbytes for parameter in loop.model.parameters() if parameter.requires_grad],
         }
-    finally:
-        leave(loop, group)
 
 
 @packed
 def nudged(membership: Membership, scan: Scan, settings: Settings) -> bool:
     """Whether a region was used although a piece of the user's moves windows."""
-    group = join(membership)
-    loop = Loop(scan, settings, group, [Nudge()])
-    try:
+    with a_loop(membership, scan, settings, [Nudge()]) as loop:
         loop.step()
         return gradient_of(loop).exchange.region is not None
-    finally:
-        leave(loop, group)
 
 
 def state_of(loop: Loop) -> dict[str, Any]:
@@ -133,12 +137,10 @@ def state_of(loop: Loop) -> dict[str, Any]:
 @packed
 def met(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
     """The states before and after engines that made some updates alone meet, and whose patterns were whose."""
-    group = join(membership)
-    loop = Loop(scan, settings, group)
-    try:
+    with a_loop(membership, scan, settings) as loop:
         seen = 0
         for _ in range(updates):
-            seen += len(loop.order.part(loop.order.epoch(1), loop.update, group.rank, group.world))
+            seen += len(loop.order.part(loop.order.epoch(1), loop.update, membership.rank, membership.world))
             loop.step()
         before = state_of(loop)
         with counted() as sent:
@@ -152,34 +154,24 @@ def met(membership: Membership, scan: Scan, settings: Settings, updates: int) ->
             "rows": rows,
             "sent": sum(sent),
         }
-    finally:
-        leave(loop, group)
 
 
 @packed
 def followed(membership: Membership, scan: Scan, settings: Settings, updates: int) -> list[dict[str, Any]]:
     """The state after every update."""
-    group = join(membership)
-    loop = Loop(scan, settings, group)
-    try:
+    with a_loop(membership, scan, settings) as loop:
         states = []
         for _ in range(updates):
             loop.step()
             states.append(state_of(loop))
         return states
-    finally:
-        leave(loop, group)
 
 
 @packed
 def interrupted(membership: Membership, scan: Scan, settings: Settings, kind: str, value: Any) -> dict[str, Any]:
     """Two epochs with a command in the middle of the first: the state where it stopped, and losses in the end."""
     worker = Worker(scan, settings, membership)
-    until = time.monotonic() + 30
-    while worker.status().state == "loading" and time.monotonic() < until:
-        time.sleep(0.001)
-    loop = worker._loop
-    assert loop is not None
+    loop = loaded(worker)
     step = loop.step
 
     def slow() -> None:

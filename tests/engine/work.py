@@ -185,14 +185,19 @@ def obeyed(worker: Worker, number: int) -> None:
         time.sleep(0.001)
 
 
-def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> tuple[str, bool, float]:
-    """Rank 1 raises in its update `at`; what this rank says, whether it blames another, and after how long."""
-    worker = Worker(scan, settings, membership)
+def loaded(worker: Worker) -> Loop:
+    """The loop of a worker, once it is there."""
     until = time.monotonic() + 30
     while worker.status().state == "loading" and time.monotonic() < until:
         time.sleep(0.001)
-    loop = worker._loop
-    assert loop is not None
+    assert worker._loop is not None
+    return worker._loop
+
+
+def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> tuple[str, bool, float]:
+    """Rank 1 raises in its update `at`; what this rank says, whether it blames another, and after how long."""
+    worker = Worker(scan, settings, membership)
+    loop = loaded(worker)
     if membership.rank == 1:
         plain, count = loop.shard.batch, [0]
 
