@@ -16,6 +16,8 @@ import math
 import torch
 from torch import Tensor
 
+from ptynb.physics.pupil import check_grid
+
 
 def angular_spectrum_kernel(
     window: tuple[int, int],
@@ -41,7 +43,7 @@ def angular_spectrum_kernel(
 
     Raises ValueError for sizes that are not positive.
     """
-    _check_grid(window, pixel, wavelength)
+    check_grid(window, pixel, wavelength)
     if device is None:
         device = next((given.device for given in (distance, tilt) if isinstance(given, Tensor)), torch.device("cpu"))
     y, x = (
@@ -78,7 +80,7 @@ def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavele
 
     window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m]. Raises ValueError for sizes not positive.
     """
-    _check_grid(window, pixel, wavelength)
+    check_grid(window, pixel, wavelength)
     axial = math.sqrt(max(wavelength**-2 - sum((2 * pitch) ** -2 for pitch in pixel), 0.0))
     return min(side * pitch**2 * axial for side, pitch in zip(window, pixel, strict=True))
 
@@ -115,13 +117,3 @@ def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[
         )
     magnification = 1 + sample_to_detector / focus_to_sample
     return magnification, sample_to_detector / magnification
-
-
-def _check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
-    if min(window) < 1:
-        raise ValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
-    for size in pixel:
-        if not (math.isfinite(size) and size > 0):
-            raise ValueError(f"The pixel size is {size!r} m; it has to be a positive, finite number.")
-    if not (math.isfinite(wavelength) and wavelength > 0):
-        raise ValueError(f"The wavelength is {wavelength!r} m; it has to be a positive, finite number.")

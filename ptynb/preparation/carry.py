@@ -77,10 +77,15 @@ def facing_geometry(scan: Scan, doing: str) -> Geometry | NearField | None:
 
 def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
     """All patterns in pieces of bounded size, checked as `Scan.counts` does: which ones, and their counts."""
+    for part in parts(scan):
+        yield part, scan.counts(part.start, part.stop)
+
+
+def parts(scan: Scan) -> Iterator[slice]:
+    """The patterns of each piece."""
     step = max(1, PIECE // (scan.window[0] * scan.window[1]))
     for start in range(0, len(scan), step):
-        stop = min(start + step, len(scan))
-        yield slice(start, stop), scan.counts(start, stop)
+        yield slice(start, min(start + step, len(scan)))
 
 
 def pixel_of(scan: Scan) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.preparation.carry import PIECE
+from ptynb.preparation.carry import parts
 from ptynb.scan import Scan
 
 ENOUGH_TO_BE_STUCK = 16
@@ -83,12 +83,11 @@ def _statistics(scan: Scan) -> _Statistics:
     finite = np.ones(scan.window, bool)
     offset = np.zeros(scan.window)
     total, squares = np.zeros(scan.window), np.zeros(scan.window)
-    step = max(1, PIECE // (scan.window[0] * scan.window[1]))
-    for start in range(0, len(scan), step):
-        patterns = scan.frames.read(start, min(start + step, len(scan))).astype(np.float64)
+    for part in parts(scan):
+        patterns = scan.frames.read(part.start, part.stop).astype(np.float64)
         finite &= np.isfinite(patterns).all(0)
         patterns = np.where(finite, patterns, 0)
-        if start == 0:
+        if part.start == 0:
             # Sums of differences from the first pattern keep their digits, and are 0 exactly where nothing changes.
             offset = patterns[0].copy()
         patterns -= offset
