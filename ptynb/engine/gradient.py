@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ptynb.compiled.threads import torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.averages import Averages
 from ptynb.engine.exchange import Exchange
@@ -85,12 +86,17 @@ class Gradient(Algorithm):
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """One step: with the whole batch over all engines, or with this engine's part of it."""
+        with torch_alone():
+            return self._update(table, update)
+
+    def _update(self, table: NDArray[np.int64], update: int) -> Tensor:
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
         stepping = own if self.alone else members
+        for parameter in problem.model.parameters():
+            parameter.grad = None
         for optimiser in self.optimisers:
-            optimiser.zero_grad(set_to_none=True)
             if isinstance(optimiser, RowAdam):
                 optimiser.batch = torch.from_numpy(stepping)
         if self.alone:
@@ -102,7 +108,8 @@ class Gradient(Algorithm):
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
         for optimiser in self.optimisers:
-            optimiser.step()
+            if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                optimiser.step()
         if self.averages.updates >= problem.settings.exchange_every or update == self.updates - 1:
             self.settle()
         return total

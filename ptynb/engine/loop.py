@@ -116,7 +116,9 @@ class Loop:
     @torch.no_grad()
     def _after_update(self, epoch_ended: bool) -> None:
         for piece in self.model.parts.values():
-            if any(parameter.requires_grad for parameter in piece.parameters()):
+            if type(piece).update_done is not Piece.update_done and any(
+                parameter.requires_grad for parameter in piece.parameters()
+            ):
                 piece.update_done()
         for constraint in (*self.settings.constraints, *self._imposed):
             if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):

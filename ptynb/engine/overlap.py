@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from ptynb.engine.group import Group
-from ptynb.physics.hotpath import intensity_of, shift_ramps
+from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.model import Model
+from ptynb.physics.steps import shift_ramps
 from ptynb.physics.windows import add_windows
 
 

@@ -116,7 +116,7 @@ class Shard:
         """Σ I² over all engines: another pass over all patterns, on all of them."""
         squares = torch.zeros((), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
-            values = self._counts(patterns).double()
+            values = self._frames(patterns).double()
             squares += values.square_().sum()
         return float(self.group.sum(squares))
 
@@ -139,12 +139,13 @@ class Shard:
         """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
-            counts=self._counts(patterns),
+            frames=self._frames(patterns),
             members=members,
+            dtype=self.dtype,
             total=self.group.sum,
         )
 
-    def _counts(self, patterns: NDArray[np.int64]) -> Tensor:
+    def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
         if self._stream is not None and len(patterns):
             return self._stream.take(patterns)
         return self._load(patterns)
@@ -153,10 +154,9 @@ class Shard:
         """Takes memory for the counts of these patterns; the function fills it, and brings it to the device."""
         if self.place != "disk":
             return lambda: self._load(patterns)
-        on_gpu = self.group.device.type == "cuda"
-        # To a GPU they travel in their own type; on a CPU the pass that orders them also converts them.
-        dtype = self._type if on_gpu else self.dtype
-        counts = torch.empty((len(patterns), *self.window), dtype=dtype, pin_memory=on_gpu)
+        counts = torch.empty(
+            (len(patterns), *self.window), dtype=self._type, pin_memory=self.group.device.type == "cuda"
+        )
 
         def fill() -> Tensor:
             self._source.batch(patterns, counts)
@@ -165,13 +165,13 @@ class Shard:
         return fill
 
     def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """The counts of patterns that are held (or of none), on the device, in the working type."""
+        """The counts of patterns that are held (or of none), on the device."""
         if self.place == "disk":
-            return torch.empty((0, *self.window), dtype=self.dtype, device=self.group.device)
+            return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
         return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
 
     def _to_device(self, counts: Tensor) -> Tensor:
-        return counts.to(self.group.device, non_blocking=True).to(self.dtype)
+        return counts.to(self.group.device, non_blocking=True)
 
 
 def selected(held: Tensor, rows: Tensor) -> Tensor:

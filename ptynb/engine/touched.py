@@ -139,7 +139,7 @@ class Windows:
         model = self._model
         members = torch.from_numpy(patterns).to(model.places.device)
         with torch.no_grad():
-            corners, _ = model.corners_and_rests(Batch(members, model.places[:0], len(patterns)))
+            corners, _ = model.corners_and_rests(Batch(members, model.places[:0], len(patterns), model.places.dtype))
         # A product of matrices rounds otherwise for another number of rows: what is .5 here may be less elsewhere.
         margin = 1 if model.movers else 0
         return touched_tiles(corners.numpy(), model.window, self.shape, margin)

@@ -14,6 +14,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from ptynb.physics.hotpath import compiled_for, compiled_steps
+
 
 @final
 class Sums:
@@ -46,7 +48,7 @@ class Loss(ABC):
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss (a sum, scalar) and its derivative dL/dM (pattern, y, x).
 
-        mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
+        counts: (pattern, y, x) in any type. mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
         """
 
 
@@ -63,8 +65,10 @@ class Amplitude(Loss):
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - √(I + ε) / √(M + ε)."""
+        if compiled_for(model):
+            return compiled_steps().amplitude_loss(model, counts, mask, self.floor)
         amplitude = (model + self.floor).sqrt_()
-        difference = amplitude - (counts + self.floor).sqrt_()
+        difference = amplitude - (counts.to(model.dtype) + self.floor).sqrt_()
         if mask is not None:
             difference.mul_(mask)
         return sum_of_squares(difference), difference.div_(amplitude)
@@ -86,7 +90,7 @@ class Poisson(Loss):
         model = model + self.floor
         # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near the fit this keeps the digits that
         # M - I + I log(I / M) loses (in single precision 4% of the value, at 0.1% from the fit).
-        d = (counts + self.floor).sub_(model).div_(model)
+        d = (counts.to(model.dtype) + self.floor).sub_(model).div_(model)
         terms = torch.special.xlog1py(1 + d, d).sub_(d).mul_(model)
         slope = d.neg_()
         if mask is not None:
@@ -105,7 +109,7 @@ class Intensity(Loss):
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 2 (M - I)."""
-        difference = model - counts
+        difference = model - counts.to(model.dtype)
         if mask is not None:
             difference.mul_(mask)
         return sum_of_squares(difference), difference.mul_(2)
@@ -168,7 +172,7 @@ class _LossOf(torch.autograd.Function):
 
 def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:
     """Σ |√I - √M|, the numerator of the amplitude R-factor (divide by Σ √I), a scalar."""
-    residual = (counts.sqrt() - model.sqrt()).abs_()
+    residual = (counts.to(model.dtype).sqrt() - model.sqrt()).abs_()
     if mask is not None:
         residual.mul_(mask)
     return residual.sum(dtype=torch.float64)

@@ -15,12 +15,21 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.physics.hotpath import exit_waves, far_field_intensity, intensity_of, moved_probes, shift_ramps
-from ptynb.physics.losses import Loss, loss_of
+from ptynb.physics.hotpath import (
+    compiled_for,
+    exit_waves,
+    far_field_intensity,
+    far_field_misfit,
+    far_field_patterns,
+    intensity_of,
+    moved_probes,
+)
+from ptynb.physics.losses import Amplitude, Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
 from ptynb.physics.piece import Batch, Piece
 from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.resampling import Resampling
+from ptynb.physics.steps import shift_ramps
 from ptynb.physics.terms import mean_pattern
 from ptynb.physics.tilted import tilted_far_field
 from ptynb.physics.windows import windows_of
@@ -108,15 +117,20 @@ class Slab:
         self.pixel, self.wavelength = pixel, wavelength
         self._fixed: Tensor | None = None
 
+    @property
+    def moving(self) -> bool:
+        """Whether the kernel has a gradient."""
+        return self.slices.stretch.requires_grad or self.tilt.angles.requires_grad
+
     def kernel(self, window: tuple[int, int], patterns: Tensor, dtype: torch.dtype) -> Tensor:
         """Propagator from slice to slice, (y, x) or (pattern, y, x), complex of this type."""
-        moving = self.slices.stretch.requires_grad or self.tilt.angles.requires_grad or self.tilt.each
-        if moving or self._fixed is None:
+        changing = self.moving or self.tilt.each
+        if changing or self._fixed is None:
             tilt = self.tilt.of(patterns).double()
             kernel = angular_spectrum_kernel(
                 window, self.pixel, self.wavelength, self.slices.thickness, tilt=tilt, device=patterns.device
             ).to(dtype)
-            self._fixed = None if moving else kernel.detach()
+            self._fixed = None if changing else kernel.detach()
             return kernel
         return self._fixed
 
@@ -162,17 +176,35 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
+        if len(batch) and self._bare:
+            return far_field_misfit(*self._lighting(batch), batch.frames, self.mask, self.loss.floor)
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
-        value = loss_of(model, batch.counts, self.mask, self.loss)
+        value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
             value = value + self.mean_pattern_weight * mean_pattern(model, batch.counts, self.mask, batch)
         return value
 
+    @property
+    def _bare(self) -> bool:
+        """Whether nothing stands between exit waves, patterns and their loss, so that one step computes it all."""
+        return (
+            isinstance(self.propagation, FarField)
+            and isinstance(self.loss, Amplitude)
+            and compiled_for(self.probe.parts)
+            and self.object.values.shape[0] == 1
+            and not (self.mean_pattern_weight or self._taking_part("leave") or self._taking_part("detect"))
+            and (self.slab is None or not self.slab.moving)
+        )
+
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
-        states, waves = self.object.values.shape[0], self.leaving(batch)
-        plain = isinstance(self.propagation, FarField)
-        intensity = far_field_intensity(waves) if plain else intensity_of(self.to_detector(waves, batch))
+        states = self.object.values.shape[0]
+        if isinstance(self.propagation, FarField) and not self._taking_part("leave"):
+            intensity = far_field_patterns(*self._lighting(batch))
+        elif isinstance(self.propagation, FarField):
+            intensity = far_field_intensity(self.leaving(batch))
+        else:
+            intensity = intensity_of(self.to_detector(self.leaving(batch), batch))
         if states > 1:
             intensity = intensity / states
         for piece in self._awake():
@@ -181,9 +213,8 @@ class Model(nn.Module):
 
     def leaving(self, batch: Batch) -> Tensor:
         """Waves that leave for the detector (pattern, state, mode, y, x)."""
-        probes, windows = self.lit(batch)
-        kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        waves = exit_waves(windows, probes, kernel)
+        object, corners, probes, rests, kernel = self._lighting(batch)
+        waves = exit_waves(object, corners, moved_probes(probes, rests), kernel)
         for piece in self._awake():
             waves = piece.leave(waves, batch)
         return waves
@@ -210,12 +241,17 @@ class Model(nn.Module):
 
     def lit(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
+        object, corners, probes, rests, _ = self._lighting(batch)
+        return moved_probes(probes, rests), windows_of(object, corners, self.window)
+
+    def _lighting(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """The object, windows' corners, what shines on them before it is moved, their rests, and the slab's kernel."""
         corners, rests = self.corners_and_rests(batch)
         probes = self.probe.values[None]
         for piece in self._awake():
             probes = piece.illuminate(probes, batch)
-        probes = moved_probes(probes, rests)
-        return probes, windows_of(self.object.values, corners, self.window)
+        kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
+        return self.object.values, corners, probes, rests, kernel
 
     def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
@@ -229,7 +265,7 @@ class Model(nn.Module):
     @property
     def movers(self) -> list[Piece]:
         """The pieces that move windows now."""
-        return [piece for piece in self._awake() if type(piece).move is not Piece.move]
+        return self._taking_part("move")
 
     def places_of(self, batch: Batch) -> Tensor:
         """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
@@ -242,7 +278,11 @@ class Model(nn.Module):
         """Where all probe windows lie now, (pattern, yx), float64, on the CPU."""
         patterns = torch.arange(len(self.places), device=self.places.device)
         with torch.no_grad():
-            return self.places_of(Batch(patterns, self._rests[:0], len(patterns))).double().cpu()
+            return self.places_of(Batch(patterns, self._rests[:0], len(patterns), self._rests.dtype)).double().cpu()
+
+    def _taking_part(self, step: str) -> list[Piece]:
+        """Pieces that are awake and override this step."""
+        return [piece for piece in self._awake() if getattr(type(piece), step) is not getattr(Piece, step)]
 
     def _awake(self) -> list[Piece]:
         return [piece for piece in self.pieces if isinstance(piece, Piece) and piece.awake]

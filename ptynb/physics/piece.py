@@ -13,11 +13,13 @@ differentiation, so a piece needs no gradient of its own.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -29,15 +31,22 @@ class Batch:
     """One engine's patterns of an update.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    counts: (pattern, y, x) in the detector's order inside, of the model's real type, bad pixels 0; not to be changed.
+    frames: (pattern, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to
+    be changed. dtype: the model's real type.
     total: the sum of a tensor over all engines, on every engine; to be called by all of them.
     members: patterns of the batch on all engines together.
     """
 
     patterns: Tensor
-    counts: Tensor
+    frames: Tensor
     members: int
+    dtype: torch.dtype
     total: Callable[[Tensor], Tensor] = lambda tensor: tensor
+
+    @functools.cached_property
+    def counts(self) -> Tensor:
+        """The frames in the model's real type."""
+        return self.frames.to(self.dtype)
 
     def __len__(self) -> int:
         return len(self.patterns)

@@ -18,7 +18,7 @@ def read_windows(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Ten
     Raises ValueError where a window leaves the field.
     """
     height, width = window
-    _check_inside(field, corners, window)
+    check_inside(field, corners, window)
     rows = field.reshape(-1).unfold(0, width, 1)  # every run of `width` pixels, a view
     layers = torch.arange(field[..., 0, 0].numel(), device=field.device) * field.shape[-2] * field.shape[-1]
     starts = layers[:, None] + torch.arange(height, device=field.device) * field.shape[-1]
@@ -41,9 +41,11 @@ def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
     return field
 
 
-def _check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> None:
+def check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> None:
+    """Raises ValueError where a window with one of these `corners` (pattern, yx) leaves the field (…, y, x)."""
     last = [side - own for side, own in zip(field.shape[-2:], window, strict=True)]
-    if len(corners) and (corners.min() < 0 or (corners > torch.tensor(last)).any()):
+    places = corners.cpu().numpy()
+    if len(places) and (places.min() < 0 or (places > last).any()):
         raise ValueError(
             f"Windows of {window[0]} x {window[1]} pixels have their corners from {corners.amin(0).tolist()} to "
             f"{corners.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be from 0 "

@@ -2,13 +2,32 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.physics.hotpath import exit_waves, far_field_intensity, intensity_of, moved_probes, shift_ramps
+from ptynb.physics import hotpath, steps
+from ptynb.physics.hotpath import (
+    compiled_steps,
+    exit_waves,
+    far_field_intensity,
+    far_field_misfit,
+    far_field_patterns,
+    intensity_of,
+    moved_probes,
+)
 from ptynb.physics.losses import loss_of, make_loss
-from ptynb.physics.windows import windows_of
+from ptynb.physics.steps import shift_ramps
 
 WINDOWS = [(8, 8), (9, 7), (6, 10), (7, 12)]
 LOSSES = ["amplitude", "poisson", "intensity"]
 MEAN_COUNT = 3.0
+
+
+@pytest.fixture(autouse=True, params=["compiled", "torch"])
+def implementation(request, monkeypatch):
+    """Everything here holds for the compiled steps of a CPU and for torch's of any device."""
+    if request.param == "torch":
+        monkeypatch.setattr(hotpath, "compiled_steps", lambda: steps)
+    else:
+        assert compiled_steps() is not steps
+    return request.param
 
 
 def complex_normal(generator, *shape):
@@ -30,8 +49,7 @@ class Problem:
         self.loss = make_loss(name, MEAN_COUNT)
 
     def intensities(self, object, probe, shifts):
-        windows = windows_of(object[None, None], self.corners, tuple(probe.shape[-2:]))
-        return far_field_intensity(exit_waves(windows, moved_probes(probe, shifts)))
+        return far_field_patterns(object[None, None], self.corners, probe[None], shifts)
 
     def value(self, object, probe, shifts):
         return loss_of(self.intensities(object, probe, shifts), self.counts, self.mask, self.loss)
@@ -143,6 +161,18 @@ def test_the_gradient_is_that_of_finite_differences(problem, part):
         assert central_difference(along, 1e-4) == pytest.approx(slope, rel=1e-8, abs=rounding)
 
 
+@problems
+def test_in_one_step_or_in_three_patterns_and_gradients_are_the_same(problem):
+    whole = problem.gradients()
+    leaves = {name: part.clone().requires_grad_() for name, part in problem.parts.items()}
+    probes = moved_probes(leaves["probe"], leaves["shifts"])
+    intensity = far_field_intensity(exit_waves(leaves["object"][None, None], problem.corners, probes))
+    torch.testing.assert_close(intensity.detach(), problem.intensities(**problem.parts), rtol=1e-13, atol=1e-13)
+    loss_of(intensity, problem.counts, problem.mask, problem.loss).backward()
+    for name, leaf in leaves.items():
+        torch.testing.assert_close(leaf.grad, whole[name], rtol=1e-11, atol=1e-13 * whole[name].abs().max().item())
+
+
 def differentiable_loss(problem, object, probe, shifts):
     """The same model by operations that torch records: no slope of ours is behind its gradient."""
     height, width = probe.shape[-2:]
@@ -209,7 +239,7 @@ def test_losses_add_over_the_batch():
 
 
 def waves_by_hand(windows, probes, kernel):
-    """Exit waves by operations that torch records."""
+    """Exit waves through windows (pattern, state, slice, y, x) by operations that torch records."""
     waves = probes[:, None] * windows[:, :, 0, None]
     for layer in range(1, windows.shape[2]):
         between = kernel if kernel.ndim == 2 else kernel[:, None, None]
@@ -218,23 +248,31 @@ def waves_by_hand(windows, probes, kernel):
 
 
 @pytest.mark.parametrize("each", [False, True], ids=["one kernel", "a kernel each"])
-@pytest.mark.parametrize("shared", [False, True], ids=["a probe each", "one probe"])
 @pytest.mark.parametrize("modes", [1, 3])
 @pytest.mark.parametrize("slices", [1, 2, 4])
 @pytest.mark.parametrize("states", [1, 2])
-def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(states, slices, modes, shared, each):
+def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(states, slices, modes, each):
     generator = torch.Generator().manual_seed(5)
+    corners = torch.tensor([[0, 0], [2, 1], [3, 4]])
     given = {
-        "windows": complex_normal(generator, 3, states, slices, 6, 7),
-        "probes": complex_normal(generator, 1 if shared else 3, modes, 6, 7),
+        "object": complex_normal(generator, states, slices, 9, 11),
+        "probes": complex_normal(generator, 3, modes, 6, 7),
         "kernel": complex_normal(generator, *((3,) if each else ()), 6, 7),
     }
     weights = torch.rand(3, 6, 7, dtype=torch.float64, generator=generator)
-    for wanted in (("windows",), ("probes",), ("kernel",), ("windows", "probes"), ("windows", "probes", "kernel")):
+
+    def by_hand(object, probes, kernel):
+        windows = torch.stack([object[..., y : y + 6, x : x + 7] for y, x in corners.tolist()])
+        return waves_by_hand(windows, probes, kernel)
+
+    def ours(object, probes, kernel):
+        return exit_waves(object, corners, probes, kernel)
+
+    for wanted in (("object",), ("probes",), ("kernel",), ("object", "probes"), ("object", "probes", "kernel")):
         if wanted == ("kernel",) and slices == 1:
             continue
         gradients = []
-        for function in (exit_waves, waves_by_hand):
+        for function in (ours, by_hand):
             # Not leaves: what is given is used up.
             leaves = {name: part.clone().requires_grad_(name in wanted) for name, part in given.items()}
             waves = function(**{name: leaf * 1.0 for name, leaf in leaves.items()})
@@ -246,6 +284,55 @@ def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(s
                 assert found is None or not found.any()
             else:
                 torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("own_probes", [False, True], ids=["one probe", "a probe each"])
+@pytest.mark.parametrize("still", [False, True])
+@pytest.mark.parametrize("modes", [1, 3])
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int32, torch.float64])
+def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes, implementation):
+    if implementation == "torch":
+        return  # `Model` asks for it where there are compiled steps only
+    generator = torch.Generator().manual_seed(6)
+    problem = Problem((8, 7), modes, True, "amplitude")
+    kernel = None if slices == 1 else complex_normal(generator, 8, 7)
+    parts = {
+        "object": complex_normal(generator, 1, slices, 15, 18),
+        "probes": complex_normal(generator, 4 if own_probes else 1, modes, 8, 7),
+        "shifts": problem.shifts * (not still),
+    }
+    counts, floor = problem.counts.to(dtype), problem.loss.floor
+    moving = [name for name in parts if not (still and name == "shifts")]
+
+    def one(object, probes, shifts):
+        return far_field_misfit(object, problem.corners, probes, shifts, kernel, counts, problem.mask, floor)
+
+    def two(object, probes, shifts):
+        patterns = far_field_patterns(object, problem.corners, probes, shifts, kernel)
+        return loss_of(patterns, problem.counts, problem.mask, problem.loss)
+
+    found = []
+    for function in (one, two):
+        leaves = {name: part.clone().requires_grad_(name in moving) for name, part in parts.items()}
+        value = function(**leaves)
+        (-1.7 * value).backward()
+        found.append((value.detach(), *(leaves[name].grad for name in moving)))
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-13 * right.abs().max().item())
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_results_do_not_depend_on_the_number_of_threads(threads):
+    problem, before = Problem((8, 7), 2, True, "amplitude"), torch.get_num_threads()
+    expected = problem.gradients()
+    torch.set_num_threads(threads)
+    try:
+        found = problem.gradients()
+    finally:
+        torch.set_num_threads(before)
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-14, atol=1e-16)
 
 
 def test_intensities_add_over_states_and_modes_and_leave_their_waves_alone():
@@ -260,7 +347,7 @@ def test_intensities_add_over_states_and_modes_and_leave_their_waves_alone():
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["a probe each", "one probe"])
-def test_probes_that_do_not_move_are_not_transformed(shared, monkeypatch):
+def test_probes_that_do_not_move_are_not_transformed(shared):
     problem = Problem((8, 7), 2, False, "amplitude")
     probes = problem.probe.expand(4, -1, -1, -1) if not shared else problem.probe
     found = []
@@ -271,8 +358,8 @@ def test_probes_that_do_not_move_are_not_transformed(shared, monkeypatch):
         found.append((moved.detach(), leaf.grad))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    monkeypatch.setattr(torch.fft, "fft2", None)
-    assert torch.equal(moved_probes(probes, torch.zeros(4, 2, dtype=torch.float64)), found[0][0])
+    assert torch.equal(found[0][0], probes.expand(4, -1, -1, -1))
+    assert not torch.equal(found[1][0], probes.expand(4, -1, -1, -1))  # transforms leave their rounding
 
 
 def test_a_gradient_is_taken_once():
@@ -355,3 +442,44 @@ def test_moving_keeps_the_power(shape):
 def test_a_real_field_stays_real(shape):
     field = white_noise(shape).real.to(torch.complex128)
     assert moved(field, SHIFTS).imag.abs().max() < 1e-14
+
+
+def arrays_that_fit():
+    generator = torch.Generator().manual_seed(2)
+    return {
+        "object": complex_normal(generator, 1, 2, 15, 18),
+        "corners": torch.tensor([[0, 0], [3, 2]]),
+        "probes": complex_normal(generator, 2, 1, 8, 7),
+        "shifts": torch.zeros(2, 2, dtype=torch.float64),
+        "kernel": complex_normal(generator, 8, 7),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("object", lambda object: object[0]),
+        ("object", lambda object: object.to(torch.complex64)),
+        ("corners", lambda corners: corners[:1]),
+        ("corners", lambda corners: corners + 9),
+        ("probes", lambda probes: probes[..., :6]),
+        ("probes", lambda probes: probes.repeat(2, 1, 1, 1)),
+        ("shifts", lambda shifts: shifts[:1]),
+        ("kernel", lambda kernel: None),
+        ("kernel", lambda kernel: kernel[:, :6]),
+        ("kernel", lambda kernel: kernel.expand(3, -1, -1)),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_loop(name, change, implementation):
+    fitting = arrays_that_fit()
+    far_field_patterns(**fitting)
+    fitting[name] = change(fitting[name])
+    with pytest.raises(ValueError, match=r"do not fit|windows of|corners from"):
+        far_field_patterns(**fitting)
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 7), (2, 8, 6)])
+def test_frames_that_do_not_fit_are_refused(shape):
+    fitting = arrays_that_fit()
+    with pytest.raises(ValueError, match=r"frames' shape is"):
+        far_field_misfit(**fitting, frames=torch.zeros(shape), mask=None, floor=1.0)

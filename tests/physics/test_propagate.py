@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.physics.hotpath import exit_waves, shift_ramps
+from ptynb.physics.hotpath import exit_waves
 from ptynb.physics.propagate import (
     angular_spectrum_kernel,
     far_field,
@@ -14,6 +14,7 @@ from ptynb.physics.propagate import (
     largest_distance,
     propagate,
 )
+from ptynb.physics.steps import shift_ramps
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (9, 7)]
 WAVELENGTH = 2e-9
@@ -211,7 +212,10 @@ def test_fresnel_scaling_of_parallel_and_converging_beams():
 
 def multislice(probes, slices, kernel):
     """Exit waves (pattern, mode, y, x) through slices (pattern, slice, y, x)."""
-    return exit_waves(slices[:, None], probes, kernel)[:, 0]
+    patterns, _, _, width = slices.shape
+    beside = torch.cat(slices.unbind(0), dim=-1)
+    corners = torch.tensor([[0, pattern * width] for pattern in range(patterns)])
+    return exit_waves(beside[None], corners, probes, kernel)[:, 0]
 
 
 def numpy_multislice(probes, slices, thickness, tilts):

@@ -4,7 +4,6 @@ import torch
 
 from ptynb.physics.hotpath import exit_waves, far_field_intensity, moved_probes
 from ptynb.physics.simulate import MODE_POWERS, simulate
-from ptynb.physics.windows import read_windows
 
 
 def arrays_of(scan):
@@ -16,8 +15,7 @@ def modelled(scan):
     positions = torch.from_numpy(scan.positions)
     corners = positions.round()
     object, probe = (torch.from_numpy(a).to(torch.complex128) for a in (scan.truth.object, scan.truth.probe))
-    windows = read_windows(object[None, None], corners.long(), scan.window)
-    waves = exit_waves(windows, moved_probes(probe, positions - corners))
+    waves = exit_waves(object[None, None], corners.long(), moved_probes(probe, positions - corners))
     return torch.fft.fftshift(far_field_intensity(waves), dim=(-2, -1)).numpy()
 
 

@@ -1,0 +1,1 @@
+"""What runs compiled on a CPU: loops over pixels, Fourier transforms between them, and the threads that share both."""

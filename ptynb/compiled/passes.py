@@ -1,0 +1,263 @@
+"""Passes over memory, each a loop over rows of pixels, compiled by numba.
+
+torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of the
+object where patterns overlap, so no two threads write the same pixel, and sums are taken in the order of the patterns:
+results do not depend on the number of threads.
+
+Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
+complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptynb.compiled.compiler import compiled
+
+
+@compiled
+def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None:
+    """out (pattern, k) = exp(-2πi k s) along one axis, and the cosine at the Nyquist frequency of an even side."""
+    side = out.shape[1]
+    for pattern in range(first, last):
+        turn = -2 * np.pi * np.float64(shifts[pattern, axis]) / side
+        out[pattern, 0] = 1
+        for k in range(1, (side + 1) // 2):
+            ramp = complex(np.cos(k * turn), np.sin(k * turn))
+            out[pattern, k] = ramp
+            out[pattern, side - k] = ramp.conjugate()
+        if side % 2 == 0:
+            out[pattern, side // 2] = np.cos(side // 2 * turn)
+
+
+@compiled
+def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out = factor · spectra · ramp; one spectrum (1, mode, y, x) for all patterns, or one for each."""
+    _, modes, height, width = out.shape
+    for pattern in range(first, last):
+        own = pattern if spectra.shape[0] > 1 else 0
+        ramp = along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                source, target = spectra[own, mode, y], out[pattern, mode, y]
+                along = along_y[pattern, y] * along_y.dtype.type(factor)
+                for x in range(width):
+                    target[x] = source[x] * (along * ramp[x])
+
+
+@compiled
+def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int) -> None:
+    """spectra · factor · ramp* in place."""
+    _, modes, height, width = spectra.shape
+    for pattern in range(first, last):
+        ramp = along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                target = spectra[pattern, mode, y]
+                along = np.conj(along_y[pattern, y]) * along_y.dtype.type(factor)
+                for x in range(width):
+                    target[x] *= along * np.conj(ramp[x])
+
+
+@compiled
+def ramped_sum(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out (mode, y, x) = factor · Σ_pattern spectra · ramp*, in the rows from `first` to `last`."""
+    patterns, modes, _, width = spectra.shape
+    for mode in range(modes):
+        for y in range(first, last):
+            target = out[mode, y]
+            for x in range(width):
+                target[x] = 0
+            for pattern in range(patterns):
+                source, ramp = spectra[pattern, mode, y], along_x[pattern]
+                along = np.conj(along_y[pattern, y]) * along_y.dtype.type(factor)
+                for x in range(width):
+                    target[x] += source[x] * (along * np.conj(ramp[x]))
+
+
+@compiled
+def through(waves: Any, object: Any, layer: int, corners: Any, first: int, last: int, out: Any) -> None:
+    """out = waves · the object's windows in this slice; waves of one state for all, or of each."""
+    _, states, modes, height, width = out.shape
+    for pattern in range(first, last):
+        top, left = corners[pattern]
+        for state in range(states):
+            own = state if waves.shape[1] > 1 else 0
+            for mode in range(modes):
+                for y in range(height):
+                    source, target = waves[pattern, own, mode, y], out[pattern, state, mode, y]
+                    window = object[state, layer, top + y, left : left + width]
+                    for x in range(width):
+                        target[x] = source[x] * window[x]
+
+
+@compiled
+def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any, first: int, last: int) -> None:
+    """Gradients of `through`, in place: of the windows, waves* · change, in `change`, of the waves in `waves`.
+
+    The latter are window* · change, summed over states where these share their waves.
+    """
+    _, states, modes, height, width = change.shape
+    each = waves.shape[1] > 1
+    summed = np.empty(width, change.dtype)
+    for pattern in range(first, last):
+        top, left = corners[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                for state in range(states):
+                    slope, wave = change[pattern, state, mode, y], waves[pattern, state if each else 0, mode, y]
+                    window = object[state, layer, top + y, left : left + width]
+                    if each or states == 1:
+                        for x in range(width):
+                            back = np.conj(window[x]) * slope[x]
+                            slope[x] *= np.conj(wave[x])
+                            wave[x] = back
+                    else:
+                        for x in range(width):
+                            back = np.conj(window[x]) * slope[x]
+                            slope[x] *= np.conj(wave[x])
+                            summed[x] = back if state == 0 else summed[x] + back
+                if not each and states > 1:
+                    waves[pattern, 0, mode, y] = summed
+
+
+@compiled
+def add_windows(windows: Any, layer: int, corners: Any, factor: float, share: int, shares: int, object: Any) -> None:
+    """Adds factor · windows (pattern, state, mode, y, x), all modes, to this share's rows of a slice of the object."""
+    patterns, states, modes, height, width = windows.shape
+    scale = windows.real.dtype.type(factor)
+    for pattern in range(patterns):
+        top, left = corners[pattern]
+        for y in range((share - top) % shares, height, shares):
+            for state in range(states):
+                target = object[state, layer, top + y, left : left + width]
+                for mode in range(modes):
+                    source = windows[pattern, state, mode, y]
+                    for x in range(width):
+                        target[x] += source[x] * scale
+
+
+@compiled
+def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int, last: int) -> None:
+    """waves · factor · kernel (1 or pattern, y, x) in place; kernel* if backwards."""
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        own = pattern if kernel.shape[0] > 1 else 0
+        for state in range(states):
+            for mode in range(modes):
+                for y in range(height):
+                    target, along = waves[pattern, state, mode, y], kernel[own, y]
+                    if backwards:
+                        for x in range(width):
+                            target[x] *= np.conj(along[x]) * kernel.dtype.type(factor)
+                    else:
+                        for x in range(width):
+                            target[x] *= along[x] * kernel.dtype.type(factor)
+
+
+@compiled
+def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out (pattern, y, x) = factor · Σ |waves|² over states and modes."""
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        for y in range(height):
+            target = out[pattern, y]
+            for x in range(width):
+                target[x] = 0
+            for state in range(states):
+                for mode in range(modes):
+                    source = waves[pattern, state, mode, y]
+                    for x in range(width):
+                        target[x] += source[x].real * source[x].real + source[x].imag * source[x].imag
+            for x in range(width):
+                target[x] *= out.dtype.type(factor)
+
+
+@compiled
+def scaled(waves: Any, planes: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out = factor · planes (pattern, y, x) · waves; `out` may be `waves`."""
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        for state in range(states):
+            for mode in range(modes):
+                for y in range(height):
+                    source, target = waves[pattern, state, mode, y], out[pattern, state, mode, y]
+                    plane = planes[pattern, y]
+                    for x in range(width):
+                        scale = plane[x] * planes.dtype.type(factor)
+                        target[x] = complex(source[x].real * scale, source[x].imag * scale)
+
+
+@compiled
+def shift_slopes(
+    change: Any,
+    spectra: Any,
+    along_y: Any,
+    along_x: Any,
+    shifts: Any,
+    factor: float,
+    first: int,
+    last: int,
+    out: Any,
+) -> None:
+    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` along its shifts."""
+    _, modes, height, width = change.shape
+    of_x = np.empty(width, change.dtype)
+    of_y = np.empty(height, change.dtype)
+    for pattern in range(first, last):
+        own = pattern if spectra.shape[0] > 1 else 0
+        of_x[:] = 0
+        of_y[:] = 0
+        for mode in range(modes):
+            for y in range(height):
+                slope, source = change[pattern, mode, y], spectra[own, mode, y]
+                ramp, along = along_x[pattern], np.conj(along_y[pattern, y])
+                total = change.dtype.type(0)
+                for x in range(width):
+                    product = slope[x] * np.conj(source[x])
+                    total += product * np.conj(ramp[x])
+                    of_x[x] += product * along
+                of_y[y] += total
+        out[pattern, 0] = factor * _along(of_y, along_y[pattern], shifts[pattern, 0])
+        out[pattern, 1] = factor * _along(of_x, along_x[pattern], shifts[pattern, 1])
+
+
+@compiled
+def _along(sums: Any, ramp: Any, shift: float) -> float:
+    """Re Σ_k sums (dR/ds)* along one axis, with dR/ds = -2πi k R, and -π sin(πs) at the Nyquist frequency."""
+    side = len(ramp)
+    total = 0.0
+    for k in range(side):
+        if 2 * k == side:
+            total -= np.pi * np.sin(np.pi * np.float64(shift)) * sums[k].real
+        else:
+            frequency = (k if 2 * k < side else k - side) / side
+            total -= 2 * np.pi * frequency * (sums[k] * np.conj(ramp[k])).imag
+    return total
+
+
+@compiled
+def amplitude_loss(
+    model: Any, counts: Any, mask: Any, floor: float, first: int, last: int, slope: Any, values: Any
+) -> None:
+    """Σ (√(M + ε) - √(I + ε))² of each pattern, and its slope; a mask (0, 0) is 1 everywhere."""
+    _, height, width = model.shape
+    masked = mask.size > 0
+    number = model.dtype.type
+    least = number(floor)
+    for pattern in range(first, last):
+        total = 0.0
+        for y in range(height):
+            modelled, measured, target = model[pattern, y], counts[pattern, y], slope[pattern, y]
+            row = number(0)
+            for x in range(width):
+                amplitude = np.sqrt(modelled[x] + least)
+                difference = amplitude - np.sqrt(number(measured[x]) + least)
+                if masked:
+                    difference *= mask[y, x]
+                row += difference * difference
+                target[x] = difference / amplitude
+            total += row
+        values[pattern] = total

@@ -1,0 +1,61 @@
+"""Updates of parameters in one pass over them, instead of one for every operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptynb.compiled.compiler import compiled
+from ptynb.compiled.threads import in_shares, part
+
+SHARED_FROM = 2**17
+"""Numbers from which on waking other threads takes less time than it saves."""
+
+
+def adam(
+    values: Any,
+    gradient: Any,
+    mean: Any,
+    square: Any,
+    rate: float,
+    betas: tuple[float, float],
+    steps: int,
+    epsilon: float,
+) -> None:
+    """Kingma and Ba, arXiv:1412.6980, algorithm 1, in place; all arrays flat. steps: this one counted."""
+    beta, of_square = betas
+    # Worked out here: compiled, 1 - β would be multiplied out, and lose the digits that β = 0.999 leaves it.
+    numbers = np.array(
+        [
+            beta,
+            1 - beta,
+            of_square,
+            1 - of_square,
+            rate / (1 - beta**steps),
+            1 / np.sqrt(1 - of_square**steps),
+            epsilon,
+        ],
+        values.dtype,
+    )
+
+    def move(share: int, shares: int) -> None:
+        some = slice(*part(len(values), share, shares))
+        _adam(values[some], gradient[some], mean[some], square[some], numbers)
+
+    if len(values) < SHARED_FROM:
+        move(0, 1)
+    else:
+        in_shares(move)
+
+
+@compiled
+def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any) -> None:
+    keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
+    length, unbiased, least = numbers[4], numbers[5], numbers[6]
+    for index in range(len(values)):
+        slope = gradient[index]
+        first = keep * mean[index] + new * slope
+        second = keep_square * square[index] + new_square * slope * slope
+        mean[index], square[index] = first, second
+        values[index] -= length * first / (np.sqrt(second) * unbiased + least)
