@@ -166,7 +166,7 @@ class Result:
     pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
     r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
     settings: as they were at the end, as plain values; changes: what was changed on the way.
-    about: scan, versions, engines, devices, backend, where the frames were.
+    about: scan, versions, engines, devices, backend, effective batch, where the frames were.
     """
 
     object: Array

@@ -3,7 +3,7 @@ import json
 import pydantic
 import pytest
 
-from ptynb.settings import Object, Probe, Schedule, Settings, SettingsError
+from ptynb.settings import PARTS, Object, Probe, Schedule, Settings, SettingsError
 
 UNUSUAL = Settings(
     object=Object(rate=1e-5, padding=0),
@@ -56,7 +56,7 @@ REFUSED = [
         "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, offset, "
         "variations, weights, background, detector, loss, terms, constraints, optimiser, momentum, regularisation, "
         "relaxation, "
-        "schedule, batch, accumulate, batches, frames, exchange, exchange_every, seed, precision.",
+        "schedule, batch, batch_per, accumulate, batches, frames, exchange, exchange_every, seed, precision.",
     ),
     (
         {"object": {"rat": 1}},
@@ -295,6 +295,7 @@ def test_differences_name_fields_with_both_values():
         ("exchange", True),
         ("exchange_every", True),
         ("batch", False),
+        ("batch_per", False),
         ("loss", False),
     ],
 )
@@ -311,3 +312,60 @@ def test_every_field_says_what_it_is():
                 yield from undescribed(field.annotation, f"{prefix}{name}.")
 
     assert list(undescribed(Settings)) == []
+
+
+def rates(settings):
+    return {name: settings.part(name).rate for name in PARTS if settings.part(name).rate}
+
+
+MOVING = {
+    "object": {"rate": 0.01, "form": "polar", "amplitude_rate": 0.02},
+    "positions": {"rate": 0.1},
+    "weights": {"rate": 0.03},
+    "background": {"rate": 0.04},
+    "affine": {"rate": 0.05},
+    "variations": {"rank": 1},
+}
+
+
+@pytest.mark.parametrize(("optimiser", "shared", "single"), [("adam", 2, 1), ("rmsprop", 2, 1), ("sgd", 4, 4)])
+def test_rates_for_several_engines_grow_with_what_their_batches_do_to_the_noise(optimiser, shared, single):
+    scaled = Settings(optimiser=optimiser, batch=8, **MOVING).for_engines(4)
+    assert (scaled.batch, scaled.batch_per, scaled.effective_batch(4)) == (8, "engine", 32)
+    assert scaled.object.amplitude_rate == pytest.approx(0.02 * shared)
+    assert rates(scaled) == pytest.approx(
+        dict.fromkeys(("object", "probe"), 0.01 * shared)
+        | {"background": 0.04 * shared, "affine": 0.05 * shared}
+        | {"positions": 0.1 * single, "weights": 0.03 * single, "variations": 0.03 * single}
+    )
+
+
+@pytest.mark.parametrize("optimiser", ["rpie", "lsqml", "lbfgs", "dm", "raar"])
+def test_steps_that_find_their_length_keep_their_rates(optimiser):
+    settings = Settings(optimiser=optimiser)
+    assert settings.for_engines(9) == settings.replace(batch_per="engine")
+
+
+def test_beside_the_steps_of_rpie_the_other_parts_move_by_adam():
+    scaled = Settings(optimiser="rpie", background={"rate": 0.01}, positions={"rate": 0.1}).for_engines(9)
+    assert rates(scaled) == pytest.approx(
+        {"object": 1, "probe": 1, "background": 0.03, "positions": 0.1, "variations": 0.03}
+    )
+
+
+def test_a_tilt_of_each_pattern_keeps_its_rate_and_one_of_all_does_not():
+    thick = {"slices": {"count": 2, "thickness": 1e-6}}
+    for each, rate in ((True, 0.01), (False, 0.02)):
+        assert Settings(tilt={"rate": 0.01, "each": each}, **thick).for_engines(4).tilt.rate == pytest.approx(rate)
+
+
+def test_rates_for_several_engines_have_limits():
+    with pytest.raises(SettingsError, match=r"object.rate is 12"):
+        Settings(optimiser="sgd", object={"rate": 3}).for_engines(4)
+    with pytest.raises(SettingsError, match=r"for_engines got 0 engines; expected at least 1"):
+        Settings().for_engines(0)
+
+
+def test_a_batch_of_the_group_is_the_same_for_any_number_of_engines():
+    assert [Settings(batch=8).effective_batch(engines) for engines in (1, 3)] == [8, 8]
+    assert [Settings(batch=8, batch_per="engine").effective_batch(engines) for engines in (1, 3)] == [8, 24]

@@ -68,7 +68,7 @@ class ClusterEngines(Engines):
         self._name = secrets.token_hex(4)
         self.world = len(cluster)
         self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
-        order = Order.of(scan, settings)
+        order = Order.of(scan, settings, self.world)
         self._store = cluster.folder / f"group-{self._name}"
         arguments = [
             (

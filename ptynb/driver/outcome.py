@@ -11,6 +11,7 @@ import torch
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines
 from ptynb.scan import Scan
+from ptynb.settings import WHOLE_PASSES, Settings
 from ptynb.snapshot import Failure, Kept, Result, Status
 
 FAILURE_SECONDS = 3.0
@@ -52,10 +53,19 @@ def _failures(engines: Engines) -> tuple[list[Failure], list[Exception]]:
     return failures, gone
 
 
-def make_result(scan: Scan, kept: Kept, engines: str, backend: str, failure: Exception | None) -> Result:
+def batch_text(settings: Settings, engines: int, patterns: int) -> str:
+    """The effective batch: '16', '64 (16 on each of 4 engines)', '13 (all patterns)'."""
+    batch = settings.effective_batch(engines)
+    if batch >= patterns or settings.optimiser in WHOLE_PASSES:
+        return f"{patterns} (all patterns)"
+    each = engines > 1 and settings.batch_per == "engine"
+    return f"{batch} ({settings.batch} on each of {engines} engines)" if each else str(batch)
+
+
+def make_result(scan: Scan, kept: Kept, engines: str, backend: str, batch: str, failure: Exception | None) -> Result:
     """The result of a scan from the state that an engine kept.
 
-    engines, backend: what reconstructed. failure: what ended it, if something did.
+    engines, backend: what reconstructed. batch: the effective one. failure: what ended it, if something did.
     """
     return Result(
         object=kept.object,
@@ -75,6 +85,7 @@ def make_result(scan: Scan, kept: Kept, engines: str, backend: str, failure: Exc
             "python": platform.python_version(),
             "engines": engines,
             "backend": backend,
+            "batch": batch,
             "frames": kept.frames,
             "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "failure": "" if failure is None else str(failure),

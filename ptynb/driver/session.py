@@ -14,7 +14,7 @@ import torch
 from ptynb.driver.cluster import Cluster, EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
-from ptynb.driver.outcome import find_cause, make_result
+from ptynb.driver.outcome import batch_text, find_cause, make_result
 from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
 from ptynb.physics.build import check_together
@@ -64,9 +64,10 @@ class Reconstruction:
         if cluster is not None and device != "auto":
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         engines = 1 if cluster is None else len(cluster)
-        if self._settings.batch < engines or len(scan) < engines:
+        batch = self._settings.effective_batch(engines)
+        if batch < engines or len(scan) < engines:
             raise SettingsError(
-                f"{engines} engines can't share {len(scan)} patterns in batches of {self._settings.batch}; "
+                f"{engines} engines can't share {len(scan)} patterns in batches of {batch}; "
                 f"give each at least one: a batch of at least {engines}, or fewer engines."
             )
         check_together(scan, self._settings)
@@ -244,6 +245,11 @@ class Reconstruction:
         streamed = ", frames read from disk" if status and status.frames == "disk" else ""
         return f"{self._engines.description}{joined}{streamed}"
 
+    @property
+    def batch(self) -> str:
+        """The effective batch, and what it is made of where each engine has its own."""
+        return batch_text(self._settings, self._engines.world, len(self.scan))
+
     def status(self) -> tuple[Status, ...]:
         """Where each engine stands, by rank; asks them all now."""
         return tuple(self._call(rank, "status", 10**9) for rank in range(self._engines.world))
@@ -328,7 +334,10 @@ class Reconstruction:
         loss = f", loss {self._epochs[-1].loss:.5g}" if self._epochs else ""
         known = self._statuses.get(0)
         state = "failed" if self._failure else "closed" if self._closed else known.state if known else "loading"
-        return f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, {self._engines.description}>"
+        return (
+            f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, {self._engines.description}, "
+            f"batch {self.batch}>"
+        )
 
     # How it follows the engines
 
@@ -418,7 +427,9 @@ class Reconstruction:
         kept = self._kept()
         if kept is not None:
             status = self._statuses[0]
-            self._result = make_result(self.scan, kept, self._engines.description, status.backend, self._failure)
+            self._result = make_result(
+                self.scan, kept, self._engines.description, status.backend, self.batch, self._failure
+            )
             self._result_at = (status.epoch, status.update, status.applied)
 
     def _kept(self) -> Kept | None:

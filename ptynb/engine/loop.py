@@ -41,7 +41,7 @@ class Loop:
         """
         self.settings, self.group = settings, group
         dtype = torch.float64 if settings.precision == "double" else torch.float32
-        self.order = Order.of(scan, settings)
+        self.order = Order.of(scan, settings, group.world)
         self.frame = object_frame(scan, settings)
         self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.frames)
         mean_pattern, self._sums = self.shard.totals(len(scan))

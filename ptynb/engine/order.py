@@ -1,5 +1,7 @@
 """Which patterns are behind which update, and which engine holds them: the same batches for any number of engines.
 
+(Where `Settings.batch` counts each engine's patterns, their number decides how large a batch is, and nothing else.)
+
 spread: the scan is cut into as many contiguous lanes as a batch has patterns. An update takes one pattern of every
 lane, each lane shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of
 engines, and an engine that holds a run of lanes holds one contiguous part of the file and as much of every batch as any
@@ -38,9 +40,9 @@ class Order:
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, scan: Scan, settings: Settings) -> Order:
-        """The order that these settings ask for."""
-        return cls(len(scan), settings.batch, settings.seed, settings.batches, scan.positions)
+    def of(cls, scan: Scan, settings: Settings, world: int) -> Order:
+        """The order that these settings ask for, on `world` engines: their number matters with a batch per engine."""
+        return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batches, scan.positions)
 
     @property
     def lanes(self) -> int:

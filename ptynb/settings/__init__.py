@@ -20,6 +20,7 @@ from ptynb.settings.parts import Weights as Weights
 from ptynb.settings.settings import FULL_STEPS as FULL_STEPS
 from ptynb.settings.settings import PROJECTIONS as PROJECTIONS
 from ptynb.settings.settings import THIN_ONLY as THIN_ONLY
+from ptynb.settings.settings import WHOLE_PASSES as WHOLE_PASSES
 from ptynb.settings.settings import Optimiser as Optimiser
 from ptynb.settings.settings import Schedule as Schedule
 from ptynb.settings.settings import Settings as Settings

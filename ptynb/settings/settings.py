@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from ptynb.settings.base import LIVE, Part, SettingsError, SettingsModel, flat, merge
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
+from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
     PARTS,
     Affine,
@@ -33,6 +34,8 @@ FULL_STEPS = ("lbfgs", "rpie", "lsqml")
 """Optimisers that know their step's length: a rate of 1, the default with them, takes it as it is."""
 PROJECTIONS = ("dm", "raar")
 """Optimisers without gradients: every epoch is one update with all patterns."""
+WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
+"""Optimisers whose every update sees all patterns; a batch is then only what is computed at once."""
 THIN_ONLY = ("lsqml", *PROJECTIONS)
 """Optimisers for one slice, whose exit wave is probe times object."""
 
@@ -103,7 +106,12 @@ class Settings(SettingsModel):
         default=16,
         ge=1,
         le=1_000_000,
-        description="Diffraction patterns behind one update, over all engines together",
+        description="Diffraction patterns behind one update, over all engines together or on each (`batch_per`)",
+    )
+    batch_per: Literal["group", "engine"] = Field(
+        default="group",
+        description="Whose patterns `batch` counts: those of all engines together, whose number then does not change "
+        "the result, or each engine's, so that more engines make larger batches",
     )
     accumulate: int = Field(
         default=1, ge=1, le=4096, description="Portions in which a batch is computed: less memory, the same update"
@@ -174,6 +182,30 @@ class Settings(SettingsModel):
         Parts are given as mappings and merged: `settings.replace(batch=32, probe={"rate": 0.01})`.
         """
         return type(self)(**merge(self.model_dump(), changes))
+
+    def effective_batch(self, engines: int) -> int:
+        """Patterns behind one update of so many engines."""
+        return self.batch * (engines if self.batch_per == "engine" else 1)
+
+    def for_engines(self, engines: int) -> Self:
+        """Settings that suit one engine, for several with a batch of this size each, and the rates that go with it.
+
+        Rates grow with the square root of the number of engines (Adam and its kin) or in proportion to it (SGD); those
+        of rPIE, LSQML, L-BFGS, DM and RAAR, and of what belongs to single patterns, stay. Nothing does this by itself.
+        Goyal et al., arXiv:1706.02677; Malladi et al., arXiv:2205.10330.
+
+        Raises SettingsError where a rate would be too high.
+        """
+        if engines < 1:
+            raise SettingsError(f"for_engines got {engines} engines; expected at least 1.")
+        changes: dict[str, Any] = {"batch_per": "engine"}
+        for name in PARTS:
+            by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.each)
+            factor = rate_factor(self.optimiser, name, engines, by_pattern)
+            changes[name] = {"rate": self.part(name).rate * factor}
+            if name == "object" and self.object.amplitude_rate is not None:
+                changes[name]["amplitude_rate"] = self.object.amplitude_rate * factor
+        return self.replace(**changes)
 
     def differences(self, other: Settings) -> dict[str, tuple[Any, Any]]:
         """Dotted name -> (value here, value in `other`) of every field that differs."""

@@ -41,6 +41,8 @@ class Watched(Protocol):
     @property
     def engines(self) -> str: ...  # noqa: D102
     @property
+    def batch(self) -> str: ...  # noqa: D102
+    @property
     def closed(self) -> bool: ...  # noqa: D102
     def last_status(self) -> Status | None: ...  # noqa: D102
     def pictures(self, request: PictureRequest) -> Pictures | None: ...  # noqa: D102
@@ -109,7 +111,8 @@ class Live(ipywidgets.VBox):
             _set(self._summary, "starting: engines read the scan")
             return
         epochs, changes = recon.epochs, recon.changes
-        _set(self._summary, _summary(status, epochs, recon.engines, recon.failure is not None, recon.closed))
+        about = (recon.engines, f"batch {recon.batch}{_offer(recon.settings, status.world)}")
+        _set(self._summary, _summary(status, epochs, about, recon.failure is not None, recon.closed))
         if self._drawn != (len(epochs), len(changes)):
             self._drawn = (len(epochs), len(changes))
             _set(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
@@ -234,7 +237,13 @@ def _set(widget: ipywidgets.HTML, value: str) -> None:
         widget.value = value
 
 
-def _summary(status: Status, epochs: tuple[Epoch, ...], engines: str, failed: bool, closed: bool) -> str:
+def _offer(settings: Settings, engines: int) -> str:
+    """Where each engine has a batch of its own, how to get the rates that go with all of them together."""
+    each = settings.batch_per == "engine" and engines > 1
+    return f"; settings.for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
+
+
+def _summary(status: Status, epochs: tuple[Epoch, ...], about: tuple[str, ...], failed: bool, closed: bool) -> str:
     state = "failed" if failed else "closed" if closed else status.state
     colour = STATE_COLOURS.get(state, "#555")
     badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{state}</b>'
@@ -244,7 +253,7 @@ def _summary(status: Status, epochs: tuple[Epoch, ...], engines: str, failed: bo
     parts = [badge, epoch]
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
-    parts.append(html.escape(engines))
+    parts += [html.escape(text) for text in about]
     spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in parts)
     return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
 

@@ -376,3 +376,26 @@ def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -
     recon.start(1)
     recon.wait(60)
     np.testing.assert_array_equal(recon.result.positions, moved.positions)
+
+
+def test_the_effective_batch_is_shown_and_recorded(cluster: pt.Cluster, scan: Scan) -> None:
+    for settings, text in (
+        (pt.Settings(batch=12), "12"),
+        (pt.Settings(batch=12, batch_per="engine"), "24 (12 on each of 2 engines)"),
+        (pt.Settings(batch=60, batch_per="engine"), "100 (all patterns)"),
+        (pt.Settings(optimiser="lbfgs"), "100 (all patterns)"),
+    ):
+        with pt.Reconstruction(scan, settings, cluster) as recon:
+            assert repr(recon).endswith(f", batch {text}>")
+            recon.step()
+            assert recon.result.about["batch"] == recon.batch == text
+            updates = recon.status()[0].updates_per_epoch
+            batch = settings.effective_batch(2)
+            assert updates == (1 if settings.optimiser == "lbfgs" else -(-100 // min(batch, 100)))
+
+
+def test_two_engines_can_have_a_pattern_each(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(pt.SettingsError, match="2 engines can't share 100 patterns in batches of 1"):
+        pt.Reconstruction(scan, pt.Settings(batch=1), cluster)
+    with pt.Reconstruction(scan, pt.Settings(batch=1, batch_per="engine"), cluster) as recon:
+        assert recon.batch == "2 (1 on each of 2 engines)"

@@ -158,3 +158,15 @@ def test_a_group_whose_other_engine_is_missing_is_given_up(ranks: Ranks) -> None
 def test_two_engines_on_one_gpu_are_refused(ranks: Ranks) -> None:
     for answer in ranks.run(2, work.same_device):
         assert "the same GPU" in answer
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("batches", ["spread", "random", "compact"])
+def test_a_batch_on_each_engine_is_one_engine_with_all_of_them(ranks: Ranks, world: int, batches: str) -> None:
+    scan, settings = a_scan(), sgd(batch=4).replace(batches=batches)
+    start = ranks.run(1, work.initial, scan, settings)[0]
+    alone = ranks.run(1, work.train, scan, settings.replace(batch=4 * world), 10)[0]
+    for answer in ranks.run(world, work.train, scan, settings.replace(batch_per="engine"), 10):
+        for name in ("object", "probe"):
+            assert difference(alone, answer, name) < 1e-5
+            assert difference(start, alone, name) > 1e-3, "the updates have to be large enough to tell worlds apart"

@@ -29,6 +29,7 @@ class Recon:
         self.state, self.update, self.asked = "running", 0, 0
         self.failure, self.broken, self.closed = None, None, False
         self.epochs, self.changes, self.engines = (), (), "2 CPU engines, gloo"
+        self.batch = "16"
 
     @property
     def settings(self):
@@ -154,6 +155,13 @@ def test_state_epoch_loss_and_curve_are_told(recon, view):
     for widget in (view._summary, view._record):
         assert "<script" not in widget.value
         assert html.escape(HOSTILE) in widget.value
+
+
+def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view):
+    until(lambda: "batch 16<" in view._summary.value)
+    recon.batch = HOSTILE
+    recon.settings = Settings(batch=8, batch_per="engine")
+    until(lambda: f"batch {html.escape(HOSTILE)}; settings.for_engines(2) turns rates for 8" in view._summary.value)
 
 
 @pytest.mark.parametrize(
