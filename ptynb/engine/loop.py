@@ -182,7 +182,7 @@ class Loop:
     def r_factor(self) -> float:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
-        size = min(EVALUATION_BATCH, -(-self.order.lanes // self.group.world))
+        size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.accumulate))
         for patterns in self.shard.portions(size):
             batch = self.shard.batch(patterns, size)
             sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)

@@ -54,6 +54,10 @@ class Order:
         """Updates in an epoch."""
         return -(-self.count // self.lanes)
 
+    def share(self, world: int) -> int:
+        """Patterns that an engine has of a batch at most (random batches: about so many)."""
+        return -(-self.lanes // world)
+
     def owned(self, rank: int, world: int) -> NDArray[np.int64]:
         """The patterns of this rank, in order."""
         return np.flatnonzero(self._owner(world) == rank)

@@ -25,4 +25,4 @@ def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
 
 def portions_of(problem: Problem) -> Iterator[NDArray[np.int64]]:
     """The patterns of each portion."""
-    return problem.shard.portions(-(-problem.order.lanes // problem.group.world))
+    return problem.shard.portions(problem.order.share(problem.group.world))

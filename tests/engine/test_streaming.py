@@ -168,6 +168,24 @@ GPU = torch.device("cuda")
 GB = 10**9
 
 
+def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
+    loop = Loop(a_scan(), Settings(batch=12, accumulate=4), SingleGroup(CPU))
+    taken = list[int]()
+    load = loop.shard._load
+
+    def watched(patterns: Any) -> Any:
+        taken.append(len(patterns))
+        return load(patterns)
+
+    loop.shard._load = watched  # type: ignore[method-assign]
+    loop.step()
+    assert max(taken) == 3
+    taken.clear()
+    loop.r_factor()
+    assert max(taken) == 3
+    loop.disconnect()
+
+
 @pytest.mark.parametrize(
     ("wanted", "needed", "device", "in_file", "place"),
     [
