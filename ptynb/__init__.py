@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from ptynb import electrons as electrons
     from ptynb import preparation as preparation
     from ptynb import quality as quality
+    from ptynb.driver.advice import Advice as Advice
+    from ptynb.driver.advice import advise as advise
     from ptynb.driver.cluster import Cluster as Cluster
     from ptynb.driver.devices import ClusterError as ClusterError
+    from ptynb.driver.estimate import Estimate as Estimate
+    from ptynb.driver.estimate import estimate as estimate
+    from ptynb.driver.scaling import scaling_test as scaling_test
     from ptynb.driver.session import Reconstruction as Reconstruction
     from ptynb.driver.session import ReconstructionError as ReconstructionError
     from ptynb.geometry import Geometry as Geometry
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from ptynb.physics.piece import Piece as Piece
     from ptynb.physics.simulate import simulate as simulate
     from ptynb.report.figure import figure as figure
+    from ptynb.report.scaling import scaling_figure as scaling_figure
     from ptynb.scan import Scan as Scan
     from ptynb.scan import ScanError as ScanError
     from ptynb.settings import constraints as constraints
@@ -50,16 +56,19 @@ if TYPE_CHECKING:
     from ptynb.snapshot import Epoch as Epoch
     from ptynb.snapshot import Result as Result
     from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
+    from ptynb.trials import ScalingTest as ScalingTest
     from ptynb.widgets.inspect import inspect as inspect
     from ptynb.widgets.live import live as live
 
 _HOMES = {
+    "Advice": "ptynb.driver.advice",
     "Affine": "ptynb.settings.parts",
     "Background": "ptynb.settings.parts",
     "Cluster": "ptynb.driver.cluster",
     "ClusterError": "ptynb.driver.devices",
     "Detector": "ptynb.settings.parts",
     "Epoch": "ptynb.snapshot",
+    "Estimate": "ptynb.driver.estimate",
     "FileError": "ptynb.io.hdf5",
     "Geometry": "ptynb.geometry",
     "Imposed": "ptynb.physics.piece",
@@ -74,6 +83,7 @@ _HOMES = {
     "Result": "ptynb.snapshot",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
+    "ScalingTest": "ptynb.trials",
     "Schedule": "ptynb.settings.settings",
     "Settings": "ptynb.settings.settings",
     "SettingsError": "ptynb.settings.base",
@@ -82,6 +92,8 @@ _HOMES = {
     "Variations": "ptynb.settings.parts",
     "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
+    "advise": "ptynb.driver.advice",
+    "estimate": "ptynb.driver.estimate",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "inspect": "ptynb.widgets.inspect",
@@ -90,6 +102,8 @@ _HOMES = {
     "load_result": "ptynb.io.result",
     "save_result": "ptynb.io.result",
     "save_scan": "ptynb.io.native",
+    "scaling_figure": "ptynb.report.scaling",
+    "scaling_test": "ptynb.driver.scaling",
     "simulate": "ptynb.physics.simulate",
 }
 _MODULES = {

@@ -1,8 +1,9 @@
-"""The command `ptynb`: demo, lab, doctor."""
+"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -17,6 +18,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from ptynb.driver.session import Reconstruction
+    from ptynb.settings import Settings
+    from ptynb.table import Shown
 
 # The package proper is imported inside the commands: torch alone takes seconds, and `ptynb --help` needs none of it.
 
@@ -63,7 +66,33 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")
     doctor.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
     doctor.set_defaults(run=_doctor)
+    _add_measuring(commands)
     return parser
+
+
+def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    scaling = commands.add_parser("scaling", help="run a scan on several numbers of engines, by turns, and compare")
+    scaling.add_argument("--engines", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="default: 1 2 4")
+    scaling.add_argument(
+        "--threads", type=int, nargs="+", metavar="N", help="of each engine (default: share the cores)"
+    )
+    scaling.add_argument("--trials", type=int, default=3, metavar="N", help="runs of each kind (default 3)")
+    scaling.add_argument("--epochs", type=int, default=6, metavar="N", help="of a run; the first warms up (default 6)")
+    scaling.add_argument("--figure", type=Path, metavar="FILE", help="where a figure goes")
+    scaling.set_defaults(run=_scaling)
+    advise = commands.add_parser("advise", help="how many engines, and which exchange between them, are fastest")
+    advise.add_argument("--engines", type=int, metavar="N", help="at most (default: one a GPU, or 2 on the CPU)")
+    advise.set_defaults(run=_advise)
+    estimate = commands.add_parser("estimate", help="memory and seconds an epoch of a scan, before starting")
+    estimate.add_argument("--engines", type=int, default=1, metavar="N", help="how many (default 1)")
+    estimate.set_defaults(run=_estimate)
+    for command in (scaling, advise, estimate):
+        command.add_argument("scan", type=Path, metavar="SCAN", help="a file with a scan")
+        command.add_argument("--settings", type=Path, metavar="FILE", help="settings as YAML (default: the usual ones)")
+        command.add_argument(
+            "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
+        )
+        command.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 class _SpeedColumn(ProgressColumn):
@@ -176,6 +205,57 @@ def _doctor(chosen: argparse.Namespace) -> int:
     if not report.problems:
         console.print("No problem found.", style="green")
     return 1 if report.problems else 0
+
+
+def _scaling(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+    from ptynb.driver.devices import counted
+    from ptynb.trials import Trial
+
+    def report(trial: Trial) -> None:
+        done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s an epoch"
+        Console(stderr=True).print(done, markup=False, highlight=False)
+
+    test = pt.scaling_test(
+        pt.load(chosen.scan),
+        _settings(chosen),
+        chosen.engines,
+        trials=chosen.trials,
+        threads=chosen.threads,
+        epochs=chosen.epochs,
+        device=chosen.device,
+        report=report,
+    )
+    _show(test, chosen)
+    if chosen.figure is not None:
+        pt.scaling_figure(test).savefig(chosen.figure, dpi=130)
+    return 0
+
+
+def _advise(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+
+    advice = pt.advise(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    _show(advice, chosen)
+    return 0
+
+
+def _estimate(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+
+    found = pt.estimate(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    _show(found, chosen)
+    return 0 if found.problem is None else 1
+
+
+def _show(found: Shown, chosen: argparse.Namespace) -> None:
+    print(json.dumps(found.to_plain()) if chosen.json else found)
+
+
+def _settings(chosen: argparse.Namespace) -> Settings:
+    from ptynb.settings import Settings
+
+    return Settings() if chosen.settings is None else Settings.from_yaml(chosen.settings)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ipyparallel.error import EngineError, RemoteError
 from jupyter_core.paths import jupyter_runtime_dir
 
 from ptynb.driver import guardian
-from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, find_gpus, plan_cluster, usable_cores
+from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, plan_for
 from ptynb.engine import worker
 
 NOTICE_SECONDS = 0.5
@@ -37,6 +37,7 @@ class Cluster:
 
     n: how many engines; None: one per GPU, or two on the CPU. One that can't be had is an error.
     device: "auto", "cuda" or "cpu".
+    threads: with which each engine computes on the CPU; None: its share of the cores.
     keep: let the engines live on when the notebook's kernel ends (else they are gone seconds after it).
     timeout: seconds to wait for the engines to start.
 
@@ -44,10 +45,15 @@ class Cluster:
     """
 
     def __init__(
-        self, n: int | None = None, *, device: Device = "auto", keep: bool = False, timeout: float = 120.0
+        self,
+        n: int | None = None,
+        *,
+        device: Device = "auto",
+        threads: int | None = None,
+        keep: bool = False,
+        timeout: float = 120.0,
     ) -> None:
-        gpus = () if device == "cpu" else find_gpus()
-        self._plan = plan_cluster(n, device, gpus, usable_cores())
+        self._plan = plan_for(n, device, threads)
         self._keep, self._timeout = keep, timeout
         self._cluster: ipyparallel.Cluster | None = None
         self._client: ipyparallel.Client | None = None
@@ -172,6 +178,15 @@ class Cluster:
         return [
             {**self.call(engine.rank, worker.describe), "identity": engine.identity} for engine in self._plan.engines
         ]
+
+    def held_bytes(self) -> int:
+        """Memory of the engines' processes that no other process shares: what their next reconstruction may use."""
+        launchers = [] if self._cluster is None else self._cluster.engines.values()
+        held = 0
+        for pid in (pid for launcher in launchers for pid in _pids(launcher)):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                held += psutil.Process(pid).memory_full_info().uss
+        return held
 
     def call(self, rank: int, function: Callable[..., Any], *arguments: Any, timeout: float = 60.0) -> Any:
         """Calls a function of an importable module on this rank's engine and returns what it returns.

@@ -50,6 +50,11 @@ class ClusterPlan:
     engines: tuple[EnginePlan, ...]
     backend: str
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether engines compute on GPUs."""
+        return self.engines[0].kind != "CPU"
+
 
 def find_gpus() -> tuple[GPU, ...]:
     """The GPUs that this process may use, by nvidia-smi and CUDA_VISIBLE_DEVICES; none where there is no driver."""
@@ -116,23 +121,33 @@ def usable_cores() -> int:
     return len(psutil.Process().cpu_affinity()) if sys.platform != "darwin" else os.cpu_count() or 1
 
 
-def plan_cluster(n: int | None, device: str, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
+def plan_for(n: int | None, device: Device, threads: int | None = None) -> ClusterPlan:
+    """`plan_cluster` for this machine."""
+    return plan_cluster(n, device, () if device == "cpu" else find_gpus(), usable_cores(), threads)
+
+
+def plan_cluster(
+    n: int | None, device: str, gpus: tuple[GPU, ...], cores: int, threads: int | None = None
+) -> ClusterPlan:
     """The engines for n (None: as many as there are GPUs, or 2 that share the CPU's cores).
 
+    threads: of each engine; None: an equal share of the cores.
     Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
     """
     if device not in get_args(Device):
         raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
     if n is not None and n < 1:
         raise ClusterError(f"{n} engines were asked for; expected at least 1.")
+    if threads is not None and not 1 <= threads <= cores:
+        raise ClusterError(f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.")
     if device == "cuda" or (device == "auto" and gpus):
-        return _plan_gpus(n, gpus, cores)
+        return _plan_gpus(n, gpus, cores, threads)
     count = n if n is not None else min(2, cores)
     if count > 4 * cores:
         raise ClusterError(
             f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer."
         )
-    threads = max(1, cores // count)
+    threads = threads or max(1, cores // count)
     engines = tuple(
         EnginePlan(
             rank, "cpu", "CPU", f"CPU {rank} ({counted(threads, 'thread')})", threads, _environment(rank, threads, "")
@@ -142,7 +157,7 @@ def plan_cluster(n: int | None, device: str, gpus: tuple[GPU, ...], cores: int) 
     return ClusterPlan(engines, "gloo" if count > 1 else "none")
 
 
-def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
+def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int, threads: int | None) -> ClusterPlan:
     if not gpus:
         raise ClusterError("GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.")
     count = n if n is not None else len(gpus)
@@ -151,7 +166,7 @@ def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int) -> ClusterPlan:
             f"{count} engines were asked for and {len(gpus)} GPUs found. "
             f"Ask for {len(gpus)}, or for CPU engines: device='cpu'."
         )
-    threads = max(1, cores // count)
+    threads = threads or max(1, cores // count)
     engines = tuple(
         EnginePlan(rank, "cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", threads, _environment(rank, threads, gpu.uuid))
         for rank, gpu in enumerate(gpus[:count])

@@ -11,7 +11,6 @@ import torch
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines
 from ptynb.scan import Scan
-from ptynb.settings import WHOLE_PASSES, Settings
 from ptynb.snapshot import Failure, Kept, Result, Status
 
 FAILURE_SECONDS = 3.0
@@ -51,15 +50,6 @@ def _failures(engines: Engines) -> tuple[list[Failure], list[Exception]]:
             if status.failure is not None:
                 failures.append(status.failure)
     return failures, gone
-
-
-def batch_text(settings: Settings, engines: int, patterns: int) -> str:
-    """The effective batch: '16', '64 (16 on each of 4 engines)', '13 (all patterns)'."""
-    batch = settings.effective_batch(engines)
-    if batch >= patterns or settings.optimiser in WHOLE_PASSES:
-        return f"{patterns} (all patterns)"
-    each = engines > 1 and settings.batch_per == "engine"
-    return f"{batch} ({settings.batch} on each of {engines} engines)" if each else str(batch)
 
 
 def make_result(scan: Scan, kept: Kept, engines: str, backend: str, batch: str, failure: Exception | None) -> Result:

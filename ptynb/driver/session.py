@@ -14,7 +14,10 @@ import torch
 from ptynb.driver.cluster import Cluster, EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
-from ptynb.driver.outcome import batch_text, find_cause, make_result
+from ptynb.driver.memory import Asked
+from ptynb.driver.outcome import find_cause, make_result
+from ptynb.driver.room import check_room, room_for
+from ptynb.driver.shares import batch_text, check_shares
 from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
 from ptynb.physics.build import check_together
@@ -64,14 +67,12 @@ class Reconstruction:
         if cluster is not None and device != "auto":
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         engines = 1 if cluster is None else len(cluster)
-        batch = self._settings.effective_batch(engines)
-        if batch < engines or len(scan) < engines:
-            raise SettingsError(
-                f"{engines} engines can't share {len(scan)} patterns in batches of {batch}; "
-                f"give each at least one: a batch of at least {engines}, or fewer engines."
-            )
+        check_shares(scan, self._settings, engines)
         check_together(scan, self._settings)
         _check_extensions(extensions)
+        local = "cpu" if cluster is not None else _local_device(device)  # with a cluster CUDA is not even asked for
+        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        check_room(scan, Asked(self._settings, engines, cluster is not None), room)
         self._lock = threading.RLock()
         self._epochs: list[Epoch] = []
         self._statuses: dict[int, Status] = {}
@@ -87,7 +88,7 @@ class Reconstruction:
             if (before := holder() if holder else None) is not None:
                 before._make_way()
         self._engines: Engines = (
-            LocalEngine(scan, self._settings, tuple(extensions), _local_device(device))
+            LocalEngine(scan, self._settings, tuple(extensions), local)
             if cluster is None
             else ClusterEngines(cluster, scan, self._settings, tuple(extensions), timeout)
         )

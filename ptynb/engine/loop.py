@@ -106,7 +106,7 @@ class Loop:
         self._loss_sum += self.algorithm.update(self._table, self.update)
         self.update += 1
         ended = self.update == self.updates
-        self._after_update(ended)
+        self.after_update(ended)
         if ended:
             self._end_epoch(started)
         else:
@@ -114,7 +114,8 @@ class Loop:
             self._seconds += self._clock - started
 
     @torch.no_grad()
-    def _after_update(self, epoch_ended: bool) -> None:
+    def after_update(self, epoch_ended: bool) -> None:
+        """Brings parameters back to what is allowed, and imposes what is due."""
         for piece in self.model.parts.values():
             if type(piece).update_done is not Piece.update_done and any(
                 parameter.requires_grad for parameter in piece.parameters()

@@ -92,6 +92,13 @@ class RowAdam(torch.optim.Optimizer):
         parameter[rows] -= rate * mean / (1 - momentum**steps) / unbiased
 
 
+def moments(settings: Settings) -> int:
+    """Arrays that the optimiser keeps beside each parameter of object and probe."""
+    return {"adam": 2, "adamw": 2, "nadam": 2, "radam": 2, "rmsprop": 1}.get(
+        settings.optimiser, int(settings.momentum > 0)
+    )
+
+
 def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
     """The optimisers of these settings: one for what every update moves, one for rows, either may be missing."""
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()

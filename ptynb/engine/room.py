@@ -8,41 +8,46 @@ import psutil
 import torch
 
 Place = Literal["device", "host", "disk"]
+Wanted = Literal["auto", "device", "host", "disk"]
 
 FREE_PART = 0.5
 """Of the free memory, what frames may take by themselves; the rest is for object, optimiser and waves."""
 
 
-def choose_place(
-    wanted: Literal["auto", "device", "host", "disk"], needed: int, everybody: int, device: torch.device, in_file: bool
-) -> Place:
-    """The place that was asked for, or with "auto" the first one with room.
-
-    needed: by this engine's frames, everybody: by those of all engines, which share the host's memory [bytes].
-    On a CPU the device's memory is the host's. Raises ValueError where frames can't be there.
-    """
+def choose_place(wanted: Wanted, needed: int, everybody: int, device: torch.device, in_file: bool) -> Place:
+    """`place_for` in the memory that is free now. Raises ValueError where frames can't be there."""
     if wanted == "disk" and not in_file:
         raise ValueError(
             "frames is 'disk', and the patterns of this scan are in memory, not in a file; "
             "write them with save_scan and load that file, or choose 'auto'."
         )
-    if wanted == "device":
-        return "host" if device.type == "cpu" else "device"
+    free = free_on_host()
+    place = place_for(
+        wanted, needed, everybody, in_file, free, None if device.type == "cpu" else free_on_device(device)
+    )
+    if wanted == "auto" and place == "host" and everybody > free:
+        raise ValueError(
+            f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
+            "write them with save_scan and load that file, to have them read as they are needed."
+        )
+    return place
+
+
+def place_for(
+    wanted: Wanted, needed: float, everybody: float, in_file: bool, host: float, device: float | None
+) -> Place:
+    """The place that was asked for, or with "auto" the first one with room.
+
+    needed: by this engine's frames, everybody: by those of all engines, which share the host's memory [bytes].
+    host, device: what is free there [bytes]; device is None on a CPU, whose memory is the host's.
+    """
+    if wanted == "device" and device is None:
+        return "host"
     if wanted != "auto":
         return wanted
-    if device.type != "cpu" and needed <= FREE_PART * free_on_device(device):
+    if device is not None and needed <= FREE_PART * device:
         return "device"
-    free = free_on_host()
-    if everybody <= FREE_PART * free:
-        return "host"
-    if in_file:
-        return "disk"
-    if everybody <= free:
-        return "host"
-    raise ValueError(
-        f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
-        "write them with save_scan and load that file, to have them read as they are needed."
-    )
+    return "host" if everybody <= FREE_PART * host or not in_file else "disk"
 
 
 def free_on_host() -> int:

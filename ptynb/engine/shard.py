@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ptynb.engine.group import Group
 from ptynb.engine.room import choose_place
-from ptynb.engine.source import Source, Total, shifted
+from ptynb.engine.source import Source, Total, narrowest, shifted
 from ptynb.engine.stream import Stream
 from ptynb.physics.losses import Sums
 from ptynb.physics.piece import Batch
@@ -59,7 +59,7 @@ class Shard:
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
         self._source = Source(scan, dtype)
-        self._type = self._source.narrowest
+        self._type = narrowest(scan.frames.dtype, dtype)
         one = scan.window[0] * scan.window[1] * self._type.itemsize
         self.place = choose_place(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
         self._held = torch.empty((0, *scan.window), dtype=self._type)

@@ -26,6 +26,16 @@ INTEGERS = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.int32: 2**31 -
 """What counts are held as where they are integers, and the largest one that fits."""
 
 
+def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
+    """What to keep patterns of this type as, to begin with: for integers the smallest one, which may prove too small.
+
+    working: the model's real type.
+    """
+    if not np.issubdtype(stored, np.integer):
+        return torch.float32 if stored.itemsize <= 4 else working
+    return torch.uint8 if stored.itemsize == 1 else torch.uint16
+
+
 @final
 class Source:
     """Patterns of a scan as counts (pattern, y, x) in the order of the model, checked, bad pixels 0."""
@@ -39,14 +49,6 @@ class Source:
         everywhere = scan.mask is None or bool(scan.mask.all())
         self._buffer = np.empty((0, *self.window), self.frames.dtype)
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
-
-    @property
-    def narrowest(self) -> torch.dtype:
-        """The type to begin with: the smallest one where the file's are integers, which may turn out too small."""
-        stored = self.frames.dtype
-        if not np.issubdtype(stored, np.integer):
-            return torch.float32 if stored.itemsize <= 4 else self.working
-        return torch.uint8 if stored.itemsize == 1 else torch.uint16
 
     def wide_enough(self, dtype: torch.dtype, stored: NDArray[Any]) -> torch.dtype:
         """This type, or the next one that has all of these counts as well as the working type has them."""

@@ -155,8 +155,13 @@ def region(tiles: NDArray[np.bool_], model: Model) -> Region | None:
     values = next(model.object.parameters())
     height, width = values.shape[2:4]
     found = Region((height, width), tiles)
-    part = found.pixels / (height * width)
-    return found if part <= MOST and (1 - part) * values.nbytes >= SAVED_BYTES else None
+    return found if saves_enough(found, values.nbytes) else None
+
+
+def saves_enough(found: Region, nbytes: int) -> bool:
+    """Whether it pays to pack this region of an object of so many bytes rather than to send all of it."""
+    part = found.pixels / (found.shape[0] * found.shape[1])
+    return part <= MOST and (1 - part) * nbytes >= SAVED_BYTES
 
 
 def _by_index(values: Tensor, on_gpu: bool | None) -> bool:

@@ -287,6 +287,11 @@ def open_worker(name: str, scan: Scan, settings: Settings, extensions: bytes, me
     _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions))
 
 
+def open_names() -> list[str]:
+    """The reconstructions that are open on this engine."""
+    return [*_workers]
+
+
 def call_worker(name: str, method: str, *arguments: Any) -> Any:
     """Calls a method of the worker of the reconstruction `name`."""
     return getattr(_workers[name], method)(*arguments)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.geometry import NearField
@@ -92,6 +94,11 @@ def object_frame(scan: Scan, settings: Settings) -> ObjectFrame:
     return scan.object_frame(settings.margin, model_window(scan, settings), corner_shift(scan, settings))
 
 
+def window_places(scan: Scan, settings: Settings) -> NDArray[np.float64]:
+    """Top-left corners of the model's windows (pattern, yx) [pixels of the object's array] at the start."""
+    return scan.positions - np.array(object_frame(scan, settings).origin) - np.array(corner_shift(scan, settings))
+
+
 def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Object (state, slice, y, x) and probe (mode, y, x) at the start, complex of this type, on the CPU.
 
@@ -133,10 +140,7 @@ def make_model(
     after ptynb's own in each step.
     """
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
-    frame = object_frame(scan, settings)
-    places = (
-        torch.from_numpy(scan.positions) - torch.tensor([*frame.origin]) - torch.tensor(corner_shift(scan, settings))
-    )
+    places = torch.from_numpy(window_places(scan, settings))
     probe_part = Probe(probe)
     pieces: list[Piece] = [
         Affine(places.to(device), dtype),

@@ -56,6 +56,12 @@ def test_ranks_come_from_our_own_variable_and_threads_share_the_cores(cluster: p
     assert {answer["threads"] for answer in answers} == {cluster.plan.engines[0].threads}
 
 
+def test_a_cluster_tells_what_its_engines_hold(cluster: pt.Cluster) -> None:
+    private = [psutil.Process(status["pid"]).memory_full_info().uss for status in cluster.status()]
+    assert min(private) > 50e6
+    assert cluster.held_bytes() == pytest.approx(sum(private), rel=0.1)
+
+
 def test_connection_files_are_this_users_only(cluster: pt.Cluster) -> None:
     assert cluster.folder is not None
     assert cluster.folder.stat().st_mode & 0o077 == 0

@@ -152,5 +152,15 @@ def test_what_cannot_be_had_is_an_error_that_says_what_to_do(n, device, gpus, se
         plan_cluster(n, device, GPUS[:gpus], 2)
 
 
+def test_threads_of_each_engine_can_be_asked_for():
+    for n, device, threads in ((2, "cpu", 3), (2, "cuda", 1)):
+        plan = plan_cluster(n, device, GPUS[:2], 4, threads)
+        assert [engine.threads for engine in plan.engines] == [threads] * n
+        assert plan.engines[0].environment["OMP_NUM_THREADS"] == str(threads)
+        assert plan.on_gpu is (device == "cuda")
+    with pytest.raises(ClusterError, match=r"5 threads were asked for on 4 cores; expected 1 to 4 for each engine\."):
+        plan_cluster(2, "cpu", (), 4, 5)
+
+
 def test_usable_cores_are_those_of_this_process():
     assert 1 <= usable_cores() <= os.cpu_count()

@@ -17,8 +17,10 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.driver import room as rooms
 from ptynb.scan import Scan
 from ptynb.snapshot import PictureRequest
+from tests.driver.peak import scan_of
 
 
 @pytest.fixture(params=["two engines", "this process"])
@@ -399,3 +401,30 @@ def test_two_engines_can_have_a_pattern_each(cluster: pt.Cluster, scan: Scan) ->
         pt.Reconstruction(scan, pt.Settings(batch=1), cluster)
     with pt.Reconstruction(scan, pt.Settings(batch=1, batch_per="engine"), cluster) as recon:
         assert recon.batch == "2 (1 on each of 2 engines)"
+
+
+def test_with_a_cluster_the_kernel_does_not_ask_for_cuda(
+    cluster: pt.Cluster, scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(asked.append(1)))
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.step()
+    assert not asked
+
+
+def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
+    cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = scan_of(64, 32, 4), scan_of(2000, 128, 2)
+    with pt.Reconstruction(small, pt.Settings(), cluster) as before:
+        before.step()
+        monkeypatch.setattr(rooms, "free_on_host", lambda: 0)
+        with pytest.raises(pt.SettingsError, match=r"^This can't fit: 2 engines need about"):
+            pt.Reconstruction(large, pt.Settings(object={"states": 8}, probe={"modes": 9}, batch=500), cluster)
+        before.step()
+        assert before.epoch == 2
+        monkeypatch.setattr(rooms, "free_on_host", lambda: 100_000_000)
+        with pt.Reconstruction(small, pt.Settings(), cluster) as after:
+            assert before.closed
+            after.step()

@@ -1,0 +1,85 @@
+"""Tables that a notebook, a terminal and a text file can show."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, a row each, under their heads; what they say together stands above as a sentence."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+    def text(self) -> str:
+        """In columns of even width, numbers to the right."""
+        widths = [max(len(cell) for cell in column) for column in zip(self.heads, *self.rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if column == 0 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (self.heads, *self.rows)
+        ]
+        return "\n".join([*([self.caption] if self.caption else []), *lines])
+
+    def html(self) -> str:
+        """As HTML, whatever is in the cells."""
+        head = "".join(
+            f'<th style="{_side(column)}">{html.escape(cell)}</th>' for column, cell in enumerate(self.heads)
+        )
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
+        caption = f'<p style="margin:4px 0">{html.escape(self.caption)}</p>' if self.caption else ""
+        return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class Shown(ABC):
+    """A record (a data class) that is shown as a table."""
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The record, for looking at."""
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def to_plain(self) -> dict[str, Any]:
+        """All of it as what JSON can hold."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+
+def gigabytes(count: float) -> str:
+    """'3.2 GB', '45 MB', '120 kB'."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if count >= 0.9995 * size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
+
+
+def duration(seconds: float) -> str:
+    """'2.1 s', '35 ms', '120 µs', '3 min 20 s'."""
+    if seconds >= 99.5:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} µs"
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f'<td style="{_side(column)}">{html.escape(cell)}</td>' for column, cell in enumerate(row))
+
+
+def _side(column: int) -> str:
+    return "text-align:left" if column == 0 else "text-align:right"

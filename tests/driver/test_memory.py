@@ -1,0 +1,167 @@
+"""What is counted of memory, by hand and against the peak of a real run."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ptynb.driver.memory import (
+    HEAP,
+    PROCESS,
+    Asked,
+    arrays_of_an_update,
+    copies_of_parameters,
+    memory_of,
+    portion,
+    totals,
+)
+from ptynb.engine.source import PIECE_BYTES
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+from tests.driver.peak import scan_of
+from tests.preparation.test_tilted import GEOMETRY
+
+THICK = {"count": 4, "thickness": 1e-5}
+
+
+def amounts(scan, settings, engines=1, *, cluster=False, place="host", on_gpu=False):
+    return {item.name: item.bytes for item in memory_of(scan, Asked(settings, engines, cluster), place, on_gpu)}
+
+
+def test_the_peak_of_a_real_run_is_what_was_counted():
+    """Waves and an object of 42 MB each; too much is foreseen by 2 copies of the object, made when waves are gone."""
+    problem, settings = (81, 256, 250), Settings(batch=80)
+    command = [sys.executable, "-m", "tests.driver.peak", *map(str, problem), "2", settings.model_dump_json()]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    foreseen = totals(memory_of(scan_of(*problem), Asked(settings, 1, cluster=False), "host", on_gpu=False))["host"]
+    assert 1 < foreseen / float(answer.stdout) < 1.4
+
+
+def test_items_by_hand():
+    scan = scan_of(100, 64, 8)  # a grid of 10 x 10
+    side = 9 * 8 + 64 + 2 * 4  # ten places, a window, and padding on both sides
+    settings = Settings(batch=8, probe={"modes": 3}, slices=THICK)
+    found = amounts(scan, settings)
+    pixels = 8 * 64**2
+    # Itself, its gradient, two moments, and one in double precision that passes.
+    assert found["object, gradient and optimiser"] == HEAP * 6 * 8 * 4 * side**2
+    assert found["probe, gradient and optimiser"] == HEAP * 6 * 8 * 3 * 64**2
+    waves = (2 + 4) * 8 * 3 * pixels + (4 + 1) * 8 * pixels + 4 * 4 * pixels
+    assert found["waves of a batch"] == HEAP * waves
+    assert found["patterns"] == 100 * 64 * 64 * 2
+    assert sum(found.values()) == sum(found[name] for name in list(found)[-3:]) + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
+    twice = amounts(scan, settings.replace(precision="double"))
+    for name in ("object, gradient and optimiser", "waves of a batch"):
+        assert twice[name] == 2 * found[name]
+    assert twice["patterns"] == found["patterns"], "counts of 16 bits stay what they are"
+    states = amounts(scan, settings.replace(object={"states": 2}))
+    assert states["object, gradient and optimiser"] == 2 * found["object, gradient and optimiser"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "engines", "copies"),
+    [
+        ({"optimiser": "sgd"}, 1, 4),
+        ({"optimiser": "sgd", "momentum": 0.5}, 1, 5),
+        ({"optimiser": "rpie"}, 1, 4),
+        ({"optimiser": "rmsprop"}, 1, 5),
+        ({"optimiser": "adamw"}, 2, 7),
+        ({"optimiser": "radam"}, 1, 9),
+        ({"optimiser": "lbfgs"}, 1, 28),
+        ({"optimiser": "lsqml"}, 2, 8),
+        ({"object": {"form": "polar"}}, 1, 9),
+    ],
+)
+def test_copies_of_the_parameters(changes, engines, copies):
+    assert copies_of_parameters(Settings(**changes), engines) == copies
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({"probe": {"modes": 3}}, (0, 0, 0)),
+        ({"slices": THICK}, (3, 3, 0)),
+        ({"positions": {"rate": 0.1}, "offset": {"rate": 0.1}}, (1, 0, 0)),
+        ({"variations": {"rank": 2}}, (2, 0, 0)),
+        ({"weights": {"rate": 0.1}, "background": {"rate": 0.1}}, (0, 0, 4)),
+        ({"detector": {"blur": 1, "oversampling": 2, "saturation": 9}}, (0, 0, 6)),
+    ],
+)
+def test_what_is_kept_of_each_pattern(changes, more):
+    scan = scan_of(100, 64, 8)
+    plain = arrays_of_an_update(scan, Settings())
+    found = arrays_of_an_update(scan, Settings(**changes))
+    assert tuple(np.subtract(found, plain)) == more
+
+
+def test_tilted_planes_are_recorded():
+    scan = scan_of(100, 64, 8)
+    assert arrays_of_an_update(scan, Settings())[0] == 3
+    tilted = Scan.from_arrays(scan.frames.read(0, 100), scan.positions, geometry=GEOMETRY)
+    assert arrays_of_an_update(tilted, Settings())[0] == 5
+
+
+def test_projections_keep_the_waves_of_all_patterns():
+    scan = scan_of(100, 64, 8)
+    wave = 8 * 64**2 * 2
+    for optimiser, kept in (("dm", 100), ("raar", 200)):
+        found = amounts(scan, Settings(optimiser=optimiser, probe={"modes": 2}))
+        assert found["exit waves of all patterns"] == kept * wave
+    assert "exit waves of all patterns" not in amounts(scan, Settings())
+
+
+def test_engines_share_patterns_and_waves_but_not_the_object():
+    scan, settings = scan_of(100, 64, 8), Settings(batch=16)
+    alone, four = (amounts(scan, settings, engines, cluster=True) for engines in (1, 4))
+    assert four["patterns"] == alone["patterns"] / 4
+    assert four["patterns as they were sent"] == alone["patterns"] / 4
+    assert four["waves of a batch"] == alone["waves of a batch"] / 4
+    assert four["object, gradient and optimiser"] == alone["object, gradient and optimiser"] * 7 / 6
+    each = amounts(scan, settings.replace(batch_per="engine"), 4, cluster=True)
+    assert each["waves of a batch"] == alone["waves of a batch"]
+    assert alone["process"] == PROCESS
+    assert not {"process", "patterns as they were sent"} & set(amounts(scan, settings))
+
+
+def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host():
+    scan, settings = scan_of(100, 64, 8), Settings(batch=16)
+    asked = Asked(settings, 1)
+    here, there = (memory_of(scan, asked, place, on_gpu=True) for place in ("device", "host"))
+    wheres = {item.name: item.where for item in here}
+    assert {name for name, where in wheres.items() if where == "host"} == {
+        "patterns as they were sent",
+        "pieces in which patterns are read",
+        "process",
+    }
+    patterns = 100 * 64 * 64 * 2
+    assert totals(here)["host"] == totals(there)["host"] - patterns
+    on_their_way = 3 * 16 * 64 * 64 * 4
+    assert totals(here)["device"] == totals(there)["device"] + patterns - on_their_way
+    on_cpu = amounts(scan, settings)
+    assert amounts(scan, settings, on_gpu=True)["waves of a batch"] == on_cpu["waves of a batch"] / HEAP
+
+
+def test_patterns_that_stay_in_the_file_are_read_ahead():
+    scan = scan_of(100, 64, 8)
+    found = amounts(scan, Settings(batch=4), place="disk")
+    assert found["patterns on their way"] == 3 * 4 * 64 * 64 * 4
+    assert "patterns" not in found
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("uint8", 1), ("uint16", 2), ("int64", 2), ("float32", 4), ("float64", 4)])
+def test_patterns_take_what_engines_keep_them_as(dtype, kept):
+    scan = Scan.from_arrays(np.ones((4, 16, 16), dtype), np.arange(8).reshape(4, 2))
+    assert amounts(scan, Settings())["patterns"] == 4 * 16 * 16 * kept
+
+
+def test_portions_are_those_of_an_engine():
+    scan = scan_of(100, 32, 4)
+    for settings, engines, expected in (
+        (Settings(batch=16), 1, 16),
+        (Settings(batch=16), 3, 6),
+        (Settings(batch=16, accumulate=4), 3, 2),
+        (Settings(batch=16, batch_per="engine"), 3, 16),
+        (Settings(batch=400), 1, 100),
+    ):
+        assert portion(scan, Asked(settings, engines)) == expected
