@@ -71,7 +71,7 @@ def copies_of_parameters(settings: Settings, engines: int) -> float:
     if settings.optimiser in THIN_ONLY:
         # Itself, the sums above and below with the message that brought them, the step, and the mean of its lengths.
         return 8
-    # In double precision for the checksum of an epoch, which all optimisers but one surpass in no step.
+    # Copies for a result and for a picture, which all optimisers but one surpass in no step.
     passing = 5 if settings.optimiser == "radam" else 2
     kept = moments(settings)
     if settings.optimiser == "lbfgs":
@@ -82,19 +82,25 @@ def copies_of_parameters(settings: Settings, engines: int) -> float:
     return 2 + kept + passing + polar + (1 if engines > 1 else 0)
 
 
-def arrays_of_an_update(scan: Scan, settings: Settings) -> tuple[float, float, float]:
+def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
     """(waves, windows, patterns) of each pattern that `physics.hotpath` and the loss hold until its gradient is there.
 
     waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
     """
-    # Moved probes, waves behind each slice, waves at the detector.
-    waves = 2.0 + settings.slices.count
-    # Those of the object, and the ramps that move the probe.
-    windows = settings.slices.count + 1.0
-    # Counts, intensity, its slope, and one in passing.
-    patterns = 4.0
-    if any(settings.part(name).rate > 0 for name in ("positions", "affine", "offset")):
-        waves += 1  # the product from which the slopes of shifts are summed
+    if on_gpu:
+        # Moved probes, waves behind each slice, waves at the detector.
+        waves = 2.0 + settings.slices.count
+        # Those of the object, and the ramps that move the probe.
+        windows = settings.slices.count + 1.0
+        # Counts, intensity, its slope, and one in passing.
+        patterns = 4.0
+        if any(settings.part(name).rate > 0 for name in ("positions", "affine", "offset")):
+            waves += 1  # the product from which the slopes of shifts are summed
+    else:
+        # Moved probes and waves behind each slice, the last of which become those at the detector.
+        waves, windows = 1.0 + settings.slices.count, 0.0
+        # Counts, and the intensity, which becomes its slope.
+        patterns = 2.0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
     waves += RECORDED * ((settings.variations.rank > 0) + (not plane))
     detector = settings.detector
@@ -161,7 +167,7 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
     copies = copies_of_parameters(settings, asked.engines)
     yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
     yield Item("probe, gradient and optimiser", where, _taken(copies, wave, on_gpu))
-    waves, windows, patterns = arrays_of_an_update(scan, settings)
+    waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
     yield Item(
         "waves of a batch",
         where,

@@ -140,7 +140,7 @@ class Loop:
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds))
         self._loss_sum = torch.zeros_like(self._loss_sum)
-        checksum = float(sum(parameter.detach().double().sum() for parameter in self.model.parameters()))
+        checksum = float(sum(parameter.detach().sum(dtype=torch.float64) for parameter in self.model.parameters()))
         if not (math.isfinite(loss) and math.isfinite(checksum)):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update not finite; "
