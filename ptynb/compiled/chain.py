@@ -98,7 +98,7 @@ def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> 
 @compiled
 def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -> None:
     """F⁻¹[2 (dL/dM) Ψ], where Ψ was."""
-    passes.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last, waves)
+    passes.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last)
     transforms.backward(plans, waves, first, last)
 
 
@@ -134,7 +134,7 @@ def misfit(
         move(plans, spectra, shifts, still, along_y, along_x, one, end, moved)
         cross(plans, object, corners, probes, arriving, kernel, one, end, waves)
         propagate(plans, waves, one, end, intensity)
-        passes.amplitude_loss(intensity, frames, mask, floor, one, end, intensity, values)
+        passes.amplitude_loss(intensity, frames, mask, floor, one, end, values)
         if backwards:
             propagate_back(plans, waves, intensity, one, end)
             cross_back(plans, object, corners, probes, arriving, kernel, one, end, waves)

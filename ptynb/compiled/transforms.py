@@ -53,8 +53,8 @@ def available() -> bool:
 def plans(height: int, width: int, kind: Any) -> Plans:
     """FFTW's plans for planes (height, width); made once, a tenth of a second for 128 x 128."""
     execute, plan = _library(kind)
-    # Planning overwrites its arrays, so it has its own; numpy's start at multiples of 16 bytes.
-    one, other = (np.zeros((height, width), kind) for _ in range(2))
+    # Planning overwrites its arrays, so it has its own, which start where those of the hot path do.
+    one, other = (pyfftw.zeros_aligned((height, width), kind, n=64) for _ in range(2))
     aligned = one.nbytes % ALIGNMENT == 0
     flags = _MEASURE if aligned else _MEASURE | _UNALIGNED
     with _planning:
