@@ -80,7 +80,16 @@ class RowAdam(torch.optim.Optimizer):
         if not state:
             state["steps"] = torch.zeros(len(parameter), device=parameter.device)
             state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        rows = self.batch.to(parameter.device)
+        if parameter.device.type == "cpu":
+            own = parameter.data, gradient, state["mean"], state["square"]
+            values, slopes, mean, square = (tensor.reshape(len(parameter), -1).numpy() for tensor in own)
+            steps, betas = state["steps"].numpy(), (momentum, BETAS[1])
+            updates.adam_of_rows(values, slopes, mean, square, steps, self.batch.numpy(), rate, betas, ROW_EPSILON)
+        else:
+            self._move_elsewhere(parameter, gradient, rate, momentum)
+
+    def _move_elsewhere(self, parameter: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
+        state, rows = self.state[parameter], self.batch.to(parameter.device)
         shape = (-1,) + (1,) * (parameter.ndim - 1)
         state["steps"][rows] += 1
         steps = state["steps"][rows].reshape(shape).to(parameter.dtype)

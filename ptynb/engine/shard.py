@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ptynb.engine.group import Group
 from ptynb.engine.room import choose_place
-from ptynb.engine.source import Source, Total, narrowest, shifted
+from ptynb.engine.source import Source, narrowest, shifted
 from ptynb.engine.stream import Stream
 from ptynb.physics.losses import Sums
 from ptynb.physics.piece import Batch
@@ -63,7 +63,7 @@ class Shard:
         one = scan.window[0] * scan.window[1] * self._type.itemsize
         self.place = choose_place(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
         self._held = torch.empty((0, *scan.window), dtype=self._type)
-        self._total = Total(scan.window)
+        self._total = np.zeros(scan.window)
         self._read()
         at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
         self._stream = None if at_hand else Stream(self._begin, group.device)
@@ -81,8 +81,7 @@ class Shard:
             if not on_host and (len(scratch) < len(stored) or scratch.dtype != self._type):
                 scratch = torch.empty(stored.shape, dtype=self._type)
             counts = self._held[rows] if on_host else scratch[: len(stored)]
-            self._source.arrange(stored, counts)
-            self._total.add(counts)
+            self._source.arrange(stored, counts, self._total)
             if self.place == "device" and not on_host:
                 self._held[rows] = counts.to(self.group.device)
 
@@ -107,7 +106,7 @@ class Shard:
 
     def totals(self, count: int) -> tuple[Tensor, Sums]:
         """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
-        total = self.group.sum(self._total.values.to(self.group.device)).cpu()
+        total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
             raise ValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
         return total / count, Sums(float(total.sum()), self._squares)

@@ -16,12 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.compiled.arranging import arrange
 from ptynb.scan import Scan
 
 PIECE_BYTES = 2**23
 """Patterns are read in pieces of about this size: two of them are the memory beside what is kept."""
-SUMMED_AT_ONCE = 16
-"""Patterns summed in single precision, exactly so where they have 16 bits: 2^16 x 16 is less than 2^24."""
 INTEGERS = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.int32: 2**31 - 1}
 """What counts are held as where they are integers, and the largest one that fits."""
 
@@ -45,9 +44,11 @@ class Source:
         self.scan, self.working = scan, working
         self.frames = scan.frames.local()
         self.window = scan.window
-        self._shifts = tuple(side // 2 if shifted(scan) else 0 for side in scan.window)
+        height, width = scan.window
+        self._shifts = (height // 2, width // 2) if shifted(scan) else (0, 0)
         everywhere = scan.mask is None or bool(scan.mask.all())
         self._buffer = np.empty((0, *self.window), self.frames.dtype)
+        self._ignored = np.zeros(self.window)
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
 
     def wide_enough(self, dtype: torch.dtype, stored: NDArray[Any]) -> torch.dtype:
@@ -96,14 +97,14 @@ class Source:
         self._clean(stored)
         if self.scan.clip_negative:
             np.maximum(stored, 0, out=stored)
-        self.arrange(stored, counts)
+        self.arrange(stored, counts, self._ignored)
 
-    def arrange(self, stored: NDArray[Any], counts: Tensor) -> None:
-        """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model."""
-        target = counts.numpy()
-        for y_to, y_from in _halves(self.window[0], self._shifts[0]):
-            for x_to, x_from in _halves(self.window[1], self._shifts[1]):
-                target[:, y_to, x_to] = stored[:, y_from, x_from]
+    def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64]) -> None:
+        """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model.
+
+        Adds them to `total` (y, x).
+        """
+        arrange(stored, self._shifts, counts.numpy(), total)
 
     def _cut(self, patterns: NDArray[np.int64]) -> list[slice]:
         """Rows of pieces; what the file stores together is not cut, so that nothing is read or decompressed twice."""
@@ -139,27 +140,3 @@ class Source:
 def shifted(scan: Scan) -> bool:
     """Whether the file's centred patterns lie in Fourier space, where the model has zero frequency at index 0."""
     return scan.fourier and scan.centred
-
-
-@final
-class Total:
-    """The sum of many patterns (y, x) float64, exact where they are integers."""
-
-    def __init__(self, window: tuple[int, int]) -> None:
-        self.values = torch.zeros(window, dtype=torch.float64)
-        self._block = torch.empty(0)
-
-    def add(self, counts: Tensor) -> None:
-        """Adds patterns (pattern, y, x)."""
-        dtype = torch.float32 if counts.dtype in (torch.uint8, torch.uint16) else torch.float64
-        if self._block.dtype != dtype or not len(self._block):
-            self._block = torch.empty((SUMMED_AT_ONCE, *self.values.shape), dtype=dtype)
-        for some in counts.split(SUMMED_AT_ONCE):
-            self.values += self._block[: len(some)].copy_(some).sum(0)
-
-
-def _halves(side: int, shift: int) -> list[tuple[slice, slice]]:
-    """(to, from) of both parts of an axis that moves `shift` samples towards its start, the first ones to its end."""
-    if shift == 0:
-        return [(slice(None), slice(None))]
-    return [(slice(0, side - shift), slice(shift, side)), (slice(side - shift, side), slice(0, shift))]

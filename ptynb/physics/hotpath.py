@@ -169,6 +169,6 @@ def _steps(waves: Tensor) -> ModuleType:
 
 @functools.cache
 def compiled_steps() -> ModuleType:
-    """Those for a CPU. The compiler is loaded where they are first needed, never in a notebook that only looks."""
+    """Those for a CPU, loaded where they are first needed."""
     found = importlib.import_module("ptynb.compiled.steps")
     return found if found.transforms.available() else steps

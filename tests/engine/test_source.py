@@ -15,7 +15,7 @@ import torch
 from ptynb.engine import source as source_module
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.shard import Shard
-from ptynb.engine.source import PIECE_BYTES, Source, Total
+from ptynb.engine.source import PIECE_BYTES, Source
 from ptynb.frames import ArrayFrames, HDF5Frames
 from ptynb.scan import Scan, ScanError
 
@@ -121,16 +121,6 @@ def test_no_chunk_is_cut(tmp_path: Path) -> None:
     for part, stored in pieces:
         assert 1 <= len(stored) <= 7
         np.testing.assert_array_equal(stored, data[own[part]])
-
-
-def test_sums_of_integers_are_exact() -> None:
-    patterns = np.random.default_rng(0).integers(60000, 65536, (1000, 2, 2))
-    total = Total((2, 2))
-    for some in (patterns[:533], patterns[533:]):
-        total.add(torch.from_numpy(some).to(torch.uint16))
-    np.testing.assert_array_equal(total.values.numpy(), patterns.sum(0))
-    total.add(torch.full((3, 2, 2), 2**31 - 1, dtype=torch.int32))
-    np.testing.assert_array_equal(total.values.numpy(), patterns.sum(0) + 3 * (2**31 - 1))
 
 
 def test_loading_takes_little_memory_beside_the_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
