@@ -1,7 +1,7 @@
 """Work in equal shares on as many threads as torch would use.
 
 The threads live as long as the process, wait without spinning, and come to life where they are first needed. numba's
-own threads would be a second pool beside torch's: with both spinning between loops, an epoch took twice as long.
+own ones would be a second pool beside torch's, each spinning on the cores that the other needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fourier transforms of single planes inside compiled loops, by FFTW, without any factor in either direction.
 
-pyfftw brings the library; its plans are called directly, since a call through Python would wait for the interpreter's
-lock between any two passes: an epoch on two threads took 1.4 times as long. On an AMD EPYC (Zen 4) a plane of 128 x 128
-in single precision takes FFTW 0.030 ms, torch's MKL 0.045 to 0.055 and scipy 0.067.
+pyfftw brings the library. Its plans are called directly, since a call through Python would wait for the interpreter's
+lock between any two passes: the steps of an update took 1.4 times as long on two threads. On an AMD EPYC (Zen 4) a
+plane of 128 x 128 in single precision takes FFTW 0.030 ms, torch's MKL 0.045 to 0.055 and scipy 0.067.
 """
 
 from __future__ import annotations
