@@ -76,7 +76,7 @@ class _Cross:
         self.kernel = between.reshape(-1, *between.shape[-2:])
         self.waves = _empty((patterns, states, modes, height, width), probes)
         self.arriving = _empty((slices - 1, *self.waves.shape), probes)
-        self.object_change = torch.zeros_like(object) if object.requires_grad else None
+        self.object_change = torch.zeros(object.shape, dtype=object.dtype) if object.requires_grad else None
 
     @property
     def start(self) -> tuple[Any, ...]:
@@ -274,7 +274,15 @@ class Intensity(torch.autograd.Function):
 
 
 def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: float) -> tuple[Tensor, Tensor]:
-    """`losses.Amplitude`: its value, a sum (scalar), and its slope (pattern, y, x)."""
+    """`losses.Amplitude`: its value, a sum (scalar), and its slope (pattern, y, x).
+
+    Raises ValueError where shapes differ.
+    """
+    if model.shape != frames.shape or (mask is not None and mask.shape != model.shape[1:]):
+        raise ValueError(
+            f"The modelled patterns' shape is {tuple(model.shape)}, the measured ones' {tuple(frames.shape)}, their "
+            f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
+        )
     slope, counts = _copy(model), _array(frames)
     values, where = np.empty(len(slope)), _mask(mask, slope)
 

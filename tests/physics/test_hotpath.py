@@ -483,3 +483,20 @@ def test_frames_that_do_not_fit_are_refused(shape):
     fitting = arrays_that_fit()
     with pytest.raises(ValueError, match=r"frames' shape is"):
         far_field_misfit(**fitting, frames=torch.zeros(shape), mask=None, floor=1.0)
+
+
+@pytest.mark.parametrize("name", ["object", "probes", "kernel"])
+def test_arrays_that_lie_otherwise_in_memory_give_the_same(name):
+    """Transposed twice in memory, or with a conjugation that torch has not carried out yet."""
+    fitting, found = arrays_that_fit(), []
+    for rearranged in (False, True):
+        leaves = {key: fitting[key].clone().requires_grad_(key != "kernel") for key in ("object", "probes", "kernel")}
+        given = dict(leaves)
+        if rearranged:
+            leaf = given[name]
+            given[name] = leaf.mT.contiguous().mT if name == "object" else leaf.conj_physical().conj()
+        patterns = far_field_patterns(**fitting | given)
+        (patterns * torch.arange(7.0)).sum().backward()
+        found.append((patterns.detach(), leaves["object"].grad, leaves["probes"].grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

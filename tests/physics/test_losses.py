@@ -183,3 +183,8 @@ def test_sum_of_squares_of_any_shape():
     values = torch.arange(24.0).reshape(2, 3, 4)
     assert sum_of_squares(values).item() == 4324
     assert sum_of_squares(values.permute(2, 0, 1)).item() == 4324
+
+
+def test_patterns_of_another_shape_are_refused(name):
+    with pytest.raises((ValueError, RuntimeError), match=r"shape|size"):
+        evaluate(make_loss(name, MEAN), some_model(), counts=some_counts()[..., 1:])
