@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.compiled import chain, passes, transforms
+from ptynb.compiled.buffers import empty, give_back
 from ptynb.compiled.threads import in_shares, part
 
 Array = NDArray[Any]
@@ -29,7 +30,7 @@ class _Move:
         self.shared, self.still = count == 1, not (shifts.requires_grad or self.shifts.any())
         if self.shared and not self.still:
             transforms.forward(self.plans, self.spectra, 0, 1)
-        self.moved = _empty((patterns, modes, height, width), self.spectra)
+        self.moved = empty((patterns, modes, height, width), self.spectra)
         self.along_y, self.along_x = (np.ones((patterns, side), self.spectra.dtype) for side in (height, width))
         self.slopes = np.empty((patterns, 2), self.shifts.dtype)
         self.wanted = probes.requires_grad, shifts.requires_grad
@@ -74,8 +75,8 @@ class _Cross:
         self.plans = transforms.plans(height, width, probes.dtype)
         between = np.ones((1, 1, 1), probes.dtype) if kernel is None else _array(kernel)
         self.kernel = between.reshape(-1, *between.shape[-2:])
-        self.waves = _empty((patterns, states, modes, height, width), probes)
-        self.arriving = _empty((slices - 1, *self.waves.shape), probes)
+        self.waves = empty((patterns, states, modes, height, width), probes)
+        self.arriving = empty((slices - 1, *self.waves.shape), probes)
         self.object_change = torch.zeros(object.shape, dtype=object.dtype) if object.requires_grad else None
 
     @property
@@ -102,7 +103,7 @@ class _Propagate:
         """waves: (pattern, state, mode, y, x); those on the detector, and then the gradient, take their place."""
         self.waves = waves
         self.plans = transforms.plans(*waves.shape[-2:], waves.dtype)
-        self.intensity = _empty((len(waves), *waves.shape[-2:]), waves.real)
+        self.intensity = empty((len(waves), *waves.shape[-2:]), waves.real)
         self.slopes = self.intensity
 
     def there(self, first: int, last: int) -> None:
@@ -129,7 +130,7 @@ class Misfit(torch.autograd.Function):
     ) -> Tensor:
         move = _Move(probes, shifts)
         cross = _Cross(object, corners, move.moved, kernel)
-        intensity = _empty((len(corners), *cross.waves.shape[-2:]), cross.waves.real)
+        intensity = empty((len(corners), *cross.waves.shape[-2:]), cross.waves.real)
         counts, where, values = _array(frames), _mask(mask, intensity), np.empty(len(corners))
         backwards = any(ctx.needs_input_grad)
 
@@ -164,7 +165,7 @@ class Misfit(torch.autograd.Function):
         factor = float(outer[0])
         _gather((cross, move), factor)
         gradients = move.gradients(factor)
-        _give_back(cross.waves, cross.arriving, *([move.moved] if move.shared else []))
+        give_back(cross.waves, cross.arriving, *([move.moved] if move.shared else []))
         return cross.object_change, None, *gradients, None, None, None, None
 
 
@@ -200,13 +201,13 @@ class MovedProbes(torch.autograd.Function):
     def forward(ctx: Any, probes: Tensor, shifts: Tensor) -> Tensor:
         ctx.move = move = _Move(probes, shifts)
         _there((move,), len(shifts))
-        return torch.from_numpy(move.moved.copy() if any(ctx.needs_input_grad) else move.moved)
+        return torch.from_numpy(move.moved)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         move = ctx.move
         del ctx.move
-        move.moved[...] = _array(outer[0])
+        move.moved = _copy(outer[0])
         _back((move,), len(move.moved))
         _gather((move,), 1.0)
         return move.gradients(1.0)
@@ -220,14 +221,14 @@ class ExitWaves(torch.autograd.Function):
         ctx.cross = cross = _Cross(object, corners, _copy(probes), kernel)
         ctx.save_for_backward(object)
         _there((cross,), len(corners))
-        return torch.from_numpy(cross.waves.copy() if any(ctx.needs_input_grad) else cross.waves)
+        return torch.from_numpy(cross.waves)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         cross = ctx.cross
         del ctx.cross
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
-        cross.waves[...] = _array(outer[0])
+        cross.waves = _copy(outer[0])
         _back((cross,), len(cross.waves))
         _gather((cross,), 1.0)
         return cross.object_change, None, torch.from_numpy(cross.probes[:, 0]), None
@@ -321,33 +322,15 @@ def _gather(steps: tuple[_Move | _Cross, ...], factor: float) -> None:
 
 def _array(tensor: Tensor) -> Array:
     """The same numbers, in order, for loops."""
-    array: Array = tensor.detach().resolve_conj().contiguous().numpy()
+    array: Array = tensor.detach().resolve_conj().resolve_neg().contiguous().numpy()
     return array
 
 
 def _copy(tensor: Tensor) -> Array:
     array = _array(tensor)
-    copy = _empty(array.shape, array)
+    copy = empty(array.shape, array)
     copy[...] = array
     return copy
-
-
-_spare: dict[tuple[tuple[int, ...], np.dtype[Any]], Array] = {}
-"""Arrays for the next update: new memory has to be emptied by the system first, up to a fifth of an epoch."""
-_SPARES = 8
-
-
-def _empty(shape: tuple[int, ...], like: Array) -> Array:
-    """Where planes start at multiples of 64 bytes, as torch has them, passes take up to a fifth less time."""
-    array: Array | None = _spare.pop((shape, like.dtype), None)
-    return torch.empty(shape, dtype=torch.from_numpy(like[:0]).dtype).numpy() if array is None else array
-
-
-def _give_back(*arrays: Array) -> None:
-    """Keeps arrays that nobody else has."""
-    if len(_spare) > _SPARES:
-        _spare.clear()
-    _spare.update({(array.shape, array.dtype): array for array in arrays})
 
 
 def _mask(mask: Tensor | None, like: Array) -> Array:

@@ -37,26 +37,24 @@ def in_shares(work: Work) -> None:
 
 def count() -> int:
     """How many threads share work; torch's number, or what it was before `torch_alone`."""
-    return _workers.shares or torch.get_num_threads()
+    return getattr(_alone, "shares", 0) or torch.get_num_threads()
 
 
 @contextlib.contextmanager
 def torch_alone() -> Iterator[None]:
-    """Inside, torch itself uses the calling thread only.
+    """Inside, what the calling thread asks of torch is done by this thread only.
 
-    After each of its operations OpenMP's threads spin for milliseconds, on the cores that shares need: an epoch on two
-    cores took 1.5 times as long.
+    After each of torch's operations OpenMP's threads spin for milliseconds, on the cores that shares need: an epoch on
+    two cores took 1.5 times as long.
     """
-    if _workers.shares:
-        yield
-        return
-    _workers.shares = torch.get_num_threads()
+    before = torch.get_num_threads()
+    _alone.shares, outside = count(), getattr(_alone, "shares", 0)
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(_workers.shares)
-        _workers.shares = 0
+        torch.set_num_threads(before)
+        _alone.shares = outside
 
 
 def part(count: int, share: int, shares: int) -> tuple[int, int]:
@@ -70,7 +68,6 @@ _Task = tuple[Work, int, int, "queue.SimpleQueue[BaseException | None]"]
 class _Workers:
     def __init__(self) -> None:
         self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
-        self.shares = 0
         self._count = 0
         self._growing = threading.Lock()
 
@@ -101,11 +98,15 @@ def _outcome(work: Work, share: int, shares: int) -> BaseException | None:
 
 
 _workers = _Workers()
+_alone = threading.local()
 
 
 def _forget() -> None:
     global _workers
     _workers = _Workers()
+
+
+_alone = threading.local()
 
 
 if hasattr(os, "register_at_fork"):

@@ -40,18 +40,28 @@ class Plans(NamedTuple):
     forward_into: int
 
 
+_LETTERS = {np.dtype(np.complex64): "f", np.dtype(np.complex128): ""}
+"""In the names of FFTW's functions, by the type of waves."""
+
+
 @functools.cache
 def available() -> bool:
-    """Whether FFTW is there for both precisions."""
+    """Whether FFTW is there for both precisions; on Windows its functions are not found in pyfftw."""
     try:
-        return all(_library(kind) is not None for kind in (np.complex64, np.complex128))
+        return pyfftw is not None and all(_library(kind) for kind in _LETTERS)
     except (OSError, AttributeError):
         return False
 
 
 @functools.cache
 def plans(height: int, width: int, kind: Any) -> Plans:
-    """FFTW's plans for planes (height, width); made once, a tenth of a second for 128 x 128."""
+    """FFTW's plans for planes (height, width); made once, a tenth of a second for 128 x 128.
+
+    They are chosen by trying them out, so that two processes may differ by rounding. Raises ValueError where waves are
+    not complex.
+    """
+    if kind not in _LETTERS:
+        raise ValueError(f"Waves of type {kind} can't be transformed: complex64 or complex128 is expected.")
     execute, plan = _library(kind)
     # Planning overwrites its arrays, so it has its own, which start where those of the hot path do.
     one, other = (pyfftw.zeros_aligned((height, width), kind, n=64) for _ in range(2))
@@ -69,7 +79,7 @@ def plans(height: int, width: int, kind: Any) -> Plans:
 def _library(kind: Any) -> tuple[Any, Any]:
     """FFTW's functions to execute a plan on other arrays, and to make one."""
     library = ctypes.CDLL(pyfftw.pyfftw.__file__)
-    letter = "f" if np.dtype(kind) == np.complex64 else ""
+    letter = _LETTERS[kind]
     plan = getattr(library, f"fftw{letter}_plan_dft_2d")
     plan.restype = ctypes.c_void_p
     plan.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint]

@@ -15,9 +15,13 @@ import torch
 import torch.distributed as dist
 from jupyter_core.paths import jupyter_runtime_dir
 
+from ptynb.compiled import transforms
 from ptynb.driver.devices import GPU, ClusterError, ClusterPlan, find_gpus, plan_cluster, usable_cores
 
-PACKAGES = ("ptynb", "torch", "numpy", "h5py", "ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab")
+PACKAGES = (
+    *("ptynb", "torch", "numpy", "numba", "pyfftw", "h5py"),
+    *("ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab"),
+)
 MEMORY_PER_ENGINE = 2**30
 """An engine with torch loaded takes about 0.4 GB before it holds any pattern."""
 
@@ -60,7 +64,8 @@ def examine(n: int | None, device: str) -> Examination:
 
 def _torch() -> str:
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    return f"{torch.__version__} ({build}), {torch.get_num_threads()} threads"
+    loops = "compiled CPU loops" if transforms.available() else "no FFTW for compiled CPU loops (pyfftw)"
+    return f"{torch.__version__} ({build}), {torch.get_num_threads()} threads, {loops}"
 
 
 def _version(name: str) -> str:

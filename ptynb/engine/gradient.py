@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ptynb.compiled import buffers
 from ptynb.compiled.threads import torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.averages import Averages
@@ -86,10 +87,6 @@ class Gradient(Algorithm):
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """One step: with the whole batch over all engines, or with this engine's part of it."""
-        with torch_alone():
-            return self._update(table, update)
-
-    def _update(self, table: NDArray[np.int64], update: int) -> Tensor:
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
@@ -103,7 +100,8 @@ class Gradient(Algorithm):
             self._note(table, update, own)
         else:
             self.exchange.region = self._region(members)
-        total = self._backward(own, len(stepping))
+        with torch_alone() if problem.model.compiled else contextlib.nullcontext():
+            total = self._backward(own, len(stepping))
         total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
@@ -119,8 +117,9 @@ class Gradient(Algorithm):
         self.averages.settle()
 
     def disconnect(self) -> None:
-        """Lets go of the wrapped model, whose connections would outlive the group."""
+        """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""
         self._distributed = self.problem.model
+        buffers.forget()
 
     def _backward(self, own: NDArray[np.int64], members: int) -> Tensor:
         """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ptynb.compiled import updates
 from ptynb.physics.model import Model
+from ptynb.physics.piece import Piece
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015
@@ -113,6 +114,7 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
     for name, piece in model.parts.items():
         for parameter_name, parameter in piece.named_parameters():
+            _check(model, piece, parameter_name, parameter)
             by_rows = parameter_name in piece.rows and settings.optimiser != "sgd"
             group = {"params": [parameter], "lr": 0.0, "name": name, "parameter": parameter_name}
             (rows if by_rows else dense).append(group)
@@ -125,6 +127,19 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
     if rows:
         made.append(RowAdam(rows))
     return made
+
+
+def _check(model: Model, piece: Piece, name: str, parameter: Tensor) -> None:
+    """Refuses what loops can't move, or would move beyond its end."""
+    if parameter.is_complex() or not parameter.is_contiguous():
+        raise ValueError(
+            f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view."
+        )
+    if name in piece.rows and len(parameter) != len(model.places):
+        raise ValueError(
+            f"Parameter {name!r} of {piece.name!r} is one of `rows` and has {len(parameter)} of them; there are "
+            f"{len(model.places)} patterns, and each has to have one."
+        )
 
 
 def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:

@@ -34,6 +34,7 @@ import functools
 import importlib
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from ptynb.physics import steps
@@ -43,9 +44,14 @@ from ptynb.physics.windows import check_inside, windows_of
 def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     """Modes (mode, y, x) or (pattern, mode, y, x) moved by `shifts` (pattern, yx) [pixels]: (pattern, mode, y, x).
 
-    Differentiable in both.
+    Differentiable in both. Raises ValueError where their shapes do not fit together.
     """
     probes = probes if probes.ndim == 4 else probes[None]
+    if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
+        raise ValueError(
+            f"Probes {_named(probes)} can't be moved by shifts {_named(shifts)}: expected are "
+            "(pattern or 1, mode, y, x) and (pattern, 2)."
+        )
     # Whether they are 0 is asked on a CPU only: a GPU would have to be waited for.
     if shifts.device.type == "cpu" and not shifts.requires_grad and not shifts.any():
         return probes.expand(len(shifts), -1, -1, -1).clone()
@@ -63,7 +69,7 @@ def exit_waves(object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor |
     probes: (pattern or 1, mode, y, x).
     kernel: (y, x) or (pattern, y, x), from `propagate.angular_spectrum_kernel`; needed for more than one slice.
 
-    Differentiable in object, probes and kernel. `probes` is used up: taking the gradient overwrites it.
+    Differentiable in object, probes and kernel. `probes` may be used up: taking the gradient overwrites it.
     Raises ValueError where a window leaves the object, or shapes do not fit together.
     """
     window = _window(object, corners, probes, kernel)
@@ -113,6 +119,8 @@ def far_field_misfit(
             f"The frames' shape is {tuple(frames.shape)}, their mask's {None if mask is None else tuple(mask.shape)}; "
             f"there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
         )
+    if not compiled_for(probes, kernel):
+        raise ValueError("This is done in one step on a CPU with FFTW only, with a kernel that does not move.")
     value: Tensor = compiled_steps().Misfit.apply(object, corners, probes, shifts, kernel, frames, mask, floor)
     return value
 
@@ -138,6 +146,9 @@ def _window(
     if (
         probes.ndim != 4
         or object.ndim != 4
+        or not probes.is_complex()
+        or corners.shape != (patterns, 2)
+        or corners.dtype != torch.int64
         or len(kinds) > 1
         or len(probes) not in (1, patterns)
         or (shifts is not None and shifts.shape != (patterns, 2))
@@ -147,7 +158,7 @@ def _window(
         raise ValueError(
             f"Object {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} do "
             f"not fit {patterns} patterns: expected are one type, (state, slice, y, x), (pattern or 1, mode, y, x), "
-            "(y, x) or (pattern, y, x) for several slices, and (pattern, 2)."
+            "(y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of whole numbers."
         )
     check_inside(object, corners, window)
     return window

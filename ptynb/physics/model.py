@@ -185,15 +185,19 @@ class Model(nn.Module):
         return value
 
     @property
+    def compiled(self) -> bool:
+        """Whether most of an update is compiled, with threads that are not torch's."""
+        still = self.slab is None or not self.slab.moving
+        return isinstance(self.propagation, FarField) and still and compiled_for(self.probe.parts)
+
+    @property
     def _bare(self) -> bool:
         """Whether nothing stands between exit waves, patterns and their loss, so that one step computes it all."""
         return (
-            isinstance(self.propagation, FarField)
+            self.compiled
             and isinstance(self.loss, Amplitude)
-            and compiled_for(self.probe.parts)
             and self.object.values.shape[0] == 1
             and not (self.mean_pattern_weight or self._taking_part("leave") or self._taking_part("detect"))
-            and (self.slab is None or not self.slab.moving)
         )
 
     def intensities(self, batch: Batch) -> Tensor:

@@ -64,7 +64,7 @@ def ramp(shift: Tensor, side: int) -> Tensor:
 
 
 def _slope_of_ramp(shift: Tensor, side: int) -> Tensor:
-    """The derivative of `_ramp` with respect to the shift, (pattern, k)."""
+    """The derivative of `ramp` with respect to the shift, (pattern, k)."""
     angle, odd = _angles(shift, side)
     turn = -2 * torch.pi * torch.fft.fftfreq(side, device=shift.device, dtype=shift.dtype)
     return torch.complex(-turn * angle.sin(), turn * angle.cos() * odd)

@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from ptynb.engine.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.physics.piece import Piece
+from ptynb.physics.simulate import simulate
 from ptynb.settings import PARTS, Positions, Settings
 from tests.cases import CASES, a_scan
 from tests.engine import work
@@ -110,3 +115,29 @@ def test_every_optimiser_moves_all_parts_at_once_alike_on_all_engines(ranks: Ran
         assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-7)
         for name in names:
             assert difference(alone[name], answer[name]) < 1e-6, name
+
+
+class OfThreePatterns(Piece):
+    """A row for each of three patterns only."""
+
+    name = "three"
+    rate = 0.1
+    rows = frozenset({"values"})
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = torch.nn.Parameter(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (torch.zeros(3), "has 3 of them; there are 5 patterns"),
+        (torch.zeros(5, dtype=torch.complex64), "complex or not contiguous"),
+        (torch.zeros(2, 5).T, "complex or not contiguous"),
+    ],
+)
+def test_parameters_that_no_loop_can_move_are_refused(values, sentence):
+    group = SingleGroup(torch.device("cpu"))
+    with pytest.raises(ValueError, match=sentence):
+        Loop(simulate(5, window=16), Settings(batch=2), group, [OfThreePatterns(values)])
