@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.compiled import buffers
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
@@ -182,6 +183,7 @@ class Loop:
     @torch.no_grad()
     def r_factor(self) -> float:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
+        buffers.forget()  # those of updates are of another size
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.accumulate))
         for patterns in self.shard.portions(size):
