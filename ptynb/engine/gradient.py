@@ -24,6 +24,9 @@ from ptynb.physics.piece import Batch
 from ptynb.physics.terms import object_terms
 from ptynb.physics.windows import add_windows
 
+ALONE_BELOW = 2**22
+"""Numbers of the object below which torch's optimisers do better alone than by waking threads that then spin on."""
+
 
 @final
 class Gradient(Algorithm):
@@ -100,14 +103,16 @@ class Gradient(Algorithm):
             self._note(table, update, own)
         else:
             self.exchange.region = self._region(members)
-        with torch_alone() if problem.model.compiled else contextlib.nullcontext():
+        with self._torch_alone():
             total = self._backward(own, len(stepping))
         total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
-        for optimiser in self.optimisers:
-            if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
-                optimiser.step()
+        numbers = sum(parameter.numel() for parameter in problem.model.object.parameters())
+        with self._torch_alone() if numbers < ALONE_BELOW else contextlib.nullcontext():
+            for optimiser in self.optimisers:
+                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                    optimiser.step()
         if self.averages.updates >= problem.settings.exchange_every or update == self.updates - 1:
             self.settle()
         return total
@@ -120,6 +125,10 @@ class Gradient(Algorithm):
         """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""
         self._distributed = self.problem.model
         buffers.forget()
+
+    def _torch_alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps torch's threads asleep where others do the work."""
+        return torch_alone() if self.problem.model.compiled else contextlib.nullcontext()
 
     def _backward(self, own: NDArray[np.int64], members: int) -> Tensor:
         """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.
