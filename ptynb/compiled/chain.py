@@ -12,10 +12,12 @@ from ptynb.compiled.compiler import compiled
 
 
 @compiled
-def move(
-    plans: Any, spectra: Any, shifts: Any, still: bool, along_y: Any, along_x: Any, first: int, last: int, moved: Any
-) -> None:
-    """P_jm = F⁻¹[R_j F[P_m]]; with one spectrum for each pattern, these are the probes before. still: R_j is 1."""
+def move(start: Any, first: int, last: int, moved: Any) -> None:
+    """P_jm = F⁻¹[R_j F[P_m]]; with one spectrum for each pattern, these are the probes before.
+
+    start: plans, spectra, shifts, whether all of these are 0, and ramps along y and x.
+    """
+    plans, spectra, shifts, still, along_y, along_x = start
     if still:
         passes.ramped(spectra, along_y, along_x, 1.0, first, last, moved)
         return
@@ -28,20 +30,9 @@ def move(
 
 
 @compiled
-def move_back(
-    plans: Any,
-    spectra: Any,
-    shifts: Any,
-    still: bool,
-    along_y: Any,
-    along_x: Any,
-    wanted: tuple[bool, bool],
-    first: int,
-    last: int,
-    moved: Any,
-    slopes: Any,
-) -> None:
+def move_back(start: Any, wanted: tuple[bool, bool], first: int, last: int, moved: Any, slopes: Any) -> None:
     """The gradient of what `move` gave becomes that of the probes, or of their spectra where patterns share these."""
+    plans, spectra, shifts, still, along_y, along_x = start
     of_probes, of_shifts = wanted
     if still:
         return
@@ -55,10 +46,12 @@ def move_back(
 
 
 @compiled
-def cross(
-    plans: Any, object: Any, corners: Any, probes: Any, arriving: Any, kernel: Any, first: int, last: int, waves: Any
-) -> None:
-    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. arriving: (slice less one, pattern, state, mode, y, x)."""
+def cross(start: Any, first: int, last: int, waves: Any) -> None:
+    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]].
+
+    start: plans, object, corners, probes, arriving (slice less one, pattern, state, mode, y, x), and the kernel.
+    """
+    plans, object, corners, probes, arriving, kernel = start
     factor = 1 / (waves.shape[-2] * waves.shape[-1])
     passes.through(probes, object, 0, corners, first, last, waves)
     for gap in range(arriving.shape[0]):
@@ -70,13 +63,12 @@ def cross(
 
 
 @compiled
-def cross_back(
-    plans: Any, object: Any, corners: Any, probes: Any, arriving: Any, kernel: Any, first: int, last: int, waves: Any
-) -> None:
+def cross_back(start: Any, first: int, last: int, waves: Any) -> None:
     """The gradient of what `cross` gave becomes that of the last slice's windows.
 
     What arrived at a slice becomes the gradient of the windows before it, and the probes become their own gradient.
     """
+    plans, object, corners, probes, arriving, kernel = start
     factor = 1 / (waves.shape[-2] * waves.shape[-1])
     gaps = arriving.shape[0]
     for gap in range(gaps - 1, -1, -1):
@@ -104,17 +96,9 @@ def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -
 
 @compiled
 def misfit(
-    plans: Any,
-    spectra: Any,
-    shifts: Any,
-    still: bool,
-    along_y: Any,
-    along_x: Any,
+    moving: Any,
     moved: Any,
-    object: Any,
-    corners: Any,
-    arriving: Any,
-    kernel: Any,
+    crossing: Any,
     waves: Any,
     intensity: Any,
     frames: Any,
@@ -127,15 +111,18 @@ def misfit(
     first: int,
     last: int,
 ) -> None:
-    """All steps, the amplitude loss, and the way back: pattern by pattern, while each is in the second-level cache."""
-    probes = moved.reshape(moved.shape[0], 1, *moved.shape[1:])
+    """All steps, the amplitude loss, and the way back: pattern by pattern, while each is in the second-level cache.
+
+    moving, crossing: where `move` and `cross` start.
+    """
+    plans = moving[0]
     for one in range(first, last):
         end = one + 1
-        move(plans, spectra, shifts, still, along_y, along_x, one, end, moved)
-        cross(plans, object, corners, probes, arriving, kernel, one, end, waves)
+        move(moving, one, end, moved)
+        cross(crossing, one, end, waves)
         propagate(plans, waves, one, end, intensity)
         passes.amplitude_loss(intensity, frames, mask, floor, one, end, values)
         if backwards:
             propagate_back(plans, waves, intensity, one, end)
-            cross_back(plans, object, corners, probes, arriving, kernel, one, end, waves)
-            move_back(plans, spectra, shifts, still, along_y, along_x, wanted, one, end, moved, slopes)
+            cross_back(crossing, one, end, waves)
+            move_back(moving, wanted, one, end, moved, slopes)

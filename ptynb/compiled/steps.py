@@ -6,6 +6,7 @@ Each thread takes its patterns through all steps; what overlaps is added up afte
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,10 @@ class _Move:
         return self.plans, self.spectra, self.shifts, self.still, self.along_y, self.along_x
 
     def there(self, first: int, last: int) -> None:
-        chain.move(*self.start, first, last, self.moved)
+        chain.move(self.start, first, last, self.moved)
 
     def back(self, first: int, last: int) -> None:
-        chain.move_back(*self.start, self.wanted, first, last, self.moved, self.slopes)
+        chain.move_back(self.start, self.wanted, first, last, self.moved, self.slopes)
 
     def gather(self, factor: float, share: int, shares: int) -> None:
         """Σ_j R_j* Q_jm, in the place of the spectra."""
@@ -84,10 +85,10 @@ class _Cross:
         return self.plans, self.object, self.corners, self.probes, self.arriving, self.kernel
 
     def there(self, first: int, last: int) -> None:
-        chain.cross(*self.start, first, last, self.waves)
+        chain.cross(self.start, first, last, self.waves)
 
     def back(self, first: int, last: int) -> None:
-        chain.cross_back(*self.start, first, last, self.waves)
+        chain.cross_back(self.start, first, last, self.waves)
 
     def gather(self, factor: float, share: int, shares: int) -> None:
         """Σ_j P_j* g_j at c_j, for each slice."""
@@ -136,12 +137,9 @@ class Misfit(torch.autograd.Function):
 
         def work(share: int, shares: int) -> None:
             chain.misfit(
-                *move.start,
+                move.start,
                 move.moved,
-                cross.object,
-                cross.corners,
-                cross.arriving,
-                cross.kernel,
+                cross.start,
                 cross.waves,
                 intensity,
                 counts,
@@ -180,7 +178,7 @@ class Patterns(torch.autograd.Function):
         cross = _Cross(object, corners, move.moved, kernel)
         ctx.steps = move, cross, _Propagate(cross.waves)
         ctx.save_for_backward(object)
-        _there(ctx.steps, len(corners))
+        _for_patterns([step.there for step in ctx.steps], len(corners))
         return torch.from_numpy(ctx.steps[2].intensity)
 
     @staticmethod
@@ -189,7 +187,7 @@ class Patterns(torch.autograd.Function):
         del ctx.steps
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
         propagate.slopes = _array(outer[0])
-        _back((propagate, cross, move), len(cross.waves))
+        _for_patterns([propagate.back, cross.back, move.back], len(cross.waves))
         _gather((cross, move), 1.0)
         return cross.object_change, None, *move.gradients(1.0), None
 
@@ -200,7 +198,7 @@ class MovedProbes(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, probes: Tensor, shifts: Tensor) -> Tensor:
         ctx.move = move = _Move(probes, shifts)
-        _there((move,), len(shifts))
+        _for_patterns([move.there], len(shifts))
         return torch.from_numpy(move.moved)
 
     @staticmethod
@@ -208,7 +206,7 @@ class MovedProbes(torch.autograd.Function):
         move = ctx.move
         del ctx.move
         move.moved = _copy(outer[0])
-        _back((move,), len(move.moved))
+        _for_patterns([move.back], len(move.moved))
         _gather((move,), 1.0)
         return move.gradients(1.0)
 
@@ -220,7 +218,7 @@ class ExitWaves(torch.autograd.Function):
     def forward(ctx: Any, object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
         ctx.cross = cross = _Cross(object, corners, _copy(probes), kernel)
         ctx.save_for_backward(object)
-        _there((cross,), len(corners))
+        _for_patterns([cross.there], len(corners))
         return torch.from_numpy(cross.waves)
 
     @staticmethod
@@ -229,7 +227,7 @@ class ExitWaves(torch.autograd.Function):
         del ctx.cross
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
         cross.waves = _copy(outer[0])
-        _back((cross,), len(cross.waves))
+        _for_patterns([cross.back], len(cross.waves))
         _gather((cross,), 1.0)
         return cross.object_change, None, torch.from_numpy(cross.probes[:, 0]), None
 
@@ -240,7 +238,7 @@ class FarFieldIntensity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, waves: Tensor) -> Tensor:
         ctx.propagate = propagate = _Propagate(_copy(waves))
-        _there((propagate,), len(waves))
+        _for_patterns([propagate.there], len(waves))
         return torch.from_numpy(propagate.intensity)
 
     @staticmethod
@@ -248,7 +246,7 @@ class FarFieldIntensity(torch.autograd.Function):
         propagate = ctx.propagate
         del ctx.propagate
         propagate.slopes = _array(outer[0])
-        _back((propagate,), len(propagate.waves))
+        _for_patterns([propagate.back], len(propagate.waves))
         return (torch.from_numpy(propagate.waves),)
 
 
@@ -294,18 +292,12 @@ def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: fl
     return model.new_tensor(values.sum()), torch.from_numpy(slope)
 
 
-def _there(steps: tuple[Any, ...], patterns: int) -> None:
+def _for_patterns(ways: Sequence[Callable[[int, int], None]], patterns: int) -> None:
+    """Takes all patterns these ways, one after the other."""
+
     def work(share: int, shares: int) -> None:
-        for step in steps:
-            step.there(*part(patterns, share, shares))
-
-    in_shares(work)
-
-
-def _back(steps: tuple[Any, ...], patterns: int) -> None:
-    def work(share: int, shares: int) -> None:
-        for step in steps:
-            step.back(*part(patterns, share, shares))
+        for way in ways:
+            way(*part(patterns, share, shares))
 
     in_shares(work)
 

@@ -106,8 +106,5 @@ def _forget() -> None:
     _workers = _Workers()
 
 
-_alone = threading.local()
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)  # threads do not survive a fork

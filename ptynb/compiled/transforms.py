@@ -105,26 +105,27 @@ _call: Any = intrinsic(_code_of_a_call)
 @compiled
 def forward(plans: Any, waves: Any, first: int, last: int) -> None:
     """Σ waves exp(-2πi k·r) in place, of each plane of waves (pattern, …, y, x) from pattern `first` to `last`."""
-    start, plane, per = waves.ctypes.data, waves.shape[-2] * waves.shape[-1] * waves.itemsize, _planes(waves)
-    for number in range(first * per, last * per):
-        _call(plans.execute, plans.forward, start + number * plane, start + number * plane)
+    _transform(plans.execute, plans.forward, waves, waves, first, last)
 
 
 @compiled
 def backward(plans: Any, waves: Any, first: int, last: int) -> None:
     """Σ waves exp(+2πi k·r) in place, of each plane as in `forward`."""
-    start, plane, per = waves.ctypes.data, waves.shape[-2] * waves.shape[-1] * waves.itemsize, _planes(waves)
-    for number in range(first * per, last * per):
-        _call(plans.execute, plans.backward, start + number * plane, start + number * plane)
+    _transform(plans.execute, plans.backward, waves, waves, first, last)
 
 
 @compiled
 def forward_into(plans: Any, waves: Any, out: Any, first: int, last: int) -> None:
     """`forward` into other waves of the same shape."""
-    start, plane, per = waves.ctypes.data, waves.shape[-2] * waves.shape[-1] * waves.itemsize, _planes(waves)
-    to = out.ctypes.data
+    _transform(plans.execute, plans.forward_into, waves, out, first, last)
+
+
+@compiled
+def _transform(execute: int, plan: int, waves: Any, out: Any, first: int, last: int) -> None:
+    source, target = waves.ctypes.data, out.ctypes.data
+    plane, per = waves.shape[-2] * waves.shape[-1] * waves.itemsize, _planes(waves)
     for number in range(first * per, last * per):
-        _call(plans.execute, plans.forward_into, start + number * plane, to + number * plane)
+        _call(execute, plan, source + number * plane, target + number * plane)
 
 
 @compiled

@@ -48,7 +48,6 @@ class Source:
         self._shifts = (height // 2, width // 2) if shifted(scan) else (0, 0)
         everywhere = scan.mask is None or bool(scan.mask.all())
         self._buffer = np.empty((0, *self.window), self.frames.dtype)
-        self._ignored = np.zeros(self.window)
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
 
     def wide_enough(self, dtype: torch.dtype, stored: NDArray[Any]) -> torch.dtype:
@@ -97,12 +96,12 @@ class Source:
         self._clean(stored)
         if self.scan.clip_negative:
             np.maximum(stored, 0, out=stored)
-        self.arrange(stored, counts, self._ignored)
+        self.arrange(stored, counts)
 
-    def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64]) -> None:
+    def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64] | None = None) -> None:
         """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model.
 
-        Adds them to `total` (y, x).
+        Adds them to `total` (y, x), where it is given.
         """
         arrange(stored, self._shifts, counts.numpy(), total)
 

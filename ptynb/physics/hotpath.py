@@ -73,11 +73,11 @@ def exit_waves(object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor |
     Raises ValueError where a window leaves the object, or shapes do not fit together.
     """
     window = _window(object, corners, probes, kernel)
-    probes = probes.expand(len(corners), -1, -1, -1).contiguous()
+    probes = probes.expand(len(corners), -1, -1, -1)
     if compiled_for(probes, kernel):
         waves: Tensor = compiled_steps().ExitWaves.apply(object, corners, probes, kernel)
     else:
-        waves = steps.ExitWaves.apply(windows_of(object, corners, window), probes, kernel)
+        waves = steps.ExitWaves.apply(windows_of(object, corners, window), probes.contiguous(), kernel)
     return waves
 
 
