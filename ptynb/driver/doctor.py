@@ -15,11 +15,10 @@ import torch
 import torch.distributed as dist
 from jupyter_core.paths import jupyter_runtime_dir
 
-from ptynb.compiled import transforms
 from ptynb.driver.devices import GPU, ClusterError, ClusterPlan, find_gpus, plan_cluster, usable_cores
 
 PACKAGES = (
-    *("ptynb", "torch", "numpy", "numba", "pyfftw", "h5py"),
+    *("ptynb", "torch", "numpy", "numba", "h5py"),
     *("ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab"),
 )
 MEMORY_PER_ENGINE = 2**30
@@ -64,8 +63,7 @@ def examine(n: int | None, device: str) -> Examination:
 
 def _torch() -> str:
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    loops = "compiled CPU loops" if transforms.available() else "no FFTW for compiled CPU loops (pyfftw)"
-    return f"{torch.__version__} ({build}), {torch.get_num_threads()} threads, {loops}"
+    return f"{torch.__version__} ({build}), {torch.get_num_threads()} threads"
 
 
 def _version(name: str) -> str:

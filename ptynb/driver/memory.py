@@ -27,6 +27,7 @@ from ptynb.engine.source import PIECE_BYTES, narrowest
 from ptynb.engine.stream import AHEAD
 from ptynb.geometry import Geometry
 from ptynb.physics.build import model_window, object_frame
+from ptynb.physics.hotpath import compiled_for
 from ptynb.scan import Scan
 from ptynb.settings import THIN_ONLY, Settings
 
@@ -87,7 +88,8 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
 
     waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
     """
-    if on_gpu:
+    still = settings.slices.rate == 0 and settings.tilt.rate == 0
+    if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
         # Moved probes, waves behind each slice, waves at the detector.
         waves = 2.0 + settings.slices.count
         # Those of the object, and the ramps that move the probe.

@@ -24,14 +24,15 @@ fills a new one. So these functions own what they keep for the gradient, and ove
 once. Everything around them is recorded by automatic differentiation, so that a new piece of the model is a few lines.
 
 Each step is written twice: by torch's operations in `steps`, for any device, and compiled for a CPU in
-`ptynb.compiled.steps`. Where nothing of the model stands between two steps, `far_field_patterns` and
-`far_field_misfit` do several at once.
+`ptynb.compiled.steps`, for windows whose sides have no prime factor above 13. Where nothing of the model stands between
+two steps, `far_field_patterns` and `far_field_misfit` do several at once.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Sequence
 from types import ModuleType
 
 import torch
@@ -74,7 +75,7 @@ def exit_waves(object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor |
     """
     window = _window(object, corners, probes, kernel)
     probes = probes.expand(len(corners), -1, -1, -1)
-    if compiled_for(probes, kernel):
+    if compiled_for(probes.device, window, kernel):
         waves: Tensor = compiled_steps().ExitWaves.apply(object, corners, probes, kernel)
     else:
         waves = steps.ExitWaves.apply(windows_of(object, corners, window), probes.contiguous(), kernel)
@@ -91,8 +92,8 @@ def far_field_patterns(
 
     Raises as `exit_waves`.
     """
-    _window(object, corners, probes, kernel, shifts)
-    if compiled_for(probes, kernel):
+    window = _window(object, corners, probes, kernel, shifts)
+    if compiled_for(probes.device, window, kernel):
         patterns: Tensor = compiled_steps().Patterns.apply(object, corners, probes, shifts, kernel)
         return patterns
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
@@ -119,8 +120,11 @@ def far_field_misfit(
             f"The frames' shape is {tuple(frames.shape)}, their mask's {None if mask is None else tuple(mask.shape)}; "
             f"there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
         )
-    if not compiled_for(probes, kernel):
-        raise ValueError("This is done in one step on a CPU with FFTW only, with a kernel that does not move.")
+    if not compiled_for(probes.device, window, kernel):
+        raise ValueError(
+            f"This is done in one step on a CPU only, without prime factors above 13 in the window of {window[0]} x "
+            f"{window[1]} pixels, and with a kernel that does not move."
+        )
     value: Tensor = compiled_steps().Misfit.apply(object, corners, probes, shifts, kernel, frames, mask, floor)
     return value
 
@@ -168,18 +172,21 @@ def _named(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def compiled_for(waves: Tensor, kernel: Tensor | None = None) -> bool:
-    """Whether there are compiled steps: on a CPU, with FFTW, for a kernel without gradient."""
-    here = waves.device.type == "cpu" and not (kernel is not None and kernel.requires_grad)
-    return here and compiled_steps() is not steps
+def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
+    """Whether there are compiled steps: on a CPU, for sides that can be transformed, and a kernel without gradient."""
+    return device.type == "cpu" and not (kernel is not None and kernel.requires_grad) and _transformable(*window)
+
+
+def _transformable(height: int, width: int) -> bool:
+    possible: bool = compiled_steps().transforms.possible(height, width)
+    return possible
 
 
 def _steps(waves: Tensor) -> ModuleType:
-    return compiled_steps() if waves.device.type == "cpu" else steps
+    return compiled_steps() if compiled_for(waves.device, waves.shape[-2:]) else steps
 
 
 @functools.cache
 def compiled_steps() -> ModuleType:
     """Those for a CPU, loaded where they are first needed."""
-    found = importlib.import_module("ptynb.compiled.steps")
-    return found if found.transforms.available() else steps
+    return importlib.import_module("ptynb.compiled.steps")

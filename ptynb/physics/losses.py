@@ -65,7 +65,7 @@ class Amplitude(Loss):
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """dL/dM = 1 - √(I + ε) / √(M + ε)."""
-        if compiled_for(model):
+        if compiled_for(model.device, model.shape[-2:]):
             return compiled_steps().amplitude_loss(model, counts, mask, self.floor)
         amplitude = (model + self.floor).sqrt_()
         difference = amplitude - (counts.to(model.dtype) + self.floor).sqrt_()

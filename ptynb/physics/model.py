@@ -188,7 +188,7 @@ class Model(nn.Module):
     def compiled(self) -> bool:
         """Whether most of an update is compiled, with threads that are not torch's."""
         still = self.slab is None or not self.slab.moving
-        return isinstance(self.propagation, FarField) and still and compiled_for(self.probe.parts)
+        return isinstance(self.propagation, FarField) and still and compiled_for(self.probe.parts.device, self.window)
 
     @property
     def _bare(self) -> bool:
