@@ -26,6 +26,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from ptynb.compiled.threads import count
 from ptynb.engine.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import make_pictures, make_snapshot
@@ -67,6 +68,7 @@ class Worker:
         self._wake = threading.Event()
         self._kept: Kept | None = None
         self._area = (slice(None), slice(None))
+        self._threads = count()
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
         self._thread.start()
 
@@ -92,7 +94,7 @@ class Worker:
             target=self._target,
             device=membership.identity,
             backend=membership.backend,
-            threads=torch.get_num_threads(),
+            threads=self._threads,
             rates=loop.algorithm.rates() if loop else {},
             applied=self._applied,
             epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
@@ -141,6 +143,11 @@ class Worker:
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
         try:
+            # When a thread first asks, torch gives it the number of that moment, which another one at work may have
+            # lowered for itself: this one asks before it sets its own.
+            torch.get_num_threads()
+            torch.set_num_threads(self._threads)
+            self._threads = torch.get_num_threads()
             group = join(self._membership)
             self._loop = Loop(scan, self._settings, group, extensions)
             self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)

@@ -24,6 +24,8 @@ def split_in_depth(object: Tensor, slices: int) -> Tensor:
 
 def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
     """States (state, slice, y, x) of an object (slice, y, x); those after the first differ by small random phases."""
+    if states == 1:
+        return slices[None]
     random = torch.Generator().manual_seed(seed)
     phases = STATE_PHASE * torch.randn((states, *slices.shape), generator=random, dtype=torch.float64)
     phases[0] = 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ptynb as pt
+from ptynb.compiled.threads import torch_alone
 from ptynb.scan import Scan
 from tests.engine import work
 from tests.engine.ranks import Ranks
@@ -74,3 +78,31 @@ def test_a_loss_that_is_not_finite_stops_all_ranks_with_advice(ranks: Ranks, sca
     wild = pt.Settings(optimiser="sgd", object=pt.Object(rate=10), probe=pt.Probe(rate=10), loss="intensity")
     for answer in ranks.run(2, work.diverging, scan, wild):
         assert "Start again with lower ones" in answer
+
+
+def test_a_worker_that_begins_while_another_is_at_work_has_all_threads(scan: Scan) -> None:
+    """torch gives a new thread the number of the moment, and one at work keeps torch's own threads asleep."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with torch_alone(), pt.Reconstruction(scan, pt.Settings(), device="cpu") as recon:
+            recon.step()
+            assert recon.status()[0].threads == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+LOADED = """
+import sys
+import torch
+import ptynb as pt
+from ptynb.engine.group import SingleGroup
+from ptynb.engine.loop import Loop
+Loop(pt.simulate(patterns=9, window=16), pt.Settings(positions={"rate": 0.1}), SingleGroup(torch.device("cpu"))).step()
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_one_engine_starts_without_loading_the_compiler_of_torch() -> None:
+    answer = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120)
+    assert answer.stdout.strip() == "False"
