@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-MOST = 6
-"""Arrays kept; an update needs three."""
-_spare: dict[tuple[tuple[int, ...], np.dtype[Any]], Array] = {}
+MOST = 8
+"""Arrays kept; an update needs five."""
+_spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
 
 
 def empty(shape: tuple[int, ...], like: Array) -> Array:
@@ -19,15 +20,19 @@ def empty(shape: tuple[int, ...], like: Array) -> Array:
 
     Planes start at multiples of 64 bytes, as torch has them: passes over them take up to a fifth less time.
     """
-    array: Array | None = _spare.pop((shape, like.dtype), None)
-    return torch.empty(shape, dtype=torch.from_numpy(like[:0]).dtype).numpy() if array is None else array
+    spare = _spare.get((shape, like.dtype))
+    with contextlib.suppress(IndexError):  # another thread may have taken the last one
+        if spare:
+            return spare.pop()
+    return torch.empty(shape, dtype=torch.from_numpy(like[:0]).dtype).numpy()
 
 
 def give_back(*arrays: Array) -> None:
     """Keeps arrays that nobody else has."""
-    if len(_spare) + len(arrays) > MOST:
+    if sum(len(spare) for spare in [*_spare.values()]) + len(arrays) > MOST:
         _spare.clear()
-    _spare.update({(array.shape, array.dtype): array for array in arrays})
+    for array in arrays:
+        _spare.setdefault((array.shape, array.dtype), []).append(array)
 
 
 def forget() -> None:

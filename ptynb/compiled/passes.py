@@ -1,11 +1,12 @@
 """Passes over memory, each a loop over rows of pixels, compiled by numba.
 
-torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of the
-object where patterns overlap, so no two threads write the same pixel, and sums are taken in the order of the patterns:
-results do not depend on the number of threads.
+torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of what
+patterns have in common, so no two threads write the same pixel. What is added up is added in an order that follows from
+the number of threads alone: the same number gives the same bits, another one the same but for rounding.
 
 Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
 complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
+Where (one) is said, an array may also have one entry for whatever pattern it is the turn of.
 """
 
 from __future__ import annotations
@@ -15,6 +16,21 @@ from typing import Any
 import numpy as np
 
 from ptynb.compiled.compiler import compiled
+
+
+@compiled
+def _place(array: Any, pattern: int) -> int:
+    """Where a pattern lies in an array that may have one entry for all of them."""
+    return pattern if array.shape[0] > 1 else 0
+
+
+@compiled
+def clear(planes: Any, share: int, shares: int) -> None:
+    """Makes a share's rows of planes (…, y, x) 0."""
+    flat = planes.reshape(-1, planes.shape[-2], planes.shape[-1])
+    for plane in range(len(flat)):
+        for y in range(share, flat.shape[1], shares):
+            flat[plane, y] = 0
 
 
 @compiled
@@ -34,14 +50,14 @@ def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None
 
 @compiled
 def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
-    """out = factor · spectra · ramp; one spectrum (1, mode, y, x) for all patterns, or one for each."""
+    """out = factor · spectra · ramp; spectra, out: (one)."""
     _, modes, height, width = out.shape
     for pattern in range(first, last):
-        own = pattern if spectra.shape[0] > 1 else 0
+        own, place = _place(spectra, pattern), _place(out, pattern)
         ramp = along_x[pattern]
         for mode in range(modes):
             for y in range(height):
-                source, target = spectra[own, mode, y], out[pattern, mode, y]
+                source, target = spectra[own, mode, y], out[place, mode, y]
                 along = along_y[pattern, y] * along_y.dtype.type(factor)
                 for x in range(width):
                     target[x] = source[x] * (along * ramp[x])
@@ -62,32 +78,47 @@ def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: 
 
 
 @compiled
-def ramped_sum(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
-    """out (mode, y, x) = factor · Σ_pattern spectra · ramp*, in the rows from `first` to `last`."""
-    patterns, modes, _, width = spectra.shape
-    for mode in range(modes):
-        for y in range(first, last):
-            target = out[mode, y]
-            for x in range(width):
-                target[x] = 0
-            for pattern in range(patterns):
-                source, ramp = spectra[pattern, mode, y], along_x[pattern]
-                along = np.conj(along_y[pattern, y]) * along_y.dtype.type(factor)
+def add_ramped(spectra: Any, along_y: Any, along_x: Any, first: int, last: int, out: Any) -> None:
+    """out (mode, y, x) += Σ_pattern spectra · ramp*; spectra: (one)."""
+    modes, height, width = out.shape
+    for pattern in range(first, last):
+        own, ramp = _place(spectra, pattern), along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                source, target = spectra[own, mode, y], out[mode, y]
+                along = np.conj(along_y[pattern, y])
                 for x in range(width):
                     target[x] += source[x] * (along * np.conj(ramp[x]))
 
 
 @compiled
+def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out (mode, y, x) = factor · Σ_share totals (share, mode, y, x), in the rows from `first` to `last`."""
+    shares, modes, _, width = totals.shape
+    scale = totals.real.dtype.type(factor)
+    for mode in range(modes):
+        for y in range(first, last):
+            target = out[mode, y]
+            for x in range(width):
+                target[x] = 0
+            for share in range(shares):
+                source = totals[share, mode, y]
+                for x in range(width):
+                    target[x] += source[x] * scale
+
+
+@compiled
 def through(waves: Any, object: Any, layer: int, corners: Any, first: int, last: int, out: Any) -> None:
-    """out = waves · the object's windows in this slice; waves of one state for all, or of each."""
+    """out = waves · the object's windows in this slice; waves: of one state for all, or of each. waves, out: (one)."""
     _, states, modes, height, width = out.shape
     for pattern in range(first, last):
+        place, end = _place(waves, pattern), _place(out, pattern)
         top, left = corners[pattern]
         for state in range(states):
             own = state if waves.shape[1] > 1 else 0
             for mode in range(modes):
                 for y in range(height):
-                    source, target = waves[pattern, own, mode, y], out[pattern, state, mode, y]
+                    source, target = waves[place, own, mode, y], out[end, state, mode, y]
                     window = object[state, layer, top + y, left : left + width]
                     for x in range(width):
                         target[x] = source[x] * window[x]
@@ -97,17 +128,18 @@ def through(waves: Any, object: Any, layer: int, corners: Any, first: int, last:
 def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any, first: int, last: int) -> None:
     """Gradients of `through`, in place: of the windows, waves* · change, in `change`, of the waves in `waves`.
 
-    The latter are window* · change, summed over states where these share their waves.
+    The latter are window* · change, summed over states where these share their waves. change, waves: (one).
     """
     _, states, modes, height, width = change.shape
     each = waves.shape[1] > 1
     summed = np.empty(width, change.dtype)
     for pattern in range(first, last):
+        place, end = _place(waves, pattern), _place(change, pattern)
         top, left = corners[pattern]
         for mode in range(modes):
             for y in range(height):
                 for state in range(states):
-                    slope, wave = change[pattern, state, mode, y], waves[pattern, state if each else 0, mode, y]
+                    slope, wave = change[end, state, mode, y], waves[place, state if each else 0, mode, y]
                     window = object[state, layer, top + y, left : left + width]
                     if each or states == 1:
                         for x in range(width):
@@ -120,35 +152,46 @@ def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any,
                             slope[x] *= np.conj(wave[x])
                             summed[x] = back if state == 0 else summed[x] + back
                 if not each and states > 1:
-                    waves[pattern, 0, mode, y] = summed
+                    waves[place, 0, mode, y] = summed
 
 
 @compiled
-def add_windows(windows: Any, layer: int, corners: Any, factor: float, share: int, shares: int, object: Any) -> None:
-    """Adds factor · windows (pattern, state, mode, y, x), all modes, to this share's rows of a slice of the object."""
-    patterns, states, modes, height, width = windows.shape
+def add_windows(
+    windows: Any,
+    layer: int,
+    corners: Any,
+    factor: float,
+    first: int,
+    last: int,
+    share: int,
+    shares: int,
+    object: Any,
+) -> None:
+    """Adds factor · windows, all modes, to a share's rows of a slice of the object; windows: (one)."""
+    _, states, modes, height, width = windows.shape
     scale = windows.real.dtype.type(factor)
-    for pattern in range(patterns):
+    for pattern in range(first, last):
+        place = _place(windows, pattern)
         top, left = corners[pattern]
         for y in range((share - top) % shares, height, shares):
             for state in range(states):
                 target = object[state, layer, top + y, left : left + width]
                 for mode in range(modes):
-                    source = windows[pattern, state, mode, y]
+                    source = windows[place, state, mode, y]
                     for x in range(width):
                         target[x] += source[x] * scale
 
 
 @compiled
 def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int, last: int) -> None:
-    """waves · factor · kernel (1 or pattern, y, x) in place; kernel* if backwards."""
+    """waves · factor · kernel (pattern, y, x) in place; kernel* if backwards. waves, kernel: (one)."""
     _, states, modes, height, width = waves.shape
     for pattern in range(first, last):
-        own = pattern if kernel.shape[0] > 1 else 0
+        own, place = _place(kernel, pattern), _place(waves, pattern)
         for state in range(states):
             for mode in range(modes):
                 for y in range(height):
-                    target, along = waves[pattern, state, mode, y], kernel[own, y]
+                    target, along = waves[place, state, mode, y], kernel[own, y]
                     if backwards:
                         for x in range(width):
                             target[x] *= np.conj(along[x]) * kernel.dtype.type(factor)
@@ -159,16 +202,17 @@ def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int
 
 @compiled
 def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> None:
-    """out (pattern, y, x) = factor · Σ |waves|² over states and modes."""
+    """out (pattern, y, x) = factor · Σ |waves|² over states and modes. waves, out: (one)."""
     _, states, modes, height, width = waves.shape
     for pattern in range(first, last):
+        place, own = _place(out, pattern), _place(waves, pattern)
         for y in range(height):
-            target = out[pattern, y]
+            target = out[place, y]
             for x in range(width):
                 target[x] = 0
             for state in range(states):
                 for mode in range(modes):
-                    source = waves[pattern, state, mode, y]
+                    source = waves[own, state, mode, y]
                     for x in range(width):
                         target[x] += source[x].real * source[x].real + source[x].imag * source[x].imag
             for x in range(width):
@@ -177,16 +221,17 @@ def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> N
 
 @compiled
 def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> None:
-    """waves · factor · planes (pattern, y, x) in place.
+    """waves · factor · planes (pattern, y, x) in place. waves, planes: (one).
 
     Here as elsewhere: a loop that is given the same array twice is not run in vectors, and takes four times as long.
     """
     _, states, modes, height, width = waves.shape
     for pattern in range(first, last):
+        own, place = _place(planes, pattern), _place(waves, pattern)
         for state in range(states):
             for mode in range(modes):
                 for y in range(height):
-                    target, plane = waves[pattern, state, mode, y], planes[pattern, y]
+                    target, plane = waves[place, state, mode, y], planes[own, y]
                     for x in range(width):
                         target[x] *= plane[x] * planes.dtype.type(factor)
 
@@ -203,17 +248,20 @@ def shift_slopes(
     last: int,
     out: Any,
 ) -> None:
-    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` along its shifts."""
+    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` along its shifts.
+
+    change, spectra: (one).
+    """
     _, modes, height, width = change.shape
     of_x = np.empty(width, change.dtype)
     of_y = np.empty(height, change.dtype)
     for pattern in range(first, last):
-        own = pattern if spectra.shape[0] > 1 else 0
+        own, place = _place(spectra, pattern), _place(change, pattern)
         of_x[:] = 0
         of_y[:] = 0
         for mode in range(modes):
             for y in range(height):
-                slope, source = change[pattern, mode, y], spectra[own, mode, y]
+                slope, source = change[place, mode, y], spectra[own, mode, y]
                 ramp, along = along_x[pattern], np.conj(along_y[pattern, y])
                 total = change.dtype.type(0)
                 for x in range(width):
@@ -240,16 +288,32 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
 
 
 @compiled
-def amplitude_loss(model: Any, counts: Any, mask: Any, floor: float, first: int, last: int, values: Any) -> None:
-    """values = Σ (√(M + ε) - √(I + ε))² of each pattern; its slope takes the place of M. Without a mask: (0, 0)."""
+def amplitude_loss(model: Any, seen: Any, floor: float, first: int, last: int, values: Any) -> None:
+    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
+
+    seen: held counts (…, y, x), of which pattern j has number rows[j]; rows; the mask (y, x); weights w (pattern,) and
+    the background B (y, x), whose slopes come after them, that of B added to what is there. What is missing is empty;
+    with B there is w.
+    """
+    held, rows, mask, weights, background, of_weights, of_background = seen
     _, height, width = model.shape
-    masked = mask.size > 0
+    masked, detected, lit = mask.size > 0, weights.size > 0, background.size > 0
     number = model.dtype.type
-    least = number(floor)
+    least, weight = number(floor), number(1)
+    before = np.empty(width, model.dtype)
     for pattern in range(first, last):
-        total = 0.0
+        total, brightness = 0.0, 0.0
+        if detected:
+            weight = weights[pattern]
         for y in range(height):
-            modelled, measured = model[pattern, y], counts[pattern, y]
+            modelled, measured = model[_place(model, pattern), y], held[rows[pattern], y]
+            if detected:
+                before[:] = modelled
+                for x in range(width):
+                    modelled[x] *= weight
+            if lit:
+                for x in range(width):
+                    modelled[x] += background[y, x]
             row = number(0)
             for x in range(width):
                 amplitude = np.sqrt(modelled[x] + least)
@@ -259,4 +323,15 @@ def amplitude_loss(model: Any, counts: Any, mask: Any, floor: float, first: int,
                 row += difference * difference
                 modelled[x] = difference / amplitude
             total += row
+            if lit:
+                for x in range(width):
+                    of_background[y, x] += modelled[x]
+            if detected:
+                bright = number(0)
+                for x in range(width):
+                    bright += before[x] * modelled[x]
+                    modelled[x] *= weight
+                brightness += bright
         values[pattern] = total
+        if detected:
+            of_weights[pattern] = brightness

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.compiled import chain, passes, transforms
+from ptynb.compiled import chain, passes, threads, transforms
 from ptynb.compiled.buffers import empty, give_back
 from ptynb.compiled.threads import in_shares, part
 
@@ -24,35 +24,43 @@ Array = NDArray[Any]
 class _Move:
     """P_jm = F⁻¹[R_j F[P_m]], without transforms where nothing moves."""
 
-    def __init__(self, probes: Tensor, shifts: Tensor) -> None:
-        self.spectra, self.shifts = _copy(probes), _array(shifts)
-        patterns, (count, modes, height, width) = len(self.shifts), self.spectra.shape
-        self.plans = transforms.plans(height, width, self.spectra.dtype)
-        self.shared, self.still = count == 1, not (shifts.requires_grad or self.shifts.any())
+    def __init__(self, probes: Tensor, shifts: Tensor, wanted: tuple[bool, bool], alone: bool = False) -> None:
+        """wanted: gradients of the probes, and of the shifts. alone: each share has one pattern's probes at a time."""
+        self.spectra, self.shifts, self.wanted = _copy(probes), _array(shifts), wanted
+        self.shares, patterns, (count, *planes) = threads.count(), len(self.shifts), self.spectra.shape
+        self.plans = transforms.plans(*planes[1:], self.spectra.dtype)
+        self.shared, self.still = count == 1, not (wanted[1] or self.shifts.any())
         if self.shared and not self.still:
             transforms.forward(self.plans, self.spectra, 0, 1)
-        self.moved = empty((patterns, modes, height, width), self.spectra)
-        self.along_y, self.along_x = (np.ones((patterns, side), self.spectra.dtype) for side in (height, width))
+        self.alone = alone and self.shared
+        self.moved = empty((self.shares if self.alone else patterns, *planes), self.spectra)
+        self.totals = empty((self.shares, *(planes if self.shared and wanted[0] else (0, 0, 0))), self.spectra)
+        ramps = np.ones if self.still else np.empty
+        self.along_y, self.along_x = (ramps((patterns, side), self.spectra.dtype) for side in planes[1:])
         self.slopes = np.empty((patterns, 2), self.shifts.dtype)
-        self.wanted = probes.requires_grad, shifts.requires_grad
 
     @property
     def start(self) -> tuple[Any, ...]:
         return self.plans, self.spectra, self.shifts, self.still, self.along_y, self.along_x
 
-    def there(self, first: int, last: int) -> None:
+    def room(self, share: int) -> Array:
+        """Where a share's moved probes are."""
+        return self.moved[share : share + 1] if self.alone else self.moved
+
+    def there(self, share: int, first: int, last: int) -> None:
         chain.move(self.start, first, last, self.moved)
 
-    def back(self, first: int, last: int) -> None:
-        chain.move_back(self.start, self.wanted, first, last, self.moved, self.slopes)
+    def back(self, share: int, first: int, last: int) -> None:
+        total = self.totals[share]
+        total[...] = 0
+        chain.move_back(self.start, self.wanted, first, last, self.moved, self.slopes, total)
 
-    def gather(self, factor: float, share: int, shares: int) -> None:
+    def gather(self, factor: float, share: int) -> None:
         """Σ_j R_j* Q_jm, in the place of the spectra."""
-        if self.shared and self.wanted[0]:
+        if self.totals.size:
             height, width = self.moved.shape[-2:]
             factor = factor if self.still else factor / (height * width)
-            rows = part(height, share, shares)
-            passes.ramped_sum(self.moved, self.along_y, self.along_x, factor, *rows, self.spectra[0])
+            passes.sum_of_shares(self.totals, factor, *part(height, share, self.shares), self.spectra[0])
 
     def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None]:
         """Of the probes and of the shifts, as far as they are wanted, times the same factor."""
@@ -69,32 +77,56 @@ class _Move:
 class _Cross:
     """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]."""
 
-    def __init__(self, object: Tensor, corners: Tensor, probes: Array, kernel: Tensor | None) -> None:
-        """probes: (pattern, mode, y, x); the gradient will take their place."""
-        self.object, self.corners, self.probes = _array(object), _array(corners), probes[:, None]
-        (states, slices), (patterns, modes, height, width) = self.object.shape[:2], probes.shape
-        self.plans = transforms.plans(height, width, probes.dtype)
+    def __init__(
+        self, object: Tensor, corners: Tensor, probes: Array, kernel: Tensor | None, wanted: bool, alone: bool = False
+    ) -> None:
+        """probes: (pattern, mode, y, x); the gradient will take their place. wanted: the gradient of the object.
+
+        alone: each share may have one pattern's waves at a time, and an object's gradient of its own: where that takes
+        less memory than the waves of all patterns.
+        """
+        self.object, self.corners, self.probes = _array(object), _array(corners), probes
+        (states, slices), planes = self.object.shape[:2], probes.shape[1:]
+        self.shares, self.patterns = threads.count(), len(self.corners)
+        self.plans = transforms.plans(*planes[1:], probes.dtype)
         between = np.ones((1, 1, 1), probes.dtype) if kernel is None else _array(kernel)
         self.kernel = between.reshape(-1, *between.shape[-2:])
-        self.waves = empty((patterns, states, modes, height, width), probes)
-        self.arriving = empty((slices - 1, *self.waves.shape), probes)
-        self.object_change = torch.zeros(object.shape, dtype=object.dtype) if object.requires_grad else None
+        of_one = states * math.prod(planes) * slices
+        self.alone = alone and self.shares * (self.object.size + of_one) <= self.patterns * of_one
+        self.waves = empty((self.shares if self.alone else self.patterns, states, *planes), probes)
+        layers = (self.shares, slices - 1, 1) if self.alone else (1, slices - 1, self.patterns)
+        self.arriving = empty((*layers, states, *planes), probes)
+        apart = self.object.shape if wanted and self.alone else (0, 0, 0, 0)
+        self.changes = empty((self.shares, *apart), probes)
+        self.change = torch.empty(object.shape, dtype=object.dtype) if wanted else None
 
-    @property
-    def start(self) -> tuple[Any, ...]:
-        return self.plans, self.object, self.corners, self.probes, self.arriving, self.kernel
+    def start(self, share: int = 0, probes: Array | None = None) -> tuple[Any, ...]:
+        arriving = self.arriving[share if self.alone else 0]
+        moved = self.probes if probes is None else probes
+        return self.plans, self.object, self.corners, moved[:, None], arriving, self.kernel
 
-    def there(self, first: int, last: int) -> None:
-        chain.cross(self.start, first, last, self.waves)
+    def room(self, share: int) -> Array:
+        """Where a share's waves are."""
+        return self.waves[share : share + 1] if self.alone else self.waves
 
-    def back(self, first: int, last: int) -> None:
-        chain.cross_back(self.start, first, last, self.waves)
+    def there(self, share: int, first: int, last: int) -> None:
+        chain.cross(self.start(), first, last, self.waves)
 
-    def gather(self, factor: float, share: int, shares: int) -> None:
+    def back(self, share: int, first: int, last: int) -> None:
+        chain.cross_back(self.start(), first, last, self.waves)
+
+    def gather(self, factor: float, share: int) -> None:
         """Σ_j P_j* g_j at c_j, for each slice."""
-        if self.object_change is not None:
-            for layer, windows in enumerate([*self.arriving, self.waves]):
-                passes.add_windows(windows, layer, self.corners, factor, share, shares, _array(self.object_change))
+        if self.change is None:
+            return
+        change, rows = _array(self.change), (share, self.shares)
+        if self.alone:
+            height, width = change.shape[-2:]
+            own, out = self.changes.reshape(self.shares, -1, height, width), change.reshape(-1, height, width)
+            passes.sum_of_shares(own, factor, *part(height, *rows), out)
+        else:
+            passes.clear(change, *rows)
+            chain.add_change(self.start(), self.waves, factor, 0, self.patterns, rows, change)
 
 
 class _Propagate:
@@ -107,15 +139,86 @@ class _Propagate:
         self.intensity = empty((len(waves), *waves.shape[-2:]), waves.real)
         self.slopes = self.intensity
 
-    def there(self, first: int, last: int) -> None:
+    def there(self, share: int, first: int, last: int) -> None:
         chain.propagate(self.plans, self.waves, first, last, self.intensity)
 
-    def back(self, first: int, last: int) -> None:
+    def back(self, share: int, first: int, last: int) -> None:
         chain.propagate_back(self.plans, self.waves, self.slopes, first, last)
 
 
-class Misfit(torch.autograd.Function):
+class Descent:
     """`hotpath.far_field_misfit`: the way there and the way back at once, since the loss needs no other pattern."""
+
+    def __init__(
+        self,
+        object: Tensor,
+        corners: Tensor,
+        probes: Tensor,
+        shifts: Tensor,
+        kernel: Tensor | None,
+        wanted: tuple[bool, bool, bool],
+        weights: Tensor | None = None,
+        background: Tensor | None = None,
+    ) -> None:
+        """wanted: the gradients of the object, the probes, and the shifts; those of the others always are."""
+        real = probes.real.dtype
+        if background is not None and weights is None:
+            weights = torch.ones(len(corners), dtype=real)
+        self.weights, self.background = (
+            _array(torch.empty(empty, dtype=real) if tensor is None else tensor)
+            for tensor, empty in ((weights, (0,)), (background, (0, 0)))
+        )
+        self.move = _Move(probes, shifts, wanted[1:], alone=True)
+        self.cross = _Cross(object, corners, self.move.moved, kernel, wanted[0], alone=True)
+        self.backwards = any(wanted)
+        self.of_weights = np.empty_like(self.weights)
+        self.of_background = np.empty((self.move.shares, *self.background.shape), self.background.dtype)
+
+    def value(self, held: Tensor, rows: Tensor, mask: Tensor | None, floor: float) -> float:
+        """The loss."""
+        move, cross = self.move, self.cross
+        intensity = empty((move.shares, *cross.waves.shape[-2:]), cross.waves.real)
+        counts, chosen, values = _array(held), _array(rows), np.empty(cross.patterns)
+        seen = counts, chosen, _mask(mask, intensity), self.weights, self.background, self.of_weights
+
+        def work(share: int, shares: int) -> None:
+            moved = move.room(share)
+            chain.misfit(
+                move.start,
+                moved,
+                move.totals[share],
+                cross.start(share, moved),
+                cross.room(share),
+                cross.changes[share],
+                intensity[share : share + 1],
+                (*seen, self.of_background[share]),
+                floor,
+                self.backwards,
+                move.wanted,
+                values,
+                move.slopes,
+                *part(len(values), share, shares),
+            )
+
+        in_shares(work, move.shares)
+        give_back(intensity)
+        return float(values.sum())
+
+    def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Of the object, the probes and the shifts, as far as they are wanted, times a factor; once."""
+        move, cross = self.move, self.cross
+        _gather((cross, move), factor)
+        of_probes, of_shifts = move.gradients(factor)
+        give_back(cross.waves, cross.arriving, cross.changes, move.totals, *([move.moved] if move.shared else []))
+        return cross.change, of_probes, of_shifts
+
+    def slopes_at_detector(self, factor: float) -> tuple[Tensor, Tensor]:
+        """Of the weights and the background, times a factor."""
+        return torch.from_numpy(self.of_weights * factor), torch.from_numpy(self.of_background.sum(0) * factor)
+
+
+class Misfit(torch.autograd.Function):
+    """`Descent`, recorded."""
 
     @staticmethod
     def forward(
@@ -125,46 +228,28 @@ class Misfit(torch.autograd.Function):
         probes: Tensor,
         shifts: Tensor,
         kernel: Tensor | None,
-        frames: Tensor,
+        held: Tensor,
+        rows: Tensor,
         mask: Tensor | None,
         floor: float,
+        weights: Tensor | None,
+        background: Tensor | None,
     ) -> Tensor:
-        move = _Move(probes, shifts)
-        cross = _Cross(object, corners, move.moved, kernel)
-        intensity = empty((len(corners), *cross.waves.shape[-2:]), cross.waves.real)
-        counts, where, values = _array(frames), _mask(mask, intensity), np.empty(len(corners))
-        backwards = any(ctx.needs_input_grad)
-
-        def work(share: int, shares: int) -> None:
-            chain.misfit(
-                move.start,
-                move.moved,
-                cross.start,
-                cross.waves,
-                intensity,
-                counts,
-                where,
-                floor,
-                backwards,
-                move.wanted,
-                values,
-                move.slopes,
-                *part(len(values), share, shares),
-            )
-
-        in_shares(work)
-        ctx.steps = move, cross
-        return object.new_tensor(values.sum(), dtype=object.real.dtype)
+        wanted = object.requires_grad, probes.requires_grad, shifts.requires_grad
+        ctx.descent = Descent(object, corners, probes, shifts, kernel, wanted, weights, background)
+        return object.new_tensor(ctx.descent.value(held, rows, mask, floor), dtype=object.real.dtype)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        move, cross = ctx.steps
-        del ctx.steps
+        descent = ctx.descent
+        del ctx.descent
         factor = float(outer[0])
-        _gather((cross, move), factor)
-        gradients = move.gradients(factor)
-        give_back(cross.waves, cross.arriving, *([move.moved] if move.shared else []))
-        return cross.object_change, None, *gradients, None, None, None, None
+        of_object, *others = descent.gradients(factor)
+        at_detector = (
+            slope if asked else None
+            for slope, asked in zip(descent.slopes_at_detector(factor), ctx.needs_input_grad[-2:], strict=True)
+        )
+        return of_object, None, *others, None, None, None, None, None, *at_detector
 
 
 class Patterns(torch.autograd.Function):
@@ -174,11 +259,11 @@ class Patterns(torch.autograd.Function):
     def forward(
         ctx: Any, object: Tensor, corners: Tensor, probes: Tensor, shifts: Tensor, kernel: Tensor | None
     ) -> Tensor:
-        move = _Move(probes, shifts)
-        cross = _Cross(object, corners, move.moved, kernel)
+        move = _Move(probes, shifts, (probes.requires_grad, shifts.requires_grad))
+        cross = _Cross(object, corners, move.moved, kernel, object.requires_grad)
         ctx.steps = move, cross, _Propagate(cross.waves)
         ctx.save_for_backward(object)
-        _for_patterns([step.there for step in ctx.steps], len(corners))
+        _for_patterns([step.there for step in ctx.steps], len(corners), move.shares)
         return torch.from_numpy(ctx.steps[2].intensity)
 
     @staticmethod
@@ -187,9 +272,9 @@ class Patterns(torch.autograd.Function):
         del ctx.steps
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
         propagate.slopes = _array(outer[0])
-        _for_patterns([propagate.back, cross.back, move.back], len(cross.waves))
+        _for_patterns([propagate.back, cross.back, move.back], len(cross.waves), move.shares)
         _gather((cross, move), 1.0)
-        return cross.object_change, None, *move.gradients(1.0), None
+        return cross.change, None, *move.gradients(1.0), None
 
 
 class MovedProbes(torch.autograd.Function):
@@ -197,8 +282,8 @@ class MovedProbes(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, probes: Tensor, shifts: Tensor) -> Tensor:
-        ctx.move = move = _Move(probes, shifts)
-        _for_patterns([move.there], len(shifts))
+        ctx.move = move = _Move(probes, shifts, (probes.requires_grad, shifts.requires_grad))
+        _for_patterns([move.there], len(shifts), move.shares)
         return torch.from_numpy(move.moved)
 
     @staticmethod
@@ -206,7 +291,7 @@ class MovedProbes(torch.autograd.Function):
         move = ctx.move
         del ctx.move
         move.moved = _copy(outer[0])
-        _for_patterns([move.back], len(move.moved))
+        _for_patterns([move.back], len(move.moved), move.shares)
         _gather((move,), 1.0)
         return move.gradients(1.0)
 
@@ -216,9 +301,9 @@ class ExitWaves(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
-        ctx.cross = cross = _Cross(object, corners, _copy(probes), kernel)
+        ctx.cross = cross = _Cross(object, corners, _copy(probes), kernel, object.requires_grad)
         ctx.save_for_backward(object)
-        _for_patterns([cross.there], len(corners))
+        _for_patterns([cross.there], len(corners), cross.shares)
         return torch.from_numpy(cross.waves)
 
     @staticmethod
@@ -227,9 +312,9 @@ class ExitWaves(torch.autograd.Function):
         del ctx.cross
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
         cross.waves = _copy(outer[0])
-        _for_patterns([cross.back], len(cross.waves))
+        _for_patterns([cross.back], len(cross.waves), cross.shares)
         _gather((cross,), 1.0)
-        return cross.object_change, None, torch.from_numpy(cross.probes[:, 0]), None
+        return cross.change, None, torch.from_numpy(cross.probes), None
 
 
 class FarFieldIntensity(torch.autograd.Function):
@@ -238,7 +323,7 @@ class FarFieldIntensity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, waves: Tensor) -> Tensor:
         ctx.propagate = propagate = _Propagate(_copy(waves))
-        _for_patterns([propagate.there], len(waves))
+        _for_patterns([propagate.there], len(waves), threads.count())
         return torch.from_numpy(propagate.intensity)
 
     @staticmethod
@@ -246,7 +331,7 @@ class FarFieldIntensity(torch.autograd.Function):
         propagate = ctx.propagate
         del ctx.propagate
         propagate.slopes = _array(outer[0])
-        _for_patterns([propagate.back], len(propagate.waves))
+        _for_patterns([propagate.back], len(propagate.waves), threads.count())
         return (torch.from_numpy(propagate.waves),)
 
 
@@ -282,24 +367,26 @@ def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: fl
             f"The modelled patterns' shape is {tuple(model.shape)}, the measured ones' {tuple(frames.shape)}, their "
             f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
         )
-    slope, counts = _copy(model), _array(frames)
-    values, where = np.empty(len(slope)), _mask(mask, slope)
+    slope, values = _copy(model), np.empty(len(model))
+    no_weights, no_background = np.empty(0, slope.dtype), np.empty((0, 0), slope.dtype)
+    at_detector = no_weights, no_background, no_weights, no_background
+    seen = _array(frames), np.arange(len(slope)), _mask(mask, slope), *at_detector
 
     def work(share: int, shares: int) -> None:
-        passes.amplitude_loss(slope, counts, where, floor, *part(len(values), share, shares), values)
+        passes.amplitude_loss(slope, seen, floor, *part(len(values), share, shares), values)
 
     in_shares(work)
     return model.new_tensor(values.sum()), torch.from_numpy(slope)
 
 
-def _for_patterns(ways: Sequence[Callable[[int, int], None]], patterns: int) -> None:
+def _for_patterns(ways: Sequence[Callable[[int, int, int], None]], patterns: int, shares: int) -> None:
     """Takes all patterns these ways, one after the other."""
 
     def work(share: int, shares: int) -> None:
         for way in ways:
-            way(*part(patterns, share, shares))
+            way(share, *part(patterns, share, shares))
 
-    in_shares(work)
+    in_shares(work, shares)
 
 
 def _gather(steps: tuple[_Move | _Cross, ...], factor: float) -> None:
@@ -307,9 +394,9 @@ def _gather(steps: tuple[_Move | _Cross, ...], factor: float) -> None:
 
     def work(share: int, shares: int) -> None:
         for step in steps:
-            step.gather(factor, share, shares)
+            step.gather(factor, share)
 
-    in_shares(work)
+    in_shares(work, steps[0].shares)
 
 
 def _array(tensor: Tensor) -> Array:

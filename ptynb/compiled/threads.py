@@ -18,12 +18,12 @@ Work = Callable[[int, int], None]
 """Does share number `share` of `shares`; has to let go of the interpreter's lock while it computes."""
 
 
-def in_shares(work: Work) -> None:
-    """Calls work(share, shares) for all shares at once, and returns when all are done.
+def in_shares(work: Work, shares: int = 0) -> None:
+    """Calls work(share, shares) for all shares at once, `count` of them if no number is given; waits for all.
 
     Raises what the first of them raised.
     """
-    shares = count()
+    shares = shares or count()
     done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     _workers.grow(shares - 1)
     for share in range(1, shares):

@@ -17,7 +17,7 @@ from ptynb.compiled.threads import torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.averages import Averages
 from ptynb.engine.exchange import Exchange
-from ptynb.engine.optim import RowAdam, divide_by_illumination, make_optimisers, set_rates
+from ptynb.engine.optim import Light, RowAdam, divide_by_illumination, make_optimisers, set_rates
 from ptynb.engine.touched import Region, Windows, region, worth_while
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.piece import Batch
@@ -42,6 +42,8 @@ class Gradient(Algorithm):
         self.exchange = Exchange(problem.group, problem.model)
         self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
         self._windows = Windows(problem.model)
+        self._parameters = [*problem.model.parameters()]
+        self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[frozenset[str], bool] | None = None
         self._distributed: nn.Module = problem.model
 
@@ -94,7 +96,7 @@ class Gradient(Algorithm):
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
         stepping = own if self.alone else members
-        for parameter in problem.model.parameters():
+        for parameter in self._parameters:
             parameter.grad = None
         for optimiser in self.optimisers:
             if isinstance(optimiser, RowAdam):
@@ -105,14 +107,14 @@ class Gradient(Algorithm):
             self.exchange.region = self._region(members)
         with self._torch_alone():
             total = self._backward(own, len(stepping))
-        total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+        if problem.settings.terms:
+            total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
-        numbers = sum(parameter.numel() for parameter in problem.model.object.parameters())
-        with self._torch_alone() if numbers < ALONE_BELOW else contextlib.nullcontext():
+        with self._torch_alone() if self._small else contextlib.nullcontext():
             for optimiser in self.optimisers:
                 if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
-                    optimiser.step()
+                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
         if self.averages.updates >= problem.settings.exchange_every or update == self.updates - 1:
             self.settle()
         return total
@@ -137,19 +139,22 @@ class Gradient(Algorithm):
         """
         problem = self.problem
         model = self._distributed
-        total = torch.zeros((), dtype=torch.float64, device=problem.group.device)
-        portions = np.array_split(own, problem.settings.accumulate)
+        values = list[Tensor]()
+        portions = np.array_split(own, problem.settings.accumulate) if problem.settings.accumulate > 1 else [own]
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
             batch = problem.shard.batch(patterns, members)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(model):
+                factor = problem.scale / max(members, 1)
+                if model is problem.model:
+                    values.append(problem.model.descend(batch, factor).double())
+                    continue
                 value = model(batch)
-                total += value.detach()
-                if value.requires_grad:
-                    (problem.scale / max(members, 1) * value).backward()
-        return total
+                values.append(value.detach().double())
+                torch.autograd.backward(value, value.new_tensor(factor))
+        return sum(values[1:], values[0])
 
     def _add_terms(self) -> Tensor:
         """Adds the gradients of the object's terms to those of the patterns. Returns the terms' value.
@@ -157,8 +162,6 @@ class Gradient(Algorithm):
         Every engine has the whole object and comes to the same numbers, so they need not travel.
         """
         problem, model = self.problem, self.problem.model
-        if not problem.settings.terms:
-            return torch.zeros((), dtype=torch.float64, device=problem.group.device)
         value = object_terms(problem.settings.terms, model.object.values)
         moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
         if value.requires_grad:

@@ -22,7 +22,7 @@ from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model
-from ptynb.physics.piece import Extension, Imposed, Piece
+from ptynb.physics.piece import Extension, Imposed, Piece, overrides
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from ptynb.settings.terms import DataTerm, MeanPattern
@@ -51,6 +51,9 @@ class Loop:
         self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
         pieces = [extension for extension in extensions if isinstance(extension, Piece)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
+        self._tidied = [
+            (piece, [*piece.parameters()]) for piece in self.model.parts.values() if overrides(piece, "update_done")
+        ]
         normaliser = loss.normaliser(self._sums)
         self.problem = Problem(
             self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._imposed)
@@ -117,10 +120,8 @@ class Loop:
     @torch.no_grad()
     def after_update(self, epoch_ended: bool) -> None:
         """Brings parameters back to what is allowed, and imposes what is due."""
-        for piece in self.model.parts.values():
-            if type(piece).update_done is not Piece.update_done and any(
-                parameter.requires_grad for parameter in piece.parameters()
-            ):
+        for piece, parameters in self._tidied:
+            if any(parameter.requires_grad for parameter in parameters):
                 piece.update_done()
         for constraint in (*self.settings.constraints, *self._imposed):
             if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):

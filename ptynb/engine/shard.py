@@ -15,7 +15,7 @@ from ptynb.engine.room import choose_place
 from ptynb.engine.source import Source, narrowest, shifted
 from ptynb.engine.stream import Stream
 from ptynb.physics.losses import Sums
-from ptynb.physics.piece import Batch
+from ptynb.physics.piece import Batch, selected
 from ptynb.scan import Scan
 
 NUMPY = {
@@ -136,12 +136,14 @@ class Shard:
 
     def batch(self, patterns: NDArray[np.int64], members: int) -> Batch:
         """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
+        at_hand = self._stream is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
-            frames=self._frames(patterns),
+            held=self._held if at_hand else self._frames(patterns),
             members=members,
             dtype=self.dtype,
             total=self.group.sum,
+            rows=torch.from_numpy(self._row_of[patterns]) if at_hand else None,
         )
 
     def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
@@ -171,13 +173,3 @@ class Shard:
 
     def _to_device(self, counts: Tensor) -> Tensor:
         return counts.to(self.group.device, non_blocking=True)
-
-
-def selected(held: Tensor, rows: Tensor) -> Tensor:
-    """These rows of patterns, where they are held; from memory that a GPU can copy from, into such memory.
-
-    torch selects rows of uint16 on some devices only, so its bits are taken for those of int16.
-    """
-    bits = held.view(torch.int16) if held.dtype == torch.uint16 else held
-    out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
-    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(held.dtype)

@@ -105,28 +105,83 @@ def far_field_misfit(
     probes: Tensor,
     shifts: Tensor,
     kernel: Tensor | None,
-    frames: Tensor,
+    held: Tensor,
+    rows: Tensor | None,
     mask: Tensor | None,
     floor: float,
+    weights: Tensor | None = None,
+    background: Tensor | None = None,
 ) -> Tensor:
-    """`losses.Amplitude` of `far_field_patterns`, a sum (scalar), where `compiled_for` says so.
+    """`losses.Amplitude` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), where `compiled_for` says so.
 
-    A pattern goes there and back while it is in the cache. frames: counts (pattern, y, x) in any type. mask: (y, x) or
-    None. floor: ε. Raises ValueError where shapes do not fit together, or a window leaves the object.
+    A pattern goes there and back while it is in the cache. held, rows: as of a `Batch`. mask: (y, x) or None. floor: ε.
+    weights: w (pattern,) or None, 1; background: B (y, x) or None, 0. Differentiable in both, too.
+    Raises ValueError where shapes do not fit together, or a window leaves the object.
     """
+    rows = _rows(object, corners, probes, shifts, kernel, held, rows, mask)
+    for name, given, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
+        if given is not None and (given.shape != shape or given.dtype != probes.real.dtype):
+            raise ValueError(f"The {name} are {_named(given)}; expected {tuple(shape)} {probes.real.dtype}.")
+    value: Tensor = compiled_steps().Misfit.apply(
+        object, corners, probes, shifts, kernel, held, rows, mask, floor, weights, background
+    )
+    return value
+
+
+def far_field_descent(
+    object: Tensor,
+    corners: Tensor,
+    probes: Tensor,
+    shifts: Tensor,
+    kernel: Tensor | None,
+    held: Tensor,
+    rows: Tensor | None,
+    mask: Tensor | None,
+    floor: float,
+    factor: float,
+    wanted: tuple[bool, bool],
+) -> tuple[float, Tensor | None, Tensor | None]:
+    """`far_field_misfit`, and `factor` times its gradients by object and probes, where they are wanted.
+
+    The same without automatic differentiation: for small batches that takes a tenth of an update.
+    """
+    rows = _rows(object, corners, probes, shifts, kernel, held, rows, mask)
+    descent = compiled_steps().Descent(object, corners, probes, shifts, kernel, (*wanted, False))
+    value: float = descent.value(held, rows, mask, floor)
+    of_object, of_probes, _ = descent.gradients(factor)
+    return value, of_object, of_probes
+
+
+def _rows(
+    object: Tensor,
+    corners: Tensor,
+    probes: Tensor,
+    shifts: Tensor,
+    kernel: Tensor | None,
+    held: Tensor,
+    rows: Tensor | None,
+    mask: Tensor | None,
+) -> Tensor:
+    """The rows of patterns that are held, if all fits together."""
     window = _window(object, corners, probes, kernel, shifts)
-    if frames.shape != (len(corners), *window) or (mask is not None and mask.shape != window):
+    if rows is None:
+        rows = torch.arange(len(held))
+    if (
+        held.shape[1:] != window
+        or rows.shape != (len(corners),)
+        or (len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(held))
+        or (mask is not None and mask.shape != window)
+    ):
         raise ValueError(
-            f"The frames' shape is {tuple(frames.shape)}, their mask's {None if mask is None else tuple(mask.shape)}; "
-            f"there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
+            f"The frames' shape is {tuple(held.shape)}, their mask's {None if mask is None else tuple(mask.shape)}, "
+            f"their rows {rows.tolist()}; there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
         )
     if not compiled_for(probes.device, window, kernel):
         raise ValueError(
             f"This is done in one step on a CPU only, without prime factors above 13 in the window of {window[0]} x "
             f"{window[1]} pixels, and with a kernel that does not move."
         )
-    value: Tensor = compiled_steps().Misfit.apply(object, corners, probes, shifts, kernel, frames, mask, floor)
-    return value
+    return rows
 
 
 def far_field_intensity(waves: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ptynb.physics.hotpath import (
     compiled_for,
     exit_waves,
+    far_field_descent,
     far_field_intensity,
     far_field_misfit,
     far_field_patterns,
@@ -26,7 +27,8 @@ from ptynb.physics.hotpath import (
 )
 from ptynb.physics.losses import Amplitude, Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, Piece, overrides
+from ptynb.physics.pieces import Background, Weights
 from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.steps import shift_ramps
@@ -158,6 +160,7 @@ class Model(nn.Module):
         super().__init__()
         self.object, self.probe = object, probe
         self.pieces = nn.ModuleList(pieces)
+        self._in_order = tuple(pieces)
         self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
@@ -177,12 +180,37 @@ class Model(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
         if len(batch) and self._bare:
-            return far_field_misfit(*self._lighting(batch), batch.frames, self.mask, self.loss.floor)
+            rest = batch.held, batch.rows, self.mask, self.loss.floor
+            return far_field_misfit(*self._lighting(batch), *rest, *self._at_detector(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
             value = value + self.mean_pattern_weight * mean_pattern(model, batch.counts, self.mask, batch)
         return value
+
+    def descend(self, batch: Batch, factor: float) -> Tensor:
+        """The loss of these patterns, a sum (scalar) without gradient: `factor` times that is added to `.grad`.
+
+        What calling the model and `backward` do, without recording where nothing but object and probe moves.
+        """
+        if not (len(batch) and self._bare and not self.object.polar and not self._recorded):
+            value = self(batch)
+            if value.requires_grad:
+                torch.autograd.backward(value, value.new_tensor(factor))
+            return value.detach()
+        object, probe = self.object.parts, self.probe.parts
+        with torch.no_grad():
+            rest = batch.held, batch.rows, self.mask, self.loss.floor, factor
+            value, *gradients = far_field_descent(
+                *self._lighting(batch), *rest, (object.requires_grad, probe.requires_grad)
+            )
+            if gradients[1] is not None:
+                gradients[1] = gradients[1][0] * self.probe.scale
+            for parameter, gradient in zip((object, probe), gradients, strict=True):
+                if gradient is not None:
+                    own = torch.view_as_real(gradient)
+                    parameter.grad = own if parameter.grad is None else parameter.grad + own
+        return probe.new_tensor(value)
 
     @property
     def compiled(self) -> bool:
@@ -192,13 +220,29 @@ class Model(nn.Module):
 
     @property
     def _bare(self) -> bool:
-        """Whether nothing stands between exit waves, patterns and their loss, so that one step computes it all."""
+        """Whether only weights and a background stand between exit waves and their loss: one step computes it all."""
         return (
             self.compiled
             and isinstance(self.loss, Amplitude)
             and self.object.values.shape[0] == 1
-            and not (self.mean_pattern_weight or self._taking_part("leave") or self._taking_part("detect"))
+            and not (self.mean_pattern_weight or self._taking_part("leave"))
+            and all(isinstance(piece, Weights | Background) for piece in self._taking_part("detect"))
         )
+
+    def _at_detector(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """Weights (pattern,) and background (y, x), where there are any."""
+        weights, background = None, None
+        for piece in self._taking_part("detect"):
+            if isinstance(piece, Weights):
+                weights = piece.of(batch)
+            elif isinstance(piece, Background):
+                background = piece.counts
+        return weights, background
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether more takes part than object and probe."""
+        return any(self._taking_part(step) for step in ("move", "illuminate", "detect"))
 
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
@@ -286,10 +330,10 @@ class Model(nn.Module):
 
     def _taking_part(self, step: str) -> list[Piece]:
         """Pieces that are awake and override this step."""
-        return [piece for piece in self._awake() if getattr(type(piece), step) is not getattr(Piece, step)]
+        return [piece for piece in self._awake() if overrides(piece, step)]
 
     def _awake(self) -> list[Piece]:
-        return [piece for piece in self.pieces if isinstance(piece, Piece) and piece.awake]
+        return [piece for piece in self._in_order if piece.awake]
 
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""

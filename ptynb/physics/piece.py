@@ -31,17 +31,24 @@ class Batch:
     """One engine's patterns of an update.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    frames: (pattern, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to
-    be changed. dtype: the model's real type.
+    held: (…, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to be
+    changed. rows: (pattern,) int64, on the CPU: which of `held` are the batch's; None: all, in this order.
+    dtype: the model's real type.
     total: the sum of a tensor over all engines, on every engine; to be called by all of them.
     members: patterns of the batch on all engines together.
     """
 
     patterns: Tensor
-    frames: Tensor
+    held: Tensor
     members: int
     dtype: torch.dtype
     total: Callable[[Tensor], Tensor] = lambda tensor: tensor
+    rows: Tensor | None = None
+
+    @functools.cached_property
+    def frames(self) -> Tensor:
+        """The batch's own counts (pattern, y, x), in the type they are held in."""
+        return self.held if self.rows is None else selected(self.held, self.rows)
 
     @functools.cached_property
     def counts(self) -> Tensor:
@@ -50,6 +57,16 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.patterns)
+
+
+def selected(held: Tensor, rows: Tensor) -> Tensor:
+    """These rows of patterns, where they are held; from memory that a GPU can copy from, into such memory.
+
+    torch selects rows of uint16 on some devices only, so its bits are taken for those of int16.
+    """
+    bits = held.view(torch.int16) if held.dtype == torch.uint16 else held
+    out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
+    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(held.dtype)
 
 
 class Piece(nn.Module):
@@ -90,6 +107,11 @@ class Piece(nn.Module):
     def arrays(self) -> dict[str, Tensor]:
         """What a result keeps of it, by name."""
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+
+def overrides(piece: Piece, step: str) -> bool:
+    """Whether this piece has a step of its own."""
+    return getattr(type(piece), step) is not getattr(Piece, step)
 
 
 class Imposed(ABC):

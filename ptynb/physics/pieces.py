@@ -128,7 +128,11 @@ class Weights(Piece):
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
         """w_j M_j."""
-        return intensity * self.weights[batch.patterns][:, None, None]
+        return intensity * self.of(batch)[:, None, None]
+
+    def of(self, batch: Batch) -> Tensor:
+        """w_j (pattern,) of these patterns."""
+        return self.weights[batch.patterns]
 
     def update_done(self) -> None:
         """No pattern is darker than a thousandth; the mean is 1, since the probe takes up any other."""
@@ -149,7 +153,12 @@ class Background(Piece):
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
         """M_j + B."""
-        return intensity + self.background * self.mean_count
+        return intensity + self.counts
+
+    @property
+    def counts(self) -> Tensor:
+        """B (y, x) [counts], differentiable in the parameter."""
+        return self.background * self.mean_count
 
     def update_done(self) -> None:
         """Cuts at 0."""
@@ -157,7 +166,7 @@ class Background(Piece):
 
     def arrays(self) -> dict[str, Tensor]:
         """The background (y, x) [counts]."""
-        return {"background": self.background.detach() * self.mean_count}
+        return {"background": self.counts.detach()}
 
 
 @final

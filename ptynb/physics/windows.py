@@ -45,7 +45,7 @@ def check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Non
     """Raises ValueError where a window with one of these `corners` (pattern, yx) leaves the field (…, y, x)."""
     last = [side - own for side, own in zip(field.shape[-2:], window, strict=True)]
     places = corners.cpu().numpy()
-    if len(places) and (places.min() < 0 or (places > last).any()):
+    if len(places) and (places.min() < 0 or (places.max(0) > last).any()):
         raise ValueError(
             f"Windows of {window[0]} x {window[1]} pixels have their corners from {corners.amin(0).tolist()} to "
             f"{corners.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be from 0 "

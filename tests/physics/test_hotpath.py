@@ -6,14 +6,16 @@ import torch
 
 from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
+    compiled_steps,
     exit_waves,
+    far_field_descent,
     far_field_intensity,
     far_field_misfit,
     far_field_patterns,
     intensity_of,
     moved_probes,
 )
-from ptynb.physics.losses import loss_of, make_loss
+from ptynb.physics.losses import Amplitude, loss_of, make_loss
 from ptynb.physics.steps import shift_ramps
 
 WINDOWS = [(8, 8), (9, 7), (6, 10), (7, 12)]
@@ -299,11 +301,14 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
         "probes": complex_normal(generator, 4 if own_probes else 1, modes, 8, 7),
         "shifts": problem.shifts * (not still),
     }
-    counts, floor = problem.counts.to(dtype), problem.loss.floor
+    rows, floor = torch.tensor([4, 0, 2, 1]), problem.loss.floor
+    held = torch.full((5, 8, 7), 9).to(dtype)
+    for row, counts in zip(rows.tolist(), problem.counts, strict=True):
+        held[row] = counts.to(dtype)
     moving = [name for name in parts if not (still and name == "shifts")]
 
     def one(object, probes, shifts):
-        return far_field_misfit(object, problem.corners, probes, shifts, kernel, counts, problem.mask, floor)
+        return far_field_misfit(object, problem.corners, probes, shifts, kernel, held, rows, problem.mask, floor)
 
     def two(object, probes, shifts):
         patterns = far_field_patterns(object, problem.corners, probes, shifts, kernel)
@@ -323,17 +328,49 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
         torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-13 * right.abs().max().item())
 
 
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("patterns", [2, 40])
+@pytest.mark.parametrize("slices", [1, 3])
+def test_gradients_without_recording_are_those_with(slices, patterns, threads, wanted, implementation):
+    """Of so many patterns that each thread adds up an object of its own, and of so few that it does not."""
+    if implementation == "torch":
+        return
+    generator, before = torch.Generator().manual_seed(8), torch.get_num_threads()
+    object, probes = complex_normal(generator, 1, slices, 20, 21), complex_normal(generator, 1, 2, 8, 7)
+    corners = torch.stack([torch.arange(patterns) % 13, torch.arange(patterns) % 14], 1)
+    shifts = torch.rand(patterns, 2, dtype=torch.float64, generator=generator) - 0.5
+    kernel = None if slices == 1 else complex_normal(generator, 8, 7)
+    given = object, corners, probes, shifts, kernel
+    held = torch.poisson(torch.full((patterns, 8, 7), MEAN_COUNT), generator=generator)
+    torch.set_num_threads(threads)
+    try:
+        assert compiled_steps().Descent(*given, (True, True, False)).cross.alone == (patterns == 40)
+        value, *gradients = far_field_descent(*given, held, None, None, 0.1, -1.7, wanted)
+    finally:
+        torch.set_num_threads(before)
+    leaves = [part.requires_grad_() for part in (object, probes)]
+    expected = loss_of(far_field_patterns(*given), held, None, Amplitude(0.1))
+    (-1.7 * expected).backward()
+    assert value == pytest.approx(expected.item(), rel=1e-12)
+    for gradient, leaf, asked in zip(gradients, leaves, wanted, strict=True):
+        assert (gradient is not None) == asked
+        if asked:
+            torch.testing.assert_close(gradient, leaf.grad, rtol=1e-11, atol=1e-12 * leaf.grad.abs().max().item())
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_results_do_not_depend_on_the_number_of_threads(threads):
+def test_the_number_of_threads_changes_roundings_only(threads):
     problem, before = Problem((8, 7), 2, True, "amplitude"), torch.get_num_threads()
     expected = problem.gradients()
     torch.set_num_threads(threads)
     try:
-        found = problem.gradients()
+        found, again = problem.gradients(), problem.gradients()
     finally:
         torch.set_num_threads(before)
     for name, gradient in found.items():
-        assert torch.equal(gradient, expected[name]), name
+        assert torch.equal(gradient, again[name]), name
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-13, atol=1e-14 * expected[name].abs().max().item())
 
 
 def test_intensities_add_over_states_and_modes_and_leave_their_waves_alone():
@@ -482,11 +519,52 @@ def test_what_does_not_fit_is_refused_before_any_loop(name, change, implementati
         far_field_patterns(**fitting)
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 7), (2, 8, 6)])
-def test_frames_that_do_not_fit_are_refused(shape):
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])]
+)
+def test_frames_that_do_not_fit_are_refused(shape, rows):
     fitting = arrays_that_fit()
+    rows = None if rows is None else torch.tensor(rows)
     with pytest.raises(ValueError, match=r"frames' shape is"):
-        far_field_misfit(**fitting, frames=torch.zeros(shape), mask=None, floor=1.0)
+        far_field_misfit(**fitting, held=torch.zeros(shape), rows=rows, mask=None, floor=1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weights": torch.ones(3, dtype=torch.float64)},
+        {"weights": torch.ones(2)},
+        {"background": torch.ones(8, 6, dtype=torch.float64)},
+    ],
+)
+def test_weights_and_backgrounds_that_do_not_fit_are_refused(wrong, implementation):
+    fitting = arrays_that_fit() | {"held": torch.zeros(2, 8, 7), "rows": None, "mask": None, "floor": 1.0}
+    if implementation == "compiled":
+        far_field_misfit(**fitting)
+        with pytest.raises(ValueError, match=r"The (weights|background) are .*; expected \("):
+            far_field_misfit(**fitting, **wrong)
+
+
+@pytest.mark.parametrize("lit", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, implementation):
+    if implementation == "torch":
+        return
+    problem = Problem((8, 7), 2, True, "amplitude")
+    generator = torch.Generator().manual_seed(9)
+    given = problem.object[None, None], problem.corners, problem.probe[None], problem.shifts, None
+    weights = (torch.rand(4, dtype=torch.float64, generator=generator) + 0.5).requires_grad_() if weighted else None
+    background = torch.rand(8, 7, dtype=torch.float64, generator=generator).requires_grad_() if lit else None
+    one = far_field_misfit(*given, problem.counts, None, problem.mask, problem.loss.floor, weights, background)
+    patterns = far_field_patterns(*given)
+    patterns = patterns * (1 if weights is None else weights[:, None, None]) + (0 if background is None else background)
+    two = loss_of(patterns, problem.counts, problem.mask, problem.loss)
+    torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
+    leaves = [leaf for leaf in (weights, background) if leaf is not None]
+    for left, right in (
+        zip(torch.autograd.grad(one, leaves), torch.autograd.grad(two, leaves), strict=True) if leaves else ()
+    ):
+        torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-12 * right.abs().max().item())
 
 
 @pytest.mark.parametrize("name", ["object", "probes", "kernel"])
@@ -508,7 +586,7 @@ def test_arrays_that_lie_otherwise_in_memory_give_the_same(name):
 
 def test_memory_kept_for_the_next_update_holds_nothing_of_the_last(implementation):
     """Gradients of one batch stay as they were while another goes the same way."""
-    fitting = arrays_that_fit() | {"frames": torch.ones(2, 8, 7), "mask": None, "floor": 0.1}
+    fitting = arrays_that_fit() | {"held": torch.ones(2, 8, 7), "rows": None, "mask": None, "floor": 0.1}
     if implementation == "torch":
         fitting = {name: fitting[name] for name in ("object", "corners", "probes", "shifts", "kernel")}
     names, found = ("object", "probes"), []

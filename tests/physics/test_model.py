@@ -55,6 +55,32 @@ def test_gradients_are_those_of_finite_differences(case: str, loss: str) -> None
     assert moved <= seen
 
 
+@pytest.mark.parametrize("frozen", [(), ("object",), ("probe",)])
+@pytest.mark.parametrize("case", CASES)
+def test_a_descent_adds_what_backward_would(case: str, frozen: tuple[str, ...]) -> None:
+    kind, settings, _ = CASES[case]
+    loop = a_loop(a_scan(9, 16, kind), settings)
+    for name in frozen:
+        loop.model.parts[name].requires_grad_(False)
+    batches = [loop.shard.batch(np.array(patterns), 5) for patterns in ([0, 3, 5], [1, 2])]
+    found, factor = [], 0.3
+    for descend in (True, False):
+        loop.model.zero_grad()
+        values = []
+        for batch in batches:
+            value = loop.model.descend(batch, factor) if descend else loop.model(batch)
+            if not descend and value.requires_grad:
+                (factor * value).backward()
+            values.append(float(value.detach()))
+        found.append((values, [parameter.grad for parameter in loop.model.parameters()]))
+    (values, gradients), (expected, of_backward) = found
+    assert values == pytest.approx(expected, rel=1e-12)
+    for gradient, other in zip(gradients, of_backward, strict=True):
+        assert (gradient is None) == (other is None)
+        if gradient is not None and other is not None:
+            torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-12 * float(other.abs().max()))
+
+
 def slope(loop: Loop, parameter: torch.Tensor, direction: torch.Tensor) -> float:
     """Derivative along a direction by differences of fourth order."""
     values = []
