@@ -162,4 +162,4 @@ def misfit(
 @compiled
 def _span(array: Any, first: int, last: int) -> tuple[int, int]:
     """Where patterns lie in an array that may have one entry for whatever pattern it is the turn of."""
-    return (first, last) if array.shape[0] > 1 else (0, 1)
+    return (first, last) if array.shape[0] > 1 or first == last else (0, 1)

@@ -1,6 +1,7 @@
 """The steps of the hot path on a CPU, alone or one after the other; as `physics.steps`, for torch's tensors.
 
-Each thread takes its patterns through all steps; what overlaps is added up afterwards, by rows.
+Each thread takes its patterns through all steps. What they have in common is added up by each thread for itself, and
+then over threads, by rows; or, where an object is larger than a batch's waves, from the waves, by rows.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         if any(settings.part(name).rate > 0 for name in ("positions", "affine", "offset")):
             waves += 1  # the product from which the slopes of shifts are summed
     else:
-        # Moved probes and waves behind each slice, the last of which become those at the detector.
+        # Moved probes and waves behind each slice, the last of which become those at the detector; or a sum for each
+        # thread, where that is less (`compiled.steps`).
         waves, windows = 1.0 + settings.slices.count, 0.0
         # Counts, and the intensity, which becomes its slope.
         patterns = 2.0

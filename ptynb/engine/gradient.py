@@ -138,7 +138,6 @@ class Gradient(Algorithm):
         Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
         """
         problem = self.problem
-        model = self._distributed
         values = list[Tensor]()
         portions = np.array_split(own, problem.settings.accumulate) if problem.settings.accumulate > 1 else [own]
         for number, patterns in enumerate(portions):
@@ -146,15 +145,17 @@ class Gradient(Algorithm):
             batch = problem.shard.batch(patterns, members)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
-            with contextlib.nullcontext() if last else problem.group.unreduced(model):
-                factor = problem.scale / max(members, 1)
-                if model is problem.model:
-                    values.append(problem.model.descend(batch, factor).double())
-                    continue
-                value = model(batch)
-                values.append(value.detach().double())
-                torch.autograd.backward(value, value.new_tensor(factor))
+            with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
+                values.append(self._descend(batch, problem.scale / max(members, 1)).double())
         return sum(values[1:], values[0])
+
+    def _descend(self, batch: Batch, factor: float) -> Tensor:
+        """`Model.descend`, with gradients summed over engines where these make steps together."""
+        if self._distributed is self.problem.model:
+            return self.problem.model.descend(batch, factor)
+        value: Tensor = self._distributed(batch)
+        torch.autograd.backward(value, torch.full_like(value, factor))
+        return value.detach()
 
     def _add_terms(self) -> Tensor:
         """Adds the gradients of the object's terms to those of the patterns. Returns the terms' value.

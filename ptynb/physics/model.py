@@ -196,7 +196,7 @@ class Model(nn.Module):
         if not (len(batch) and self._bare and not self.object.polar and not self._recorded):
             value = self(batch)
             if value.requires_grad:
-                torch.autograd.backward(value, value.new_tensor(factor))
+                torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
         object, probe = self.object.parts, self.probe.parts
         with torch.no_grad():

@@ -359,9 +359,14 @@ def test_gradients_without_recording_are_those_with(slices, patterns, threads, w
             torch.testing.assert_close(gradient, leaf.grad, rtol=1e-11, atol=1e-12 * leaf.grad.abs().max().item())
 
 
+@pytest.mark.parametrize("patterns", [1, 4])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_the_number_of_threads_changes_roundings_only(threads):
+def test_the_number_of_threads_changes_roundings_only(threads, patterns):
+    """Also where there are more threads than patterns."""
     problem, before = Problem((8, 7), 2, True, "amplitude"), torch.get_num_threads()
+    problem.corners, problem.shifts, problem.counts = (
+        array[:patterns] for array in (problem.corners, problem.shifts, problem.counts)
+    )
     expected = problem.gradients()
     torch.set_num_threads(threads)
     try:
