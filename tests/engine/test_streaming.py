@@ -171,13 +171,13 @@ GB = 10**9
 def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
     loop = Loop(a_scan(), Settings(batch=12, accumulate=4), SingleGroup(CPU))
     taken = list[int]()
-    load = loop.shard._load
+    batch = loop.shard.batch
 
-    def watched(patterns: Any) -> Any:
+    def watched(patterns: Any, members: int) -> Any:
         taken.append(len(patterns))
-        return load(patterns)
+        return batch(patterns, members)
 
-    loop.shard._load = watched  # type: ignore[method-assign]
+    loop.shard.batch = watched  # type: ignore[method-assign]
     loop.step()
     assert max(taken) == 3
     taken.clear()
