@@ -5,95 +5,169 @@ Arrays are those of `passes`. Each step has its way back, which puts the gradien
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptynb.compiled import passes, transforms
 from ptynb.compiled.compiler import compiled
 
 
-@compiled
-def move(start: Any, first: int, last: int, moved: Any) -> None:
-    """P_jm = F⁻¹[R_j F[P_m]]; with one spectrum for each pattern, these are the probes before.
+class Moving(NamedTuple):
+    """What moves the probes.
 
-    start: plans, spectra, shifts, whether all of these are 0, and ramps along y and x. moved: (one).
+    spectra: of the probes (1, mode, y, x); or the probes, of each pattern. still: whether all shifts (pattern, yx) are
+    0. along_y, along_x: room for the ramps. moved: (pattern, mode, y, x); or, alone, (share, mode, y, x), for whatever
+    pattern it is the share's turn of. totals: (share, mode, y, x), the gradient of what patterns have in common.
+    slopes: (pattern, yx), that of the shifts. of_probes, of_shifts: which of these are wanted.
     """
-    plans, spectra, shifts, still, along_y, along_x = start
-    if still:
-        passes.ramped(spectra, along_y, along_x, 1.0, first, last, moved)
-        return
-    if spectra.shape[0] > 1:
-        transforms.forward(plans, spectra, first, last)
-    passes.write_ramps(shifts, 0, first, last, along_y)
-    passes.write_ramps(shifts, 1, first, last, along_x)
-    passes.ramped(spectra, along_y, along_x, 1 / (moved.shape[-2] * moved.shape[-1]), first, last, moved)
-    transforms.backward(plans, moved, *_span(moved, first, last))
+
+    plans: transforms.Plans
+    spectra: Any
+    shifts: Any
+    still: bool
+    along_y: Any
+    along_x: Any
+    moved: Any
+    alone: bool
+    totals: Any
+    slopes: Any
+    of_probes: bool
+    of_shifts: bool
+
+
+class Crossing(NamedTuple):
+    """What takes the probes through the object.
+
+    kernel: (1 or pattern, y, x), of what lies between two slices. probes: `Moving.moved`, with an axis for states.
+    arriving: (1, slice less one, pattern, state, mode, y, x), what comes to each further slice; alone, (share, slice
+    less one, 1, …). waves: behind the object, (pattern or share, state, mode, y, x). changes: (share, …), where each
+    share adds the gradient of the object by itself, else empty.
+    """
+
+    plans: transforms.Plans
+    object: Any
+    corners: Any
+    kernel: Any
+    probes: Any
+    arriving: Any
+    waves: Any
+    alone: bool
+    changes: Any
+
+
+class Seen(NamedTuple):
+    """What the detector saw, and how; what is missing is empty, and with a background there are weights.
+
+    held: counts (…, y, x), of which pattern j has number rows[j]. mask: (y, x). weights: w (pattern,). background:
+    B (y, x). of_weights, of_background: their gradients, the latter (share, y, x).
+    """
+
+    held: Any
+    rows: Any
+    mask: Any
+    weights: Any
+    background: Any
+    of_weights: Any
+    of_background: Any
 
 
 @compiled
-def move_back(
-    start: Any, wanted: tuple[bool, bool], first: int, last: int, moved: Any, slopes: Any, total: Any
-) -> None:
+def own(array: Any, alone: bool, share: int) -> Any:
+    """A share's room in an array that has one for each; all of an array of patterns."""
+    return array[share : share + 1] if alone else array[0 : len(array)]
+
+
+@compiled
+def move(moving: Moving, moved: Any, first: int, last: int) -> None:
+    """P_jm = F⁻¹[R_j F[P_m]]; with one spectrum for each pattern, these are the probes before. moved: (one)."""
+    along_y, along_x = moving.along_y, moving.along_x
+    if moving.still:
+        passes.ramped(moving.spectra, along_y, along_x, 1.0, first, last, moved)
+        return
+    if moving.spectra.shape[0] > 1:
+        transforms.forward(moving.plans, moving.spectra, first, last)
+    passes.write_ramps(moving.shifts, 0, first, last, along_y)
+    passes.write_ramps(moving.shifts, 1, first, last, along_x)
+    passes.ramped(moving.spectra, along_y, along_x, 1 / (moved.shape[-2] * moved.shape[-1]), first, last, moved)
+    transforms.backward(moving.plans, moved, *span(moved, first, last))
+
+
+@compiled
+def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> None:
     """The gradient of what `move` gave becomes that of the probes, or of their spectra where patterns share these.
 
-    moved: (one). total: the sum of the gradients of what patterns share, to which they are added (mode, y, x).
+    moved: (one). total: a share's own, to which is added.
     """
-    plans, spectra, shifts, still, along_y, along_x = start
-    of_probes, of_shifts = wanted
-    if not still:
-        transforms.forward(plans, moved, *_span(moved, first, last))
-    if of_probes and spectra.shape[0] == 1:
+    along_y, along_x, shared = moving.along_y, moving.along_x, moving.spectra.shape[0] == 1
+    if not moving.still:
+        transforms.forward(moving.plans, moved, *span(moved, first, last))
+    if moving.of_probes and shared:
         passes.add_ramped(moved, along_y, along_x, first, last, total)
-    if still:
+    if moving.still:
         return
     factor = 1 / (moved.shape[-2] * moved.shape[-1])
-    if of_shifts:
-        passes.shift_slopes(moved, spectra, along_y, along_x, shifts, factor, first, last, slopes)
-    if of_probes and spectra.shape[0] > 1:
+    if moving.of_shifts:
+        passes.shift_slopes(moved, moving.spectra, along_y, along_x, moving.shifts, factor, first, last, moving.slopes)
+    if moving.of_probes and not shared:
         passes.ramped_back(moved, along_y, along_x, factor, first, last)
-        transforms.backward(plans, moved, first, last)
+        transforms.backward(moving.plans, moved, first, last)
 
 
 @compiled
-def cross(start: Any, first: int, last: int, waves: Any) -> None:
-    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]].
-
-    start: plans, object, corners, probes, arriving (slice less one, pattern, state, mode, y, x), and the kernel.
-    """
-    plans, object, corners, probes, arriving, kernel = start
+def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
+    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. The three arrays are those of the share, (one)."""
+    object, corners = crossing.object, crossing.corners
     factor = 1 / (waves.shape[-2] * waves.shape[-1])
     passes.through(probes, object, 0, corners, first, last, waves)
     for gap in range(arriving.shape[0]):
         between = arriving[gap]
-        span = _span(waves, first, last)
-        transforms.forward_into(plans, waves, between, *span)
-        passes.filtered(between, kernel, False, factor, first, last)
-        transforms.backward(plans, between, *span)
+        start, end = span(waves, first, last)
+        transforms.forward_into(crossing.plans, waves, between, start, end)
+        passes.filtered(between, crossing.kernel, False, factor, first, last)
+        transforms.backward(crossing.plans, between, start, end)
         passes.through(between, object, gap + 1, corners, first, last, waves)
 
 
 @compiled
-def cross_back(start: Any, first: int, last: int, waves: Any) -> None:
+def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
     """The gradient of what `cross` gave becomes that of the last slice's windows.
 
     What arrived at a slice becomes the gradient of the windows before it, and the probes become their own gradient.
     """
-    plans, object, corners, probes, arriving, kernel = start
+    object, corners, plans = crossing.object, crossing.corners, crossing.plans
     factor = 1 / (waves.shape[-2] * waves.shape[-1])
     gaps = arriving.shape[0]
     for gap in range(gaps - 1, -1, -1):
         change = waves if gap == gaps - 1 else arriving[gap + 1]
         passes.through_back(change, arriving[gap], object, gap + 1, corners, first, last)
-        span = _span(change, first, last)
-        transforms.forward(plans, arriving[gap], *span)
-        passes.filtered(arriving[gap], kernel, True, factor, first, last)
-        transforms.backward(plans, arriving[gap], *span)
+        start, end = span(change, first, last)
+        transforms.forward(plans, arriving[gap], start, end)
+        passes.filtered(arriving[gap], crossing.kernel, True, factor, first, last)
+        transforms.backward(plans, arriving[gap], start, end)
     passes.through_back(arriving[0] if gaps else waves, probes, object, 0, corners, first, last)
+
+
+@compiled
+def add_change(
+    crossing: Crossing,
+    arriving: Any,
+    waves: Any,
+    factor: float,
+    first: int,
+    last: int,
+    share: int,
+    shares: int,
+    out: Any,
+) -> None:
+    """Adds what `cross_back` left, times a factor, to a share's rows of the gradient of the object."""
+    for gap in range(arriving.shape[0]):
+        passes.add_windows(arriving[gap], gap, crossing.corners, factor, first, last, share, shares, out)
+    passes.add_windows(waves, arriving.shape[0], crossing.corners, factor, first, last, share, shares, out)
 
 
 @compiled
 def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> None:
     """M_j = Σ_m |F[ψ_jm]|²; the waves become those on the detector, times √(n_y n_x)."""
-    transforms.forward(plans, waves, *_span(waves, first, last))
+    transforms.forward(plans, waves, *span(waves, first, last))
     passes.add_squares(waves, 1 / (waves.shape[-2] * waves.shape[-1]), first, last, intensity)
 
 
@@ -101,65 +175,10 @@ def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> 
 def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -> None:
     """F⁻¹[2 (dL/dM) Ψ], where Ψ was."""
     passes.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last)
-    transforms.backward(plans, waves, *_span(waves, first, last))
+    transforms.backward(plans, waves, *span(waves, first, last))
 
 
 @compiled
-def add_change(crossing: Any, waves: Any, factor: float, first: int, last: int, rows: Any, out: Any) -> None:
-    """Adds what `cross_back` left, times a factor, to the gradient of the object.
-
-    rows: the share whose rows these are, and the number of shares.
-    """
-    _, _, corners, _, arriving, _ = crossing
-    share, shares = rows
-    for gap in range(arriving.shape[0]):
-        passes.add_windows(arriving[gap], gap, corners, factor, first, last, share, shares, out)
-    passes.add_windows(waves, arriving.shape[0], corners, factor, first, last, share, shares, out)
-
-
-@compiled
-def misfit(
-    moving: Any,
-    moved: Any,
-    total: Any,
-    crossing: Any,
-    waves: Any,
-    change: Any,
-    intensity: Any,
-    seen: Any,
-    floor: float,
-    backwards: bool,
-    wanted: tuple[bool, bool],
-    values: Any,
-    slopes: Any,
-    first: int,
-    last: int,
-) -> None:
-    """All steps, the amplitude loss, and the way back: pattern by pattern, while each is in the second-level cache.
-
-    moving, crossing: where `move` and `cross` start. moved, waves, intensity: (one), which then stays there. total: as
-    for `move_back`. change: the sum of the gradients of the object, if it has any room, else waves are kept. seen: as
-    for `passes.amplitude_loss`. Sums begin with anything in them.
-    """
-    plans, of_background = moving[0], seen[-1]
-    total[...] = 0
-    change[...] = 0
-    of_background[...] = 0
-    for one in range(first, last):
-        end = one + 1
-        move(moving, one, end, moved)
-        cross(crossing, one, end, waves)
-        propagate(plans, waves, one, end, intensity)
-        passes.amplitude_loss(intensity, seen, floor, one, end, values)
-        if backwards:
-            propagate_back(plans, waves, intensity, one, end)
-            cross_back(crossing, one, end, waves)
-            if change.size > 0:
-                add_change(crossing, waves, 1.0, one, end, (0, 1), change)
-            move_back(moving, wanted, one, end, moved, slopes, total)
-
-
-@compiled
-def _span(array: Any, first: int, last: int) -> tuple[int, int]:
+def span(array: Any, first: int, last: int) -> tuple[int, int]:
     """Where patterns lie in an array that may have one entry for whatever pattern it is the turn of."""
     return (first, last) if array.shape[0] > 1 or first == last else (0, 1)

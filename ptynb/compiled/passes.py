@@ -288,38 +288,35 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
 
 
 @compiled
-def amplitude_loss(model: Any, seen: Any, floor: float, first: int, last: int, values: Any) -> None:
+def amplitude_loss(model: Any, seen: Any, of_background: Any, floor: float, first: int, last: int, values: Any) -> None:
     """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
 
-    seen: held counts (…, y, x), of which pattern j has number rows[j]; rows; the mask (y, x); weights w (pattern,) and
-    the background B (y, x), whose slopes come after them, that of B added to what is there. What is missing is empty;
-    with B there is w.
+    seen: `chain.Seen`. of_background: (y, x), to which is added.
     """
-    held, rows, mask, weights, background, of_weights, of_background = seen
     _, height, width = model.shape
-    masked, detected, lit = mask.size > 0, weights.size > 0, background.size > 0
+    masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
     number = model.dtype.type
     least, weight = number(floor), number(1)
     before = np.empty(width, model.dtype)
     for pattern in range(first, last):
         total, brightness = 0.0, 0.0
         if detected:
-            weight = weights[pattern]
+            weight = seen.weights[pattern]
         for y in range(height):
-            modelled, measured = model[_place(model, pattern), y], held[rows[pattern], y]
+            modelled, measured = model[_place(model, pattern), y], seen.held[seen.rows[pattern], y]
             if detected:
                 before[:] = modelled
                 for x in range(width):
                     modelled[x] *= weight
             if lit:
                 for x in range(width):
-                    modelled[x] += background[y, x]
+                    modelled[x] += seen.background[y, x]
             row = number(0)
             for x in range(width):
                 amplitude = np.sqrt(modelled[x] + least)
                 difference = amplitude - np.sqrt(number(measured[x]) + least)
                 if masked:
-                    difference *= mask[y, x]
+                    difference *= seen.mask[y, x]
                 row += difference * difference
                 modelled[x] = difference / amplitude
             total += row
@@ -334,4 +331,4 @@ def amplitude_loss(model: Any, seen: Any, floor: float, first: int, last: int, v
                 brightness += bright
         values[pattern] = total
         if detected:
-            of_weights[pattern] = brightness
+            seen.of_weights[pattern] = brightness

@@ -296,18 +296,10 @@ def forward_into(plans: Any, waves: Any, out: Any, first: int, last: int) -> Non
 @compiled
 def _transform(code: int, room: int, waves: Any, out: Any, first: int, last: int) -> None:
     source, target = waves.ctypes.data, out.ctypes.data
-    plane, per = waves.shape[-2] * waves.shape[-1] * waves.itemsize, _planes(waves)
+    pixels = waves.shape[-2] * waves.shape[-1]
+    plane, per = pixels * waves.itemsize, waves.size // max(waves.shape[0] * pixels, 1)
     memory = np.empty(room, np.uint8)
     start = (memory.ctypes.data + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     for number in range(first * per, last * per):
         _call(code, source + number * plane, target + number * plane, start)
     memory[0] = 0  # it is in use up to here
-
-
-@compiled
-def _planes(waves: Any) -> int:
-    """Planes of a pattern."""
-    count = 1
-    for axis in waves.shape[1:-2]:
-        count *= axis
-    return count

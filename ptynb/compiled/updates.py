@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptynb.compiled.compiler import compiled
-from ptynb.compiled.threads import in_shares, part
-
-SHARED_FROM = 2**17
-"""Numbers from which on waking other threads takes less time than it saves."""
+from ptynb.compiled.shares import in_shares, part
 
 
 def adam(
@@ -27,20 +24,17 @@ def adam(
     beta, of_square = betas
     numbers = _numbers(betas, (rate / (1 - beta**steps), 1 / np.sqrt(1 - of_square**steps), epsilon), values.dtype)
 
-    def move(share: int, shares: int) -> None:
-        some = slice(*part(len(values), share, shares))
-        _adam(values[some], gradient[some], mean[some], square[some], numbers)
-
-    if len(values) < SHARED_FROM:
-        move(0, 1)
-    else:
-        in_shares(move)
+    _adam(values, gradient, mean, square, numbers)
 
 
-@compiled
-def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any) -> None:
+@in_shares
+def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any, share: int, shares: int) -> None:
     keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
     length, unbiased, least = numbers[4], numbers[5], numbers[6]
+    # Indices from 0 on: others might be negative, and would be looked at one by one.
+    first, last = part(len(values), share, shares)
+    values, gradient = values[first:last], gradient[first:last]
+    mean, square = mean[first:last], square[first:last]
     for index in range(len(values)):
         slope = gradient[index]
         first = keep * mean[index] + new * slope

@@ -105,13 +105,14 @@ class Gradient(Algorithm):
             self._note(table, update, own)
         else:
             self.exchange.region = self._region(members)
-        with self._torch_alone():
+        compiled = problem.model.compiled
+        with torch_alone(compiled):
             total = self._backward(own, len(stepping))
         if problem.settings.terms:
             total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
-        with self._torch_alone() if self._small else contextlib.nullcontext():
+        with torch_alone(compiled and self._small):
             for optimiser in self.optimisers:
                 if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
@@ -127,10 +128,6 @@ class Gradient(Algorithm):
         """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""
         self._distributed = self.problem.model
         buffers.forget()
-
-    def _torch_alone(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps torch's threads asleep where others do the work."""
-        return torch_alone() if self.problem.model.compiled else contextlib.nullcontext()
 
     def _backward(self, own: NDArray[np.int64], members: int) -> Tensor:
         """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.

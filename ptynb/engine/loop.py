@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.compiled import buffers
+from ptynb.compiled.threads import torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
@@ -112,7 +113,8 @@ class Loop:
         ended = self.update == self.updates
         self.after_update(ended)
         if ended:
-            self._end_epoch(started)
+            with torch_alone(self.model.compiled):
+                self._end_epoch(started)
         else:
             self._clock = time.perf_counter()
             self._seconds += self._clock - started
@@ -187,10 +189,11 @@ class Loop:
         buffers.forget()  # those of updates are of another size
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.accumulate))
-        for patterns in self.shard.portions(size):
-            batch = self.shard.batch(patterns, size)
-            sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)
-            sums[1] += batch.counts.sqrt().sum(dtype=torch.float64)
+        with torch_alone(self.model.compiled):
+            for patterns in self.shard.portions(size):
+                batch = self.shard.batch(patterns, size)
+                sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)
+                sums[1] += batch.counts.sqrt().sum(dtype=torch.float64)
         residual, total = self.group.sum(sums).tolist()
         return residual / total
 

@@ -66,7 +66,7 @@ class Adam(Light, torch.optim.Adam):
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         state["step"] += 1
         own = parameter.data, gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"]
-        values, slopes, mean, square = (tensor.view(-1).numpy() for tensor in own)
+        values, slopes, mean, square = (tensor.numpy().reshape(-1) for tensor in own)
         updates.adam(values, slopes, mean, square, group["lr"], group["betas"], int(state["step"]), group["eps"])
 
 

@@ -35,9 +35,11 @@ import importlib
 from collections.abc import Sequence
 from types import ModuleType
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ptynb.compiled.given import Detection, Lighting
 from ptynb.physics import steps
 from ptynb.physics.windows import check_inside, windows_of
 
@@ -82,106 +84,71 @@ def exit_waves(object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor |
     return waves
 
 
-def far_field_patterns(
-    object: Tensor, corners: Tensor, probes: Tensor, shifts: Tensor, kernel: Tensor | None = None
-) -> Tensor:
+def far_field_patterns(given: Lighting) -> Tensor:
     """`moved_probes`, `exit_waves` and `far_field_intensity` in one: intensities (pattern, y, x) on the detector.
-
-    object: (state, slice, y, x). corners: (pattern, yx) int64, on the CPU. probes: (pattern or 1, mode, y, x).
-    shifts: (pattern, yx) [pixels]. kernel: as for `exit_waves`.
 
     Raises as `exit_waves`.
     """
+    object, corners, probes, shifts, kernel = given
     window = _window(object, corners, probes, kernel, shifts)
     if compiled_for(probes.device, window, kernel):
-        patterns: Tensor = compiled_steps().Patterns.apply(object, corners, probes, shifts, kernel)
+        patterns: Tensor = compiled_steps().Patterns.apply(object, probes, shifts, given)
         return patterns
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
 
 
-def far_field_misfit(
-    object: Tensor,
-    corners: Tensor,
-    probes: Tensor,
-    shifts: Tensor,
-    kernel: Tensor | None,
-    held: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-    floor: float,
-    weights: Tensor | None = None,
-    background: Tensor | None = None,
-) -> Tensor:
+def far_field_misfit(given: Lighting, detection: Detection) -> Tensor:
     """`losses.Amplitude` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), where `compiled_for` says so.
 
-    A pattern goes there and back while it is in the cache. held, rows: as of a `Batch`. mask: (y, x) or None. floor: ε.
-    weights: w (pattern,) or None, 1; background: B (y, x) or None, 0. Differentiable in both, too.
-    Raises ValueError where shapes do not fit together, or a window leaves the object.
+    A pattern goes there and back while it is in the cache. Differentiable in object, probes, shifts, weights and
+    background. Raises ValueError where shapes do not fit together, or a window leaves the object.
     """
-    rows = _rows(object, corners, probes, shifts, kernel, held, rows, mask)
-    for name, given, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
-        if given is not None and (given.shape != shape or given.dtype != probes.real.dtype):
-            raise ValueError(f"The {name} are {_named(given)}; expected {tuple(shape)} {probes.real.dtype}.")
-    value: Tensor = compiled_steps().Misfit.apply(
-        object, corners, probes, shifts, kernel, held, rows, mask, floor, weights, background
-    )
+    _check(given, detection)
+    value: Tensor = compiled_descent().Misfit.apply(*varied(given, detection), given, detection)
     return value
 
 
-def far_field_descent(
-    object: Tensor,
-    corners: Tensor,
-    probes: Tensor,
-    shifts: Tensor,
-    kernel: Tensor | None,
-    held: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-    floor: float,
-    factor: float,
-    wanted: tuple[bool, bool],
-) -> tuple[float, Tensor | None, Tensor | None]:
-    """`far_field_misfit`, and `factor` times its gradients by object and probes, where they are wanted.
+def far_field_descent(given: Lighting, detection: Detection, factor: float) -> tuple[float, *tuple[Tensor | None, ...]]:
+    """The value of `far_field_misfit`, and `factor` times its gradients by what is `varied`, where they are wanted.
 
-    The same without automatic differentiation: for small batches that takes a tenth of an update.
+    Wanted are those of tensors that require a gradient, which is left to the caller to put there.
     """
-    rows = _rows(object, corners, probes, shifts, kernel, held, rows, mask)
-    descent = compiled_steps().Descent(object, corners, probes, shifts, kernel, (*wanted, False))
-    value: float = descent.value(held, rows, mask, floor)
-    of_object, of_probes, _ = descent.gradients(factor)
-    return value, of_object, of_probes
+    _check(given, detection)
+    wanted = [tensor is not None and tensor.requires_grad for tensor in varied(given, detection)]
+    descent = compiled_descent().Descent(given, detection, wanted)
+    value: float = descent.value()
+    return value, *descent.gradients(factor)
 
 
-def _rows(
-    object: Tensor,
-    corners: Tensor,
-    probes: Tensor,
-    shifts: Tensor,
-    kernel: Tensor | None,
-    held: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-) -> Tensor:
-    """The rows of patterns that are held, if all fits together."""
+def varied(given: Lighting, detection: Detection) -> tuple[Tensor | None, ...]:
+    """What the misfit has gradients for: object, probes, shifts, weights and background."""
+    return given.object, given.probes, given.shifts, detection.weights, detection.background
+
+
+def _check(given: Lighting, detection: Detection) -> None:
+    """Refuses what does not fit together, or is not compiled."""
+    object, corners, probes, shifts, kernel = given
+    held, rows, mask, _, weights, background = detection
     window = _window(object, corners, probes, kernel, shifts)
-    if rows is None:
-        rows = torch.arange(len(held))
+    numbers = np.arange(len(held)) if rows is None else rows.numpy()
     if (
         held.shape[1:] != window
-        or rows.shape != (len(corners),)
-        or (len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(held))
+        or len(numbers) != len(corners)
+        or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(held))
         or (mask is not None and mask.shape != window)
     ):
         raise ValueError(
             f"The frames' shape is {tuple(held.shape)}, their mask's {None if mask is None else tuple(mask.shape)}, "
-            f"their rows {rows.tolist()}; there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
+            f"their rows {numbers.tolist()}; there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
         )
+    for name, own, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
+        if own is not None and (own.shape != shape or own.dtype != probes.real.dtype):
+            raise ValueError(f"The {name} are {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.")
     if not compiled_for(probes.device, window, kernel):
         raise ValueError(
             f"This is done in one step on a CPU only, without prime factors above 13 in the window of {window[0]} x "
             f"{window[1]} pixels, and with a kernel that does not move."
         )
-    return rows
 
 
 def far_field_intensity(waves: Tensor) -> Tensor:
@@ -200,27 +167,34 @@ def _window(
     object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
 ) -> tuple[int, int]:
     """The probes' window (y, x). Compiled loops look at no index again, so what does not fit is refused here."""
-    window, patterns = (probes.shape[-2], probes.shape[-1]), len(corners)
+    tensors = object, corners, probes, kernel, shifts
+    shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
+    window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
     kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
-    if (
-        probes.ndim != 4
-        or object.ndim != 4
-        or not probes.is_complex()
-        or corners.shape != (patterns, 2)
-        or corners.dtype != torch.int64
-        or len(kinds) > 1
-        or len(probes) not in (1, patterns)
-        or (shifts is not None and shifts.shape != (patterns, 2))
-        or (kernel is None and object.shape[1] > 1)
-        or (kernel is not None and (kernel.shape[-2:] != window or kernel.shape[:-2] not in ((), (patterns,))))
-    ):
+    if not fitting or len(kinds) > 1 or not probes.is_complex() or corners.dtype != torch.int64:
         raise ValueError(
             f"Object {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} do "
-            f"not fit {patterns} patterns: expected are one type, (state, slice, y, x), (pattern or 1, mode, y, x), "
-            "(y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of whole numbers."
+            f"not fit {len(corners)} patterns: expected are one type, (state, slice, y, x), (pattern or 1, mode, y, x),"
+            " (y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of whole numbers."
         )
     check_inside(object, corners, window)
     return window
+
+
+_Shape = tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _fit(object: _Shape, corners: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
+    """Whether these shapes fit together; asked at every update, and answered from memory."""
+    patterns = corners[0]
+    return (
+        len(object) == len(probes) == 4
+        and corners == (patterns, 2)
+        and probes[0] in (1, patterns)
+        and shifts in (None, (patterns, 2))
+        and (object[1] == 1 if kernel is None else kernel in (probes[-2:], (patterns, *probes[-2:])))
+    )
 
 
 def _named(tensor: Tensor | None) -> str:
@@ -245,3 +219,9 @@ def _steps(waves: Tensor) -> ModuleType:
 def compiled_steps() -> ModuleType:
     """Those for a CPU, loaded where they are first needed."""
     return importlib.import_module("ptynb.compiled.steps")
+
+
+@functools.cache
+def compiled_descent() -> ModuleType:
+    """All of them in one."""
+    return importlib.import_module("ptynb.compiled.descent")

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from ptynb.compiled.given import Detection, Lighting
 from ptynb.physics.hotpath import (
     compiled_for,
     exit_waves,
@@ -24,10 +25,11 @@ from ptynb.physics.hotpath import (
     far_field_patterns,
     intensity_of,
     moved_probes,
+    varied,
 )
 from ptynb.physics.losses import Amplitude, Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
-from ptynb.physics.piece import Batch, Piece, overrides
+from ptynb.physics.piece import STEPS, Batch, Piece, overrides
 from ptynb.physics.pieces import Background, Weights
 from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.resampling import Resampling
@@ -160,28 +162,26 @@ class Model(nn.Module):
         super().__init__()
         self.object, self.probe = object, probe
         self.pieces = nn.ModuleList(pieces)
-        self._in_order = tuple(pieces)
+        self._taking = {step: tuple(piece for piece in pieces if overrides(piece, step)) for step in STEPS}
         self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
-        device = probe.parts.device
+        self.window = probe.parts.shape[-3], probe.parts.shape[-2]
+        """Pixels (y, x) of the probe's window."""
+        self._device = device = probe.parts.device
         self.places = places.to(device)
+        sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
+        self._limits = torch.zeros(2, dtype=places.dtype, device=device), sides.to(self.places)
         whole = torch.round(places)
         self._corners = whole.to(torch.int64)
         self._rests = (places - whole).to(device, probe.parts.dtype)
         self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, Piece)}
         """Every piece by its name, the object and the probe among them."""
 
-    @property
-    def window(self) -> tuple[int, int]:
-        """Pixels (y, x) of the probe's window."""
-        return self.probe.parts.shape[-3], self.probe.parts.shape[-2]
-
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
         if len(batch) and self._bare:
-            rest = batch.held, batch.rows, self.mask, self.loss.floor
-            return far_field_misfit(*self._lighting(batch), *rest, *self._at_detector(batch))
+            return far_field_misfit(self._lighting(batch), self._detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
@@ -191,71 +191,78 @@ class Model(nn.Module):
     def descend(self, batch: Batch, factor: float) -> Tensor:
         """The loss of these patterns, a sum (scalar) without gradient: `factor` times that is added to `.grad`.
 
-        What calling the model and `backward` do, without recording where nothing but object and probe moves.
+        What calling the model and `backward` do. Where one step computes it all, object and probe get their gradients
+        without being recorded, which takes a fifth of an update of a small batch.
         """
-        if not (len(batch) and self._bare and not self.object.polar and not self._recorded):
+        if not (len(batch) and self._bare):
             value = self(batch)
             if value.requires_grad:
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
-        object, probe = self.object.parts, self.probe.parts
-        with torch.no_grad():
-            rest = batch.held, batch.rows, self.mask, self.loss.floor, factor
-            value, *gradients = far_field_descent(
-                *self._lighting(batch), *rest, (object.requires_grad, probe.requires_grad)
-            )
-            if gradients[1] is not None:
-                gradients[1] = gradients[1][0] * self.probe.scale
-            for parameter, gradient in zip((object, probe), gradients, strict=True):
-                if gradient is not None:
-                    own = torch.view_as_real(gradient)
-                    parameter.grad = own if parameter.grad is None else parameter.grad + own
-        return probe.new_tensor(value)
+        given, detection = self._lighting(batch), self._detection(batch)
+        sum_of_losses, *gradients = far_field_descent(given, detection, factor)
+        found = [
+            (tensor, gradient)
+            for tensor, gradient in zip(varied(given, detection), gradients, strict=True)
+            if tensor is not None and gradient is not None
+        ]
+        recorded = [pair for pair in found if not self._add_gradient(*pair, given)]
+        if recorded:
+            torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
+        return self.probe.parts.new_tensor(sum_of_losses)
+
+    @torch.no_grad()
+    def _add_gradient(self, tensor: Tensor, gradient: Tensor, given: Lighting) -> bool:
+        """Adds the gradient of the object or the probes to that of their parameter, if there is nothing in between."""
+        if tensor is given.object and not self.object.polar:
+            parameter = self.object.parts
+        elif tensor is given.probes and not self._taking_part("illuminate"):
+            parameter, gradient = self.probe.parts, gradient[0].mul_(self.probe.scale)
+        else:
+            return False
+        own = torch.view_as_real(gradient)
+        parameter.grad = own if parameter.grad is None else parameter.grad + own
+        return True
 
     @property
     def compiled(self) -> bool:
         """Whether most of an update is compiled, with threads that are not torch's."""
         still = self.slab is None or not self.slab.moving
-        return isinstance(self.propagation, FarField) and still and compiled_for(self.probe.parts.device, self.window)
+        return isinstance(self.propagation, FarField) and still and compiled_for(self._device, self.window)
 
     @property
     def _bare(self) -> bool:
         """Whether only weights and a background stand between exit waves and their loss: one step computes it all."""
         return (
-            self.compiled
-            and isinstance(self.loss, Amplitude)
-            and self.object.values.shape[0] == 1
+            isinstance(self.loss, Amplitude)
+            and self.object.states == 1
             and not (self.mean_pattern_weight or self._taking_part("leave"))
             and all(isinstance(piece, Weights | Background) for piece in self._taking_part("detect"))
+            and self.compiled
         )
 
-    def _at_detector(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
-        """Weights (pattern,) and background (y, x), where there are any."""
+    def _detection(self, batch: Batch) -> Detection:
+        """What the detector saw, with weights and a background where there are any."""
         weights, background = None, None
         for piece in self._taking_part("detect"):
             if isinstance(piece, Weights):
                 weights = piece.of(batch)
             elif isinstance(piece, Background):
                 background = piece.counts
-        return weights, background
-
-    @property
-    def _recorded(self) -> bool:
-        """Whether more takes part than object and probe."""
-        return any(self._taking_part(step) for step in ("move", "illuminate", "detect"))
+        return Detection(batch.held, batch.rows, self.mask, self.loss.floor, weights, background)
 
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
         states = self.object.values.shape[0]
         if isinstance(self.propagation, FarField) and not self._taking_part("leave"):
-            intensity = far_field_patterns(*self._lighting(batch))
+            intensity = far_field_patterns(self._lighting(batch))
         elif isinstance(self.propagation, FarField):
             intensity = far_field_intensity(self.leaving(batch))
         else:
             intensity = intensity_of(self.to_detector(self.leaving(batch), batch))
         if states > 1:
             intensity = intensity / states
-        for piece in self._awake():
+        for piece in self._taking_part("detect"):
             intensity = piece.detect(intensity, batch)
         return intensity
 
@@ -263,7 +270,7 @@ class Model(nn.Module):
         """Waves that leave for the detector (pattern, state, mode, y, x)."""
         object, corners, probes, rests, kernel = self._lighting(batch)
         waves = exit_waves(object, corners, moved_probes(probes, rests), kernel)
-        for piece in self._awake():
+        for piece in self._taking_part("leave"):
             waves = piece.leave(waves, batch)
         return waves
 
@@ -292,22 +299,21 @@ class Model(nn.Module):
         object, corners, probes, rests, _ = self._lighting(batch)
         return moved_probes(probes, rests), windows_of(object, corners, self.window)
 
-    def _lighting(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        """The object, windows' corners, what shines on them before it is moved, their rests, and the slab's kernel."""
+    def _lighting(self, batch: Batch) -> Lighting:
+        """What shines on the windows before it is moved, and their rests, which move it."""
         corners, rests = self.corners_and_rests(batch)
         probes = self.probe.values[None]
-        for piece in self._awake():
+        for piece in self._taking_part("illuminate"):
             probes = piece.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        return self.object.values, corners, probes, rests, kernel
+        return Lighting(self.object.values, corners, probes, rests, kernel)
 
     def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
         if not self.movers:
             return self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
         places = self.places_of(batch)
-        most = torch.tensor(self.object.values.shape[-2:], device=places.device) - torch.tensor(self.window).to(places)
-        whole = torch.minimum(torch.round(places.detach()).clamp(min=0), most)
+        whole = places.detach().round().clamp(*self._limits)
         return whole.to("cpu", torch.int64), (places - whole).to(self.probe.parts.dtype)
 
     @property
@@ -318,7 +324,7 @@ class Model(nn.Module):
     def places_of(self, batch: Batch) -> Tensor:
         """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
         places = self.places[batch.patterns]
-        for piece in self._awake():
+        for piece in self._taking_part("move"):
             places = piece.move(places, batch)
         return places
 
@@ -330,10 +336,7 @@ class Model(nn.Module):
 
     def _taking_part(self, step: str) -> list[Piece]:
         """Pieces that are awake and override this step."""
-        return [piece for piece in self._awake() if overrides(piece, step)]
-
-    def _awake(self) -> list[Piece]:
-        return [piece for piece in self._in_order if piece.awake]
+        return [piece for piece in self._taking[step] if piece.awake]
 
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""

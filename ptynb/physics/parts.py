@@ -22,6 +22,7 @@ class Object(Piece):
     def __init__(self, values: Tensor, polar: bool = False) -> None:
         super().__init__()
         self.polar = polar
+        self.states = len(values)
         if polar:
             self.amplitude = nn.Parameter(values.abs())
             self.phase = nn.Parameter(values.angle())

@@ -109,6 +109,9 @@ class Piece(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
 
+STEPS = "move", "illuminate", "leave", "detect"
+
+
 def overrides(piece: Piece, step: str) -> bool:
     """Whether this piece has a step of its own."""
     return getattr(type(piece), step) is not getattr(Piece, step)

@@ -43,13 +43,13 @@ def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
 
 def check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> None:
     """Raises ValueError where a window with one of these `corners` (pattern, yx) leaves the field (…, y, x)."""
-    last = [side - own for side, own in zip(field.shape[-2:], window, strict=True)]
+    last = field.shape[-2] - window[0], field.shape[-1] - window[1]
     places = corners.cpu().numpy()
-    if len(places) and (places.min() < 0 or (places.max(0) > last).any()):
+    if len(places) and (places.min() < 0 or int(places[:, 0].max()) > last[0] or int(places[:, 1].max()) > last[1]):
         raise ValueError(
             f"Windows of {window[0]} x {window[1]} pixels have their corners from {corners.amin(0).tolist()} to "
             f"{corners.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be from 0 "
-            f"to {last}."
+            f"to {[*last]}."
         )
 
 

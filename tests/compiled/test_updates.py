@@ -1,14 +1,14 @@
 import pytest
 import torch
 
-from ptynb.compiled import updates
+from ptynb.compiled import shares
 from ptynb.engine.optim import Adam, RowAdam
 
 
-@pytest.mark.parametrize("shared_from", [1, 10**9], ids=["shared", "alone"])
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_adam_is_that_of_torch(dtype, shared_from, monkeypatch):
-    monkeypatch.setattr(updates, "SHARED_FROM", shared_from)
+def test_adam_is_that_of_torch(dtype, threads, monkeypatch):
+    monkeypatch.setattr(shares.threads, "count", lambda: threads)
     generator = torch.Generator().manual_seed(1)
     start = [torch.randn(7, 5, dtype=dtype, generator=generator), torch.randn(3, dtype=dtype, generator=generator)]
     slopes = torch.randn(6, 38, dtype=dtype, generator=generator)

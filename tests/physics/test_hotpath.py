@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from ptynb.compiled.given import Detection, Lighting
 from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
-    compiled_steps,
+    compiled_descent,
     exit_waves,
     far_field_descent,
     far_field_intensity,
@@ -14,6 +15,7 @@ from ptynb.physics.hotpath import (
     far_field_patterns,
     intensity_of,
     moved_probes,
+    varied,
 )
 from ptynb.physics.losses import Amplitude, loss_of, make_loss
 from ptynb.physics.steps import shift_ramps
@@ -50,7 +52,7 @@ class Problem:
         self.loss = make_loss(name, MEAN_COUNT)
 
     def intensities(self, object, probe, shifts):
-        return far_field_patterns(object[None, None], self.corners, probe[None], shifts)
+        return far_field_patterns(Lighting(object[None, None], self.corners, probe[None], shifts))
 
     def value(self, object, probe, shifts):
         return loss_of(self.intensities(object, probe, shifts), self.counts, self.mask, self.loss)
@@ -301,17 +303,18 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
         "probes": complex_normal(generator, 4 if own_probes else 1, modes, 8, 7),
         "shifts": problem.shifts * (not still),
     }
-    rows, floor = torch.tensor([4, 0, 2, 1]), problem.loss.floor
+    rows = torch.tensor([4, 0, 2, 1])
     held = torch.full((5, 8, 7), 9).to(dtype)
     for row, counts in zip(rows.tolist(), problem.counts, strict=True):
         held[row] = counts.to(dtype)
     moving = [name for name in parts if not (still and name == "shifts")]
 
     def one(object, probes, shifts):
-        return far_field_misfit(object, problem.corners, probes, shifts, kernel, held, rows, problem.mask, floor)
+        given = Lighting(object, problem.corners, probes, shifts, kernel)
+        return far_field_misfit(given, Detection(held, rows, problem.mask, problem.loss.floor))
 
     def two(object, probes, shifts):
-        patterns = far_field_patterns(object, problem.corners, probes, shifts, kernel)
+        patterns = far_field_patterns(Lighting(object, problem.corners, probes, shifts, kernel))
         return loss_of(patterns, problem.counts, problem.mask, problem.loss)
 
     if implementation == "torch":
@@ -328,7 +331,10 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
         torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-13 * right.abs().max().item())
 
 
-@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+NAMES = ["object", "probes", "shifts", "weights", "background"]
+
+
+@pytest.mark.parametrize("wanted", [NAMES[:2], NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[3:], NAMES], ids="+".join)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("patterns", [2, 40])
 @pytest.mark.parametrize("slices", [1, 3])
@@ -337,25 +343,34 @@ def test_gradients_without_recording_are_those_with(slices, patterns, threads, w
     if implementation == "torch":
         return
     generator, before = torch.Generator().manual_seed(8), torch.get_num_threads()
-    object, probes = complex_normal(generator, 1, slices, 20, 21), complex_normal(generator, 1, 2, 8, 7)
     corners = torch.stack([torch.arange(patterns) % 13, torch.arange(patterns) % 14], 1)
-    shifts = torch.rand(patterns, 2, dtype=torch.float64, generator=generator) - 0.5
-    kernel = None if slices == 1 else complex_normal(generator, 8, 7)
-    given = object, corners, probes, shifts, kernel
+    given = Lighting(
+        complex_normal(generator, 1, slices, 20, 21),
+        corners,
+        complex_normal(generator, 1, 2, 8, 7),
+        torch.rand(patterns, 2, dtype=torch.float64, generator=generator) - 0.5,
+        None if slices == 1 else complex_normal(generator, 8, 7),
+    )
     held = torch.poisson(torch.full((patterns, 8, 7), MEAN_COUNT), generator=generator)
+    at_detector = torch.rand(patterns, dtype=torch.float64), torch.rand(8, 7, dtype=torch.float64)
+    detection = Detection(held, None, None, 0.1, *at_detector)
+    leaves = varied(given, detection)
+    for name, leaf in zip(NAMES, leaves, strict=True):
+        leaf.requires_grad_(name in wanted)
     torch.set_num_threads(threads)
     try:
-        assert compiled_steps().Descent(*given, (True, True, False)).cross.alone == (patterns == 40)
-        value, *gradients = far_field_descent(*given, held, None, None, 0.1, -1.7, wanted)
+        crossing = compiled_descent().Descent(given, detection, [True] * 5).cross.crossing
+        assert crossing.alone == (patterns == 40)
+        value, *gradients = far_field_descent(given, detection, -1.7)
     finally:
         torch.set_num_threads(before)
-    leaves = [part.requires_grad_() for part in (object, probes)]
-    expected = loss_of(far_field_patterns(*given), held, None, Amplitude(0.1))
+    modelled = far_field_patterns(given) * at_detector[0][:, None, None] + at_detector[1]
+    expected = loss_of(modelled, held, None, Amplitude(0.1))
     (-1.7 * expected).backward()
     assert value == pytest.approx(expected.item(), rel=1e-12)
-    for gradient, leaf, asked in zip(gradients, leaves, wanted, strict=True):
-        assert (gradient is not None) == asked
-        if asked:
+    for name, gradient, leaf in zip(NAMES, gradients, leaves, strict=True):
+        assert (gradient is not None) == (name in wanted)
+        if gradient is not None:
             torch.testing.assert_close(gradient, leaf.grad, rtol=1e-11, atol=1e-12 * leaf.grad.abs().max().item())
 
 
@@ -518,10 +533,10 @@ def arrays_that_fit():
 )
 def test_what_does_not_fit_is_refused_before_any_loop(name, change, implementation):
     fitting = arrays_that_fit()
-    far_field_patterns(**fitting)
+    far_field_patterns(Lighting(**fitting))
     fitting[name] = change(fitting[name])
     with pytest.raises(ValueError, match=r"do not fit|windows of|corners from"):
-        far_field_patterns(**fitting)
+        far_field_patterns(Lighting(**fitting))
 
 
 @pytest.mark.parametrize(
@@ -531,7 +546,7 @@ def test_frames_that_do_not_fit_are_refused(shape, rows):
     fitting = arrays_that_fit()
     rows = None if rows is None else torch.tensor(rows)
     with pytest.raises(ValueError, match=r"frames' shape is"):
-        far_field_misfit(**fitting, held=torch.zeros(shape), rows=rows, mask=None, floor=1.0)
+        far_field_misfit(Lighting(**fitting), Detection(torch.zeros(shape), rows, floor=1.0))
 
 
 @pytest.mark.parametrize(
@@ -543,11 +558,11 @@ def test_frames_that_do_not_fit_are_refused(shape, rows):
     ],
 )
 def test_weights_and_backgrounds_that_do_not_fit_are_refused(wrong, implementation):
-    fitting = arrays_that_fit() | {"held": torch.zeros(2, 8, 7), "rows": None, "mask": None, "floor": 1.0}
+    given, detection = Lighting(**arrays_that_fit()), Detection(torch.zeros(2, 8, 7), floor=1.0)
     if implementation == "compiled":
-        far_field_misfit(**fitting)
+        far_field_misfit(given, detection)
         with pytest.raises(ValueError, match=r"The (weights|background) are .*; expected \("):
-            far_field_misfit(**fitting, **wrong)
+            far_field_misfit(given, detection._replace(**wrong))
 
 
 @pytest.mark.parametrize("lit", [True, False])
@@ -557,11 +572,12 @@ def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(
         return
     problem = Problem((8, 7), 2, True, "amplitude")
     generator = torch.Generator().manual_seed(9)
-    given = problem.object[None, None], problem.corners, problem.probe[None], problem.shifts, None
+    given = Lighting(problem.object[None, None], problem.corners, problem.probe[None], problem.shifts)
     weights = (torch.rand(4, dtype=torch.float64, generator=generator) + 0.5).requires_grad_() if weighted else None
     background = torch.rand(8, 7, dtype=torch.float64, generator=generator).requires_grad_() if lit else None
-    one = far_field_misfit(*given, problem.counts, None, problem.mask, problem.loss.floor, weights, background)
-    patterns = far_field_patterns(*given)
+    detection = Detection(problem.counts, None, problem.mask, problem.loss.floor, weights, background)
+    one = far_field_misfit(given, detection)
+    patterns = far_field_patterns(given)
     patterns = patterns * (1 if weights is None else weights[:, None, None]) + (0 if background is None else background)
     two = loss_of(patterns, problem.counts, problem.mask, problem.loss)
     torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
@@ -582,7 +598,7 @@ def test_arrays_that_lie_otherwise_in_memory_give_the_same(name):
         if rearranged:
             leaf = given[name]
             given[name] = leaf.mT.contiguous().mT if name == "object" else leaf.conj_physical().conj()
-        patterns = far_field_patterns(**fitting | given)
+        patterns = far_field_patterns(Lighting(**fitting | given))
         (patterns * torch.arange(7.0)).sum().backward()
         found.append((patterns.detach(), leaves["object"].grad, leaves["probes"].grad))
     for one, other in zip(*found, strict=True):
@@ -591,14 +607,13 @@ def test_arrays_that_lie_otherwise_in_memory_give_the_same(name):
 
 def test_memory_kept_for_the_next_update_holds_nothing_of_the_last(implementation):
     """Gradients of one batch stay as they were while another goes the same way."""
-    fitting = arrays_that_fit() | {"held": torch.ones(2, 8, 7), "rows": None, "mask": None, "floor": 0.1}
-    if implementation == "torch":
-        fitting = {name: fitting[name] for name in ("object", "corners", "probes", "shifts", "kernel")}
+    fitting, detection = arrays_that_fit(), Detection(torch.ones(2, 8, 7), floor=0.1)
     names, found = ("object", "probes"), []
     for factor in (1.0, 3.0, 1.0):
         leaves = {name: (factor * fitting[name]).requires_grad_() for name in names}
-        function = far_field_patterns if implementation == "torch" else far_field_misfit
-        function(**fitting | leaves).sum().backward()
+        given = Lighting(**fitting | leaves)
+        result = far_field_patterns(given) if implementation == "torch" else far_field_misfit(given, detection)
+        result.sum().backward()
         found.append([leaves[name].grad for name in names] + [leaves[name].grad.clone() for name in names])
     for given, copied in ((found[0][:2], found[0][2:]), (found[0][2:], found[2][2:])):
         assert all(torch.equal(one, other) for one, other in zip(given, copied, strict=True))
