@@ -17,9 +17,14 @@ def arrange(
 
     stored, out: (pattern, y, x) of real types. total: (y, x), exact where counts are integers.
     """
-    if not stored.dtype.isnative or stored.dtype.kind not in "uif" or stored.dtype == np.float16:
+    if not readable_by_loops(stored.dtype):
         stored = stored.astype(out.dtype)  # what loops cannot be compiled for
     _arrange(stored, *shifts, out, total is not None, np.empty(out.shape[1:]) if total is None else total)
+
+
+def readable_by_loops(kind: np.dtype[Any]) -> bool:
+    """Whether loops can be compiled for numbers of this type."""
+    return kind.isnative and kind.kind in "uif" and kind != np.float16
 
 
 @compiled
@@ -29,14 +34,16 @@ def _arrange(stored: Any, shift_y: int, shift_x: int, out: Any, summing: bool, t
     for pattern in range(patterns):
         for y in range(height):
             source = stored[pattern, (y + shift_y) % height]
-            _row(source[shift_x:], out[pattern, y, :cut], summing, total[y, :cut])
-            _row(source[:shift_x], out[pattern, y, cut:], summing, total[y, cut:])
+            row_into(source[shift_x:], out[pattern, y, :cut])
+            row_into(source[:shift_x], out[pattern, y, cut:])
+            if summing:
+                row, sums = out[pattern, y], total[y]
+                for x in range(width):
+                    sums[x] += row[x]
 
 
 @compiled
-def _row(source: Any, target: Any, summing: bool, total: Any) -> None:
+def row_into(source: Any, target: Any) -> None:
+    """Copies numbers into an array of another type."""
     for x in range(len(source)):
         target[x] = source[x]
-    if summing:
-        for x in range(len(source)):
-            total[x] += target[x]

@@ -86,7 +86,7 @@ class Gradient(Algorithm):
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
         """The portions; with rPIE then all of them at once."""
         for own in super().asks(table, update):
-            yield from np.array_split(own, self.problem.settings.accumulate)
+            yield from self._portions(own)
             if self.problem.settings.optimiser == "rpie" and self.problem.settings.accumulate > 1:
                 yield own
 
@@ -136,7 +136,7 @@ class Gradient(Algorithm):
         """
         problem = self.problem
         values = list[Tensor]()
-        portions = np.array_split(own, problem.settings.accumulate) if problem.settings.accumulate > 1 else [own]
+        portions = self._portions(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
             batch = problem.shard.batch(patterns, members)
@@ -145,6 +145,11 @@ class Gradient(Algorithm):
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
                 values.append(self._descend(batch, problem.scale / max(members, 1)).double())
         return sum(values[1:], values[0])
+
+    def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """An engine's patterns of an update, as they are put through the model."""
+        accumulate = self.problem.settings.accumulate
+        return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
         """`Model.descend`, with gradients summed over engines where these make steps together."""

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.engine.direct import Direct
 from ptynb.engine.group import Group
 from ptynb.engine.room import choose_place
 from ptynb.engine.source import Source, narrowest, shifted
@@ -39,7 +40,7 @@ class Shard:
     """This engine's patterns as counts of the smallest exact type, and how to make a batch of some.
 
     place: "device" or "host", where they are held, or "disk", where they are read from. Whatever is not on the device
-    comes by a `Stream`; on a CPU the host's memory is the device's.
+    comes by a `Stream`, or by `Direct`; on a CPU the host's memory is the device's.
     """
 
     def __init__(
@@ -66,7 +67,12 @@ class Shard:
         self._total = np.zeros(scan.window)
         self._read()
         at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
-        self._stream = None if at_hand else Stream(self._begin, group.device)
+        self._ahead = None if at_hand else self._reading_ahead()
+
+    def _reading_ahead(self) -> Stream | Direct:
+        if self.place == "disk" and Direct.possible(self._source, self.group.device):
+            return Direct(self._source, self._type)
+        return Stream(self._begin, self.group.device)
 
     def _read(self) -> None:
         patterns = self.patterns
@@ -126,17 +132,17 @@ class Shard:
 
     def follow(self, batches: Iterator[NDArray[np.int64]]) -> None:
         """Takes over which patterns will be asked for from now on, batch by batch, so that they can be read ahead."""
-        if self._stream is not None:
-            self._stream.follow(batches)
+        if self._ahead is not None:
+            self._ahead.follow(batches)
 
     def close(self) -> None:
         """Ends what reads ahead; no batch is made any more where frames are not held."""
-        if self._stream is not None:
-            self._stream.close()
+        if self._ahead is not None:
+            self._ahead.close()
 
     def batch(self, patterns: NDArray[np.int64], members: int) -> Batch:
         """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
-        at_hand = self._stream is None and self.place != "disk"
+        at_hand = self._ahead is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
             held=self._held if at_hand else self._frames(patterns),
@@ -147,8 +153,8 @@ class Shard:
         )
 
     def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
-        if self._stream is not None and len(patterns):
-            return self._stream.take(patterns)
+        if self._ahead is not None and len(patterns):
+            return self._ahead.take(patterns)
         return self._load(patterns)
 
     def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], Tensor]:

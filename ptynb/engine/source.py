@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.compiled.arranging import arrange
+from ptynb.compiled.arranging import arrange, readable_by_loops
+from ptynb.compiled.reading import Stored
 from ptynb.scan import Scan
 
 PIECE_BYTES = 2**23
@@ -97,6 +98,18 @@ class Source:
         if self.scan.clip_negative:
             np.maximum(stored, 0, out=stored)
         self.arrange(stored, counts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the stored numbers are such that loops can be compiled for them."""
+        return readable_by_loops(self.frames.dtype)
+
+    def stored(self, file: int) -> Stored:
+        """How the patterns lie in their open file."""
+        size = self.window[0] * self.window[1] * self.frames.dtype.itemsize
+        clip = self.scan.clip_negative and not np.issubdtype(self.frames.dtype, np.unsignedinteger)
+        good = np.empty((0, 0), bool) if self._bad is None else ~self._bad
+        return Stored(file, size, self._shifts, good, clip)
 
     def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64] | None = None) -> None:
         """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model.

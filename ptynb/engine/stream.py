@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, final
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 import torch
@@ -14,25 +15,19 @@ from torch import Tensor
 
 AHEAD = 2
 """Batches under way beside the one that is computed."""
+Begun = TypeVar("Begun")
+"""What there is of a batch while it is under way."""
 
 
-@final
-class Stream:
-    """Counts of batches, made in a thread; batches that nobody announced are made when they are asked for.
+class Ahead(ABC, Generic[Begun]):
+    """Counts of batches that are begun some time before they are asked for; the others, when they are."""
 
-    On a GPU they are made on a stream of its own, so that copies run beside the computation.
-    """
-
-    def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
-        """begin: called where `take` is, takes the memory; what it returns is called in the thread."""
-        self._begin, self._device = begin, device
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
-        self._coming: deque[tuple[NDArray[np.int64], Future[tuple[Tensor, Any]]]] = deque()
+    def __init__(self) -> None:
+        self._coming: deque[tuple[bytes, Begun]] = deque()
         self._announced: Iterator[NDArray[np.int64]] = iter(())
-        self._last: tuple[NDArray[np.int64], Tensor] | None = None
+        self._last: tuple[bytes, Tensor] | None = None
         self.unexpected = 0
-        """Batches that had to be made while somebody waited, the first one of all not among them."""
+        """Batches that nobody announced."""
 
     def follow(self, batches: Iterator[NDArray[np.int64]]) -> None:
         """Takes over which batches will be asked for from now on, in order; empty ones don't count."""
@@ -42,29 +37,25 @@ class Stream:
 
     def take(self, patterns: NDArray[np.int64]) -> Tensor:
         """The counts (pattern, y, x) of these patterns, on the device; not to be changed."""
-        if self._last is not None and np.array_equal(self._last[0], patterns):
+        asked = patterns.tobytes()
+        if self._last is not None and self._last[0] == asked:
             return self._last[1]
-        place = next((at for at, (coming, _) in enumerate(self._coming) if np.array_equal(coming, patterns)), None)
+        place = next((at for at, (coming, _) in enumerate(self._coming) if coming == asked), None)
         if place is None:
             self.unexpected += 1
-            made = self._submit(patterns)
+            begun = self._begin(patterns)
         else:
             for _ in range(place):
                 self._coming.popleft()
-            made = self._coming.popleft()[1]
+            begun = self._coming.popleft()[1]
         self._announce()
-        counts, copied = made.result()
-        if copied is not None:
-            now = torch.cuda.current_stream(self._device)
-            now.wait_event(copied)
-            counts.record_stream(now)
-        self._last = (patterns, counts)
+        counts = self._end(begun)
+        self._last = asked, counts
         return counts
 
     def close(self) -> None:
-        """Ends the thread and lets go of all batches."""
+        """Lets go of all batches."""
         self._announced = iter(())
-        self._thread.shutdown(cancel_futures=True)
         self._coming.clear()
         self._last = None
 
@@ -73,10 +64,46 @@ class Stream:
             patterns = next((batch for batch in self._announced if len(batch)), None)
             if patterns is None:
                 return
-            self._coming.append((patterns, self._submit(patterns)))
+            self._coming.append((patterns.tobytes(), self._begin(patterns)))
 
-    def _submit(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
-        return self._thread.submit(self._make, self._begin(patterns))
+    @abstractmethod
+    def _begin(self, patterns: NDArray[np.int64]) -> Begun:
+        """Sees to it that these patterns come."""
+
+    @abstractmethod
+    def _end(self, begun: Begun) -> Tensor:
+        """Their counts, once they are there."""
+
+
+@final
+class Stream(Ahead[Future[tuple[Tensor, Any]]]):
+    """Counts of batches, made in a thread.
+
+    On a GPU they are made on a stream of its own, so that copies run beside the computation.
+    """
+
+    def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
+        """begin: called where `take` is, takes the memory; what it returns is called in the thread."""
+        super().__init__()
+        self._take_memory, self._device = begin, device
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
+
+    def close(self) -> None:
+        """Ends the thread, too."""
+        self._thread.shutdown(cancel_futures=True)
+        super().close()
+
+    def _begin(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
+        return self._thread.submit(self._make, self._take_memory(patterns))
+
+    def _end(self, begun: Future[tuple[Tensor, Any]]) -> Tensor:
+        counts, copied = begun.result()
+        if copied is not None:
+            now = torch.cuda.current_stream(self._device)
+            now.wait_event(copied)
+            counts.record_stream(now)
+        return counts
 
     def _make(self, load: Callable[[], Tensor]) -> tuple[Tensor, Any]:
         """The counts, and on a GPU the event after which they are there."""

@@ -12,17 +12,20 @@ reading costs where no core is idle, and hardly changes when others use the mach
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
+import h5py
 import torch
 
 import ptynb as pt
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.frames import HDF5Frames
 
 
 def main() -> None:
@@ -31,12 +34,15 @@ def main() -> None:
     for name, default in (("patterns", 484), ("window", 128), ("modes", 1), ("batch", 16), ("rounds", 8)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--frames", nargs=2, default=["disk", "host"], help="two places of Settings.frames, in turn")
+    parser.add_argument("--type", default="uint16", help="of the counts in the file, numpy's name")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scan.h5"
-        scan = pt.simulate(patterns=chosen.patterns, window=chosen.window, step=chosen.window / 16, seed=0, path=path)
+        scan = pt.simulate(patterns=chosen.patterns, window=chosen.window, step=chosen.window / 16, seed=0)
+        counts = scan.frames.read(0, len(scan)).astype(chosen.type)
+        with h5py.File(Path(folder) / "scan.h5", "w") as file:
+            scan = dataclasses.replace(scan, frames=HDF5Frames.of(file.create_dataset("counts", data=counts)))
         seconds, processor = measured(scan, chosen)
     one, other = chosen.frames
     for name, values in (("seconds", seconds), ("processor seconds, all threads", processor)):

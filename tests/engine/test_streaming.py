@@ -13,12 +13,16 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.compiled import reading
 from ptynb.engine import room
+from ptynb.engine.direct import Direct
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.engine.room import choose_place
+from ptynb.engine.source import Source
 from ptynb.engine.stream import AHEAD, Stream
 from ptynb.frames import HDF5Frames
+from ptynb.geometry import Geometry
 from ptynb.io.native import save_scan
 from ptynb.scan import Scan
 from ptynb.settings import Settings
@@ -83,7 +87,7 @@ def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict
     for frames in ("host", "disk"):
         settings = Settings(**{"probe": MODES, "batch": 8, **choices}, frames=frames)
         loop = Loop(scan, settings, SingleGroup(CPU))
-        stream = loop.shard._stream
+        stream = loop.shard._ahead
         before = stream.unexpected if stream else 0
         _run(loop, 2)
         if stream:
@@ -261,3 +265,54 @@ def test_a_stream_stays_at_most_two_batches_ahead() -> None:
         assert len(made) <= number + 1 + AHEAD
     stream.close()
     assert len(made) <= 10 + AHEAD
+
+
+@pytest.mark.parametrize("kind", ["<u1", "<u2", "<i4", "<f4", "<f8"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("window", [(32, 32), (7, 10)])
+def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int], threads: int, kind: str) -> None:
+    """Bad pixels are 0, negative counts too, zero frequency comes first."""
+    random, before = np.random.default_rng(4), torch.get_num_threads()
+    stored = random.integers(0 if kind[1] == "u" else -20, 200, (9, *window)).astype(kind)
+    mask = random.random(window) > 0.1
+    with h5py.File(tmp_path / "patterns.h5", "w") as file:
+        frames = HDF5Frames.of(file.create_dataset("patterns", data=stored))
+    geometry = Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(1e-4, 1e-4))
+    positions = random.random((9, 2)) * 9
+    scan = Scan(frames=frames, positions=positions, geometry=geometry, mask=mask, clip_negative=True)
+    source = Source(scan, torch.float64)
+    assert Direct.possible(source, CPU)
+    torch.set_num_threads(threads)
+    direct = Direct(source, torch.float64)
+    try:
+        for patterns in (np.array([8, 0, 3]), np.array([5]), np.arange(9)):
+            expected = np.fft.ifftshift(np.where(mask, stored[patterns].clip(0), 0), axes=(1, 2))
+            np.testing.assert_array_equal(direct.take(patterns).numpy(), expected.astype(np.float64))
+    finally:
+        direct.close()
+        torch.set_num_threads(before)
+
+
+def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(in_file(tmp_path, a_scan()), torch.float32)
+    places, told, read = source.frames.places, list[list[int]](), reading.read  # type: ignore[attr-defined]
+
+    def watched(stored: Any, now: Any, coming: Any, *others: Any) -> bool:
+        told.append(coming.tolist())
+        return read(stored, now, coming, *others)
+
+    monkeypatch.setattr(reading, "read", watched)
+    direct = Direct(source, torch.uint16)
+    direct.follow(iter(batches(5)))
+    for patterns in batches(5):
+        direct.take(patterns)
+    direct.close()
+    assert told[0] == places[[0, 1, 1, 2, 2, 3]].tolist()
+    assert told[1:] == [places[[3, 4]].tolist(), places[[4, 5]].tolist(), [], []]
+
+
+def test_patterns_of_which_no_loop_can_be_made_are_read_beside(tmp_path: Path) -> None:
+    scan = in_file(tmp_path, a_scan(), dtype=">u2")
+    loop = Loop(scan, Settings(batch=8, frames="disk"), SingleGroup(CPU))
+    assert isinstance(loop.shard._ahead, Stream)
+    loop.disconnect()
