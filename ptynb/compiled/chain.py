@@ -115,16 +115,15 @@ def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> 
 @compiled
 def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
     """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. The three arrays are those of the share, (one)."""
-    object, corners = crossing.object, crossing.corners
-    factor = 1 / (waves.shape[-2] * waves.shape[-1])
-    passes.through(probes, object, 0, corners, first, last, waves)
-    for gap in range(arriving.shape[0]):
-        between = arriving[gap]
-        start, end = span(waves, first, last)
-        transforms.forward_into(crossing.plans, waves, between, start, end)
-        passes.filtered(between, crossing.kernel, False, factor, first, last)
-        transforms.backward(crossing.plans, between, start, end)
-        passes.through(between, object, gap + 1, corners, first, last, waves)
+    plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
+    for layer in range(arriving.shape[0] + 1):
+        before = probes if layer == 0 else arriving[layer - 1]
+        if layer > 0:
+            start, end = span(waves, first, last)
+            transforms.forward_into(plans, waves, before, start, end)
+            passes.filtered(before, crossing.kernel, False, factor, first, last)
+            transforms.backward(plans, before, start, end)
+        passes.through(before, crossing.object, layer, crossing.corners, first, last, waves)
 
 
 @compiled
@@ -133,17 +132,17 @@ def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first
 
     What arrived at a slice becomes the gradient of the windows before it, and the probes become their own gradient.
     """
-    object, corners, plans = crossing.object, crossing.corners, crossing.plans
-    factor = 1 / (waves.shape[-2] * waves.shape[-1])
+    plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
     gaps = arriving.shape[0]
-    for gap in range(gaps - 1, -1, -1):
-        change = waves if gap == gaps - 1 else arriving[gap + 1]
-        passes.through_back(change, arriving[gap], object, gap + 1, corners, first, last)
-        start, end = span(change, first, last)
-        transforms.forward(plans, arriving[gap], start, end)
-        passes.filtered(arriving[gap], crossing.kernel, True, factor, first, last)
-        transforms.backward(plans, arriving[gap], start, end)
-    passes.through_back(arriving[0] if gaps else waves, probes, object, 0, corners, first, last)
+    for layer in range(gaps, -1, -1):
+        change = waves if layer == gaps else arriving[layer]
+        before = probes if layer == 0 else arriving[layer - 1]
+        passes.through_back(change, before, crossing.object, layer, crossing.corners, first, last)
+        if layer > 0:
+            start, end = span(change, first, last)
+            transforms.forward(plans, before, start, end)
+            passes.filtered(before, crossing.kernel, True, factor, first, last)
+            transforms.backward(plans, before, start, end)
 
 
 @compiled
@@ -152,16 +151,18 @@ def add_change(
     arriving: Any,
     waves: Any,
     factor: float,
-    first: int,
-    last: int,
-    share: int,
-    shares: int,
+    patterns: tuple[int, int],
+    rows: tuple[int, int],
     out: Any,
 ) -> None:
-    """Adds what `cross_back` left, times a factor, to a share's rows of the gradient of the object."""
-    for gap in range(arriving.shape[0]):
-        passes.add_windows(arriving[gap], gap, crossing.corners, factor, first, last, share, shares, out)
-    passes.add_windows(waves, arriving.shape[0], crossing.corners, factor, first, last, share, shares, out)
+    """Adds what `cross_back` left, times a factor, to some rows of the gradient of the object.
+
+    patterns: the first, and the first that is not. rows: the share whose they are, and the number of shares.
+    """
+    gaps = arriving.shape[0]
+    for layer in range(gaps + 1):
+        windows = waves if layer == gaps else arriving[layer]
+        passes.add_windows(windows, layer, crossing.corners, factor, *patterns, *rows, out)
 
 
 @compiled

@@ -116,7 +116,7 @@ def misfit(
             chain.propagate_back(moving.plans, waves, pattern, one, end)
             chain.cross_back(crossing, probes, arriving, waves, one, end)
             if change.size > 0:
-                chain.add_change(crossing, arriving, waves, 1.0, one, end, 0, 1, change)
+                chain.add_change(crossing, arriving, waves, 1.0, (one, end), (0, 1), change)
             chain.move_back(moving, moved, total, one, end)
 
 
@@ -137,8 +137,8 @@ def gather_object(crossing: Crossing, factor: float, change: Any, share: int, sh
         passes.sum_of_shares(own, factor, *part(height, share, shares), planes)
     else:
         passes.clear(change, share, shares)
-        last = len(crossing.corners)
-        chain.add_change(crossing, crossing.arriving[0], crossing.waves, factor, 0, last, share, shares, change)
+        patterns, rows = (0, len(crossing.corners)), (share, shares)
+        chain.add_change(crossing, crossing.arriving[0], crossing.waves, factor, patterns, rows, change)
 
 
 @in_shares

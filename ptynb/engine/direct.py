@@ -20,8 +20,8 @@ from ptynb.frames import PlacedFrames
 class Direct(Ahead[NDArray[np.int64]]):
     """Counts of patterns that lie in a file as they are, for a CPU; the system is told which come next.
 
-    Where all cores compute, a thread that reads beside them takes their time and makes them wait for each other: a
-    third of an epoch, with batches of 16 patterns of 128 x 128 on two cores.
+    Where all cores compute, a thread that reads beside them takes their time and makes them wait for each other: up to
+    a third of an epoch, with batches of 16 patterns of 128 x 128 on two cores.
     """
 
     def __init__(self, source: Source, kind: torch.dtype) -> None:
