@@ -27,6 +27,8 @@ MOST_EPOCHS = 40
 """After so many epochs the peer is given up."""
 NEVER = 10**6
 EIGHT_SLICES = {"slices": {"count": 8, "thickness": 2e-6}}
+WHOLE = "A with positions at whole pixels"
+"""What PtyRAD's script computes: it does not move the probe between pixels, which takes half of the transforms."""
 EXTRA_PARTS = {"positions": {"rate": 0.01}, "weights": {"rate": 0.001}, "background": {"rate": 0.001}}
 
 
@@ -34,10 +36,11 @@ def rows(bench: Bench) -> list[Measured]:
     """All rows of this subject."""
     found: list[Measured] = [extra_parts(bench)]
     if bench.peers is None:
-        names = ("A", "B", "A with 8 slices", f"A, time to an object error of {ERROR}")
+        names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}")
         return found + [Missing(SUBJECT, name, "no --peers") for name in names]
     return [
         epoch(bench, "A", "A, an epoch", 1 / 6),
+        epoch(bench, "A", f"{WHOLE}, an epoch", 1 / 6, more=("--whole-pixels",)),
         epoch(bench, "B", "B (4 modes), an epoch", 1 / 5, ours={"probe": {"modes": 4}}, peer=("--modes", "4")),
         epoch(bench, "A", "A with 8 slices, an epoch", 1 / 4, ours=EIGHT_SLICES, peer=("--slices", "8")),
         time_to_error(bench),
@@ -46,14 +49,20 @@ def rows(bench: Bench) -> list[Measured]:
 
 
 def epoch(
-    bench: Bench, problem: str, name: str, limit: float, ours: dict[str, Any] | None = None, peer: tuple[str, ...] = ()
+    bench: Bench,
+    problem: str,
+    name: str,
+    limit: float,
+    ours: dict[str, Any] | None = None,
+    peer: tuple[str, ...] = (),
+    more: tuple[str, ...] = (),
 ) -> Row:
-    """Seconds per epoch against PtyRAD's."""
+    """Seconds per epoch against PtyRAD's. ours: settings. peer, more: further arguments of its script, and of ours."""
     bench.said(name)
     path = made(bench, problem, *(("--modes", "4") if problem == "B" else ()))
     given = in_turn(
         {
-            "ptynb": lambda: bench.ours(path, ours or {}, bench.epochs),
+            "ptynb": lambda: bench.ours(path, ours or {}, bench.epochs, *more),
             "PtyRAD": lambda: bench.peer("peer_ptyrad.py", path, bench.epochs, *peer),
         },
         bench.turns,

@@ -1,6 +1,7 @@
 """ptynb's side of a comparison: a problem file reconstructed through the public interface; prints a line of JSON.
 
 usage: python -m tests.benchmarks.ours PROBLEM.npz SETTINGS_AS_JSON [--epochs 5] [--device cpu] [--save FOLDER]
+                                      [--whole-pixels]
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--save", type=Path, help="folder for the object after every epoch")
+    parser.add_argument("--whole-pixels", action="store_true", help="positions rounded")
     chosen = parser.parse_args()
     settings = pt.Settings(**json.loads(chosen.settings))
-    recon = pt.Reconstruction(scan_of(chosen.problem), settings, device=chosen.device)
+    recon = pt.Reconstruction(scan_of(chosen.problem, chosen.whole_pixels), settings, device=chosen.device)
     waits = 0
     if chosen.save is not None:
         saved(recon, chosen.epochs, chosen.save)

@@ -27,13 +27,16 @@ def made(bench: Bench, name: str, *choices: str) -> Path:
     return path
 
 
-def scan_of(path: Path) -> pt.Scan:
-    """A common problem, with the start that all packages get: a defocused probe, and nothing of the object."""
+def scan_of(path: Path, whole_pixels: bool = False) -> pt.Scan:
+    """A common problem, with the start that all packages get: a defocused probe, and nothing of the object.
+
+    whole_pixels: positions are rounded, as packages do that do not move the probe between pixels.
+    """
     with np.load(path) as data:
         pixel = float(data["det_pixel"])
         return pt.Scan.from_arrays(
             data["patterns"],
-            data["positions_px"],
+            np.rint(data["positions_px"]) if whole_pixels else data["positions_px"],
             probe=data["start_probe"],
             geometry=pt.Geometry(
                 wavelength=float(data["wavelength"]),
