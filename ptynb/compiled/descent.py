@@ -34,7 +34,8 @@ class Descent:
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.corners))
-        sections.misfit(moving, crossing, intensity, self.seen, self.floor, self.backwards, values)
+        rest = self.seen, self.floor, self.backwards, values
+        sections.misfit(moving, crossing, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)
         return float(values.sum())
 

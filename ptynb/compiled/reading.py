@@ -71,7 +71,7 @@ def read(
     type. Returns whether all was there.
     """
     missing = np.zeros(len(scratch), np.int64)
-    _read(_system(), stored, places, coming, scratch, out, missing)
+    _read(_system(), stored, places, coming, scratch, out, missing, shares=len(scratch))
     return not missing.any()
 
 

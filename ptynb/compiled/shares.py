@@ -52,8 +52,9 @@ def part(count: int, share: int, shares: int) -> tuple[int, int]:
 def in_shares(function: Callable[..., None]) -> Callable[..., None]:
     """Compiles function(*arguments, share, shares), which does one share, into one of arguments, which does them all.
 
-    Arguments are numbers, arrays, and tuples of these. As many shares are done at once as `threads.count` says; the
-    call waits for all of them. Raises MemoryError where one had no memory.
+    Arguments are numbers, arrays, and tuples of these. As many shares are done at once as `threads.count` says, or as
+    `shares=` does, for arrays that have a row for each; the call waits for all of them. Raises MemoryError where one
+    had no memory.
     """
     name = f"{function.__module__}.{function.__qualname__}"
     _shares[name] = compiled(function)
@@ -66,8 +67,8 @@ def in_shares(function: Callable[..., None]) -> Callable[..., None]:
     runner = compiled(run)
 
     @functools.wraps(function)
-    def all_shares(*arguments: Any) -> None:
-        _crew.run(runner, arguments)
+    def all_shares(*arguments: Any, shares: int = 0) -> None:
+        _crew.run(runner, shares or threads.count(), arguments)
 
     return all_shares
 
@@ -100,9 +101,8 @@ class _Crew:
         self._memory = np.zeros(0, np.int64)
         self._addresses = self._hasty = self._alone
 
-    def run(self, runner: Any, arguments: tuple[Any, ...]) -> None:
+    def run(self, runner: Any, shares: int, arguments: tuple[Any, ...]) -> None:
         """Does all shares. Where another thread has the helpers, one after the other."""
-        shares = threads.count()
         if shares == 1 or not self._busy.acquire(blocking=False):
             failed = runner(self._alone, shares, arguments)
         else:
@@ -155,7 +155,6 @@ class _Crew:
             helper.calls.put(False)
         for helper in self._helpers:
             helper.thread.join()
-        self._helpers = []
 
 
 class _Helper:

@@ -122,7 +122,7 @@ class Patterns(torch.autograd.Function):
         move, cross = ctx.move, ctx.cross
         del ctx.move, ctx.cross
         ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
-        sections.patterns_back(move.moving, cross.crossing, array(outer[0]))
+        sections.patterns_back(move.moving, cross.crossing, array(outer[0]), shares=len(move.moving.totals))
         return cross.gradient(1.0), *move.gradients(1.0), None
 
 
@@ -140,7 +140,7 @@ class MovedProbes(torch.autograd.Function):
         move = ctx.move
         del ctx.move
         move.moving = move.moving._replace(moved=copied(outer[0]))
-        sections.move_back(move.moving)
+        sections.move_back(move.moving, shares=len(move.moving.totals))
         gradients: tuple[Tensor | None, ...] = move.gradients(1.0)
         return gradients
 
@@ -216,7 +216,8 @@ def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: fl
             f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
         )
     slope, values = copied(model), np.empty(len(model))
-    sections.amplitude_loss(slope, seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype), floor, values)
+    detected = seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype)
+    sections.amplitude_loss(slope, detected, floor, values, shares=len(detected.of_background))
     return model.new_tensor(values.sum()), torch.from_numpy(slope)
 
 

@@ -51,7 +51,7 @@ class Direct(Ahead[NDArray[np.int64]]):
         return patterns
 
     def _end(self, begun: NDArray[np.int64]) -> Tensor:
-        if len(self._scratch) < threads.count():
+        if len(self._scratch) != threads.count():
             self._scratch = np.empty((threads.count(), *self._source.window), self._frames.dtype)
         counts = torch.empty((len(begun), *self._source.window), dtype=self._kind)
         places, coming = (

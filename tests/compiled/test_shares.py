@@ -160,3 +160,10 @@ def test_the_end_of_a_process_is_not_held_up():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_as_many_shares_as_there_are_rows_are_done():
+    for shares_asked in (1, 2, 4):
+        rows = np.zeros((shares_asked, 10))
+        noted(rows, shares=shares_asked)
+        assert np.array_equal(rows.sum(0), np.full(10, shares_asked))

@@ -420,6 +420,25 @@ def test_probes_that_do_not_move_are_not_transformed(shared):
     assert not torch.equal(found[1][0], probes.expand(4, -1, -1, -1))  # transforms leave their rounding
 
 
+def test_threads_may_be_more_or_fewer_on_the_way_back():
+    """What each thread adds up has its place since the way there."""
+    problem, before = Problem((8, 7), 2, False, "amplitude"), torch.get_num_threads()
+    found = []
+    try:
+        for there, back in ((1, 1), (1, 3), (3, 1), (2, 4)):
+            leaves = {name: part.clone().requires_grad_() for name, part in problem.parts.items()}
+            torch.set_num_threads(there)
+            values = problem.value(**leaves), moved_probes(leaves["probe"], leaves["shifts"]).abs().sum()
+            torch.set_num_threads(back)
+            sum(values).backward()
+            found.append([leaf.grad for leaf in leaves.values()])
+    finally:
+        torch.set_num_threads(before)
+    for gradients in found[1:]:
+        for one, other in zip(found[0], gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12 * one.abs().max().item())
+
+
 def test_a_gradient_is_taken_once():
     problem = Problem((8, 7), 2, False, "amplitude")
     value = problem.value(problem.object.requires_grad_(), problem.probe, problem.shifts)
