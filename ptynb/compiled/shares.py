@@ -12,6 +12,7 @@ second pool beside torch's, each spinning for milliseconds on the cores that the
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
@@ -131,11 +132,9 @@ class _Crew:
         self._helpers = [_Helper(boxes + number * _BOX, number) for number in range(helpers)]
 
     def _wake(self, number: int) -> None:
-        """Called out of compiled code: wakes a helper, and waits until it is up.
-
-        Without waiting, the system often lets it stand behind the caller on the same core for 400 microseconds.
-        """
-        self._helpers[number].calls.put(True)
+        """Called out of compiled code: wakes a helper, and waits until it is up, on a core of its own."""
+        taken = {_core(), *(helper.core for helper in self._helpers[:number])}
+        self._helpers[number].calls.put(taken)
         self._get(self._helpers[number].up)
 
     def _sleep(self, number: int) -> None:
@@ -152,7 +151,7 @@ class _Crew:
     def end(self) -> None:
         """Ends all helpers, who have nothing to do."""
         for helper in self._helpers:
-            helper.calls.put(False)
+            helper.calls.put(None)
         for helper in self._helpers:
             helper.thread.join()
 
@@ -160,33 +159,60 @@ class _Crew:
 class _Helper:
     """A thread that does what its mailbox says.
 
-    calls: True to wake it, False to end it. up: something, when it is awake. done: something, for a caller that fell
-    asleep.
+    calls: cores that others are on, to wake it; None to end it. up: something, when it is awake. done: something, for a
+    caller that fell asleep. core: on which it last woke.
     """
 
     def __init__(self, box: int, number: int) -> None:
-        self.calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[set[int] | None] = queue.SimpleQueue()
         self.up: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.core = -1
         _set_asleep(box)
         self.thread = threading.Thread(target=self._serve, args=(box,), name=f"hot path {number}", daemon=True)
         self.thread.start()
 
     def _serve(self, box: int) -> None:
-        while self.calls.get():
+        while (taken := self.calls.get()) is not None:
+            _move_off(taken)
+            self.core = _core()
             self.up.put(None)
             while _serve(box):
                 self.done.put(None)
 
 
+def _core() -> int:
+    """The core that the calling thread is on, -1 where the system does not say."""
+    return _sched_getcpu() if _sched_getcpu is not None else -1
+
+
+def _move_off(taken: set[int]) -> None:
+    """Moves the calling thread to another core, if it is on one of these.
+
+    Linux wakes a thread where its waker is, and lets two that never sleep stay there for a hundred milliseconds, with
+    another core idle.
+    """
+    if _core() not in taken or not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = os.sched_getaffinity(0)
+    if free := allowed - taken:
+        with contextlib.suppress(OSError):  # where that is forbidden, things take longer
+            os.sched_setaffinity(0, free)
+            os.sched_setaffinity(0, allowed)
+
+
 def _leave() -> int:
     """The address of the system's function by which a thread lets others have its core."""
     library, name = ("kernel32", "SwitchToThread") if os.name == "nt" else (None, "sched_yield")
+    function = _system_function(library, name)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _system_function(library: str | None, name: str) -> Any:
     try:
-        function = getattr(ctypes.CDLL(library), name)
-    except (AttributeError, OSError):
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return getattr(ctypes.CDLL(library), name)
+    except (AttributeError, OSError, TypeError):
+        return None
 
 
 def _pauses(seconds: float) -> int:
@@ -381,6 +407,7 @@ def _together(crew: Any, shares: int, code: int, place: int) -> int:
     return failed
 
 
+_sched_getcpu = _system_function(None, "sched_getcpu") if os.name == "posix" else None
 _crew = _Crew()
 atexit.register(lambda: _crew.end())
 
