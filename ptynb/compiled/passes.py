@@ -297,38 +297,30 @@ def amplitude_loss(model: Any, seen: Any, of_background: Any, floor: float, firs
     masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
     number = model.dtype.type
     least, weight = number(floor), number(1)
-    before = np.empty(width, model.dtype)
     for pattern in range(first, last):
         total, brightness = 0.0, 0.0
         if detected:
             weight = seen.weights[pattern]
         for y in range(height):
             modelled, measured = model[_place(model, pattern), y], seen.held[seen.rows[pattern], y]
-            if detected:
-                before[:] = modelled
-                for x in range(width):
-                    modelled[x] *= weight
-            if lit:
-                for x in range(width):
-                    modelled[x] += seen.background[y, x]
-            row = number(0)
+            row, bright = number(0), number(0)
             for x in range(width):
-                amplitude = np.sqrt(modelled[x] + least)
+                bare = modelled[x]
+                whole = weight * bare
+                if lit:
+                    whole += seen.background[y, x]
+                amplitude = np.sqrt(whole + least)
                 difference = amplitude - np.sqrt(number(measured[x]) + least)
                 if masked:
                     difference *= seen.mask[y, x]
+                slope = difference / amplitude
                 row += difference * difference
-                modelled[x] = difference / amplitude
+                bright += bare * slope
+                modelled[x] = weight * slope
+                if lit:
+                    of_background[y, x] += slope
             total += row
-            if lit:
-                for x in range(width):
-                    of_background[y, x] += modelled[x]
-            if detected:
-                bright = number(0)
-                for x in range(width):
-                    bright += before[x] * modelled[x]
-                    modelled[x] *= weight
-                brightness += bright
+            brightness += bright
         values[pattern] = total
         if detected:
             seen.of_weights[pattern] = brightness

@@ -3,10 +3,10 @@
 usage: python -m tests.benchmarks.streaming [--problems 484x128x1 484x128x4 200x256x1] [--batch 16] [--rounds 12]
                                             [--frames disk host] [--type uint16] [--device cpu] [--json FILE]
 
-A problem: patterns, pixels of a side, modes. Both reconstructions live in this process, with all of its threads, and take
-one epoch each by turns. The file is in the page cache after the first pass, as it is where memory is just too small to
-hold the frames and the model; where it is not, the disk's own speed comes on top as soon as it is slower than the
-computation.
+A problem: patterns, pixels of a side, modes. Both reconstructions live in this process, with all of its threads, and
+take one epoch each by turns. The file is in the page cache after the first pass, as it is where memory is just too
+small to hold the frames and the model; where it is not, the disk's own speed comes on top as soon as it is slower than
+the computation.
 """
 
 from __future__ import annotations
