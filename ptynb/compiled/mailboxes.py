@@ -1,13 +1,15 @@
 """Mailboxes between threads that stay in compiled code, and how what is to be done gets into them.
 
 The caller writes where the code is and where its arguments are, then the number of what it posted; the helper does it
-and writes the number of what it did. Either may fall asleep after a while, says so before, and is woken through the
-interpreter.
+and writes the number of what it did. A helper says so before it falls asleep, and is woken by a function that runs no
+line of Python: the caller may be the main thread, and an interruption (Ctrl-C) that came up there would be lost. So it
+comes up when all shares are done.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +26,13 @@ LINE = 64
 """Bytes of a line of the processor's cache."""
 BOX = 2 * LINE
 """Bytes of a mailbox."""
-_CODE, _ARGUMENTS, _SHARE, _SHARES, _PATIENCE, _LEAVE, _POSTED, _CALLER_SLEEPS = range(0, LINE, 8)
+_CODE, _ARGUMENTS, _SHARE, _SHARES, _PATIENCE, _LEAVE, _POSTED, _WAKE = range(0, LINE, 8)
 """Bytes into a mailbox: what the caller writes, and on another line what the helper does."""
 _DONE, _FAILED, _ASLEEP = range(LINE, LINE + 24, 8)
+RESTING = 1 if os.name == "nt" else 20
+"""In the unit of the system's function: ms or microseconds."""
+AT_ONCE = 2000
+"""Pauses that waiting is worth where an answer comes at once, if at all."""
 _INTEGER = ir.IntType(64)
 _shares: dict[str, Any] = {}
 
@@ -166,14 +172,15 @@ def _wait(waited: int, leave: int) -> int:
 
 
 @compiled
-def set_asleep(box: int) -> None:
-    """How a mailbox begins."""
+def set_up(box: int, wake: int) -> None:
+    """How a mailbox begins. wake: address of void wake(core of the caller)."""
     _store(box + _ASLEEP, 1)
+    _store(box + _WAKE, wake)
 
 
 @compiled
-def serve(box: int) -> bool:
-    """Does what is posted. Returns whether the caller is to be woken; if not, nothing came for long."""
+def serve(box: int) -> None:
+    """Does what is posted, until nothing came for long."""
     done, waited = _load(box + _DONE), 0
     _store(box + _ASLEEP, 0)
     while True:
@@ -182,15 +189,13 @@ def serve(box: int) -> bool:
             _store(box + _FAILED, _do(_load(box + _CODE), place, share, shares))
             done, waited = done + 1, 0
             _store(box + _DONE, done)
-            if _load(box + _CALLER_SLEEPS):
-                return True
         elif waited < _load(box + _PATIENCE):
             waited = _wait(waited, _load(box + _LEAVE))
         else:
             # Either the caller sees this, or what the caller posted before looking is seen here.
             _store(box + _ASLEEP, 1)
             if _load(box + _POSTED) == done:
-                return False
+                return
             _store(box + _ASLEEP, 0)
 
 
@@ -211,21 +216,33 @@ def _together(addresses: Any, shares: int, code: int, place: int) -> int:
         _store(box + _PATIENCE, addresses.patience)
         _store(box + _LEAVE, addresses.leave)
         _store(box + _POSTED, _load(box + _POSTED) + 1)
-    patience = addresses.patience
     for helper in range(shares - 1):
-        if _load(addresses.boxes + helper * BOX + _ASLEEP):
-            _ask(addresses.wake, helper)
-            patience = 0  # it may be behind the caller on the same core
+        box = addresses.boxes + helper * BOX
+        if _load(box + _ASLEEP):
+            _ask(_load(box + _WAKE), _core(addresses.core))
+            # It may have to begin on this core, which is left to it.
+            waited = 0
+            while _load(box + _ASLEEP) and _load(box + _DONE) != _load(box + _POSTED):
+                waited = _leave_or_rest(waited, AT_ONCE, addresses)
     failed += _do(code, place, 0, shares)
     for helper in range(shares - 1):
         box, waited = addresses.boxes + helper * BOX, 0
         while _load(box + _DONE) != _load(box + _POSTED):
-            if waited < patience:
-                waited = _wait(waited, addresses.leave)
-            else:
-                _store(box + _CALLER_SLEEPS, 1)
-                if _load(box + _DONE) != _load(box + _POSTED):
-                    _ask(addresses.sleep, helper)
-                _store(box + _CALLER_SLEEPS, 0)
+            waited = _leave_or_rest(waited, max(addresses.patience, AT_ONCE), addresses)
         failed += _load(box + _FAILED)
     return failed
+
+
+@compiled
+def _core(code: int) -> int:
+    """The core that this thread is on, -1 where the system does not say."""
+    return _do(code, 0, 0, 0) & 0xFFFF if code else -1
+
+
+@compiled
+def _leave_or_rest(waited: int, patience: int, addresses: Any) -> int:
+    """A moment more, awake or, beyond patience, resting for some microseconds."""
+    if waited >= patience and addresses.rest:
+        _do(addresses.rest, RESTING, 0, 0)
+        return waited
+    return _wait(waited, addresses.leave)

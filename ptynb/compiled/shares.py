@@ -26,7 +26,7 @@ import numpy as np
 
 from ptynb.compiled import threads
 from ptynb.compiled.compiler import compiled
-from ptynb.compiled.mailboxes import BOX, LINE, pause_for, runner_of, serve, set_asleep
+from ptynb.compiled.mailboxes import BOX, LINE, pause_for, runner_of, serve, set_up
 
 PATIENCE = 1e-3
 """For how long helpers, or whom they help, wait awake [s]."""
@@ -55,17 +55,17 @@ def in_shares(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Addresses(NamedTuple):
-    """Of the mailboxes, 0 where there is nobody to help, and of functions for those who wait.
+    """Of the mailboxes, 0 where there is nobody to help, and of functions of the system, 0 where it has none.
 
-    patience: pauses before a thread that waits falls asleep. leave: lets other threads have the core; 0 where the
-    system has no such function. wake, sleep: `_Crew._wake` and `_sleep`.
+    patience: pauses before a thread that waits falls asleep. leave: lets other threads have the core. rest: sleeps for
+    a number of microseconds (Windows: milliseconds). core: the number of the core that the caller is on.
     """
 
     boxes: int
     patience: int
     leave: int
-    wake: int
-    sleep: int
+    rest: int
+    core: int
 
 
 class _Crew:
@@ -75,11 +75,8 @@ class _Crew:
         self._busy = threading.Lock()
         self._helpers = list[_Helper]()
         self._patience = 0
-        self._alone = _Addresses(0, 0, 0, 0, 0)
-        self._interrupted: BaseException | None = None
-        function = ctypes.CFUNCTYPE(None, ctypes.c_int64)
-        self._callbacks = function(self._wake), function(self._sleep)
         self._memory = np.zeros(0, np.int64)
+        self._alone = _Addresses(0, 0, 0, 0, 0)
         self._addresses = self._hasty = self._alone
 
     def run(self, runner: Any, shares: int, arguments: tuple[Any, ...]) -> None:
@@ -92,10 +89,7 @@ class _Crew:
                     self._grow(shares - 1)
                 addresses = self._addresses if threads.is_torch_alone() else self._hasty
                 failed = runner(addresses, shares, arguments)
-                if self._interrupted is not None:
-                    raise self._interrupted
             finally:
-                self._interrupted = None
                 self._busy.release()
         if failed:
             raise MemoryError("There is no memory left for a step of the update.")
@@ -106,27 +100,14 @@ class _Crew:
         self._patience = self._patience or _pauses(PATIENCE)
         self._memory = np.zeros((helpers * BOX + LINE) // 8, np.int64)
         boxes = -(-self._memory.ctypes.data // LINE) * LINE
-        wake, sleep = (ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks)
-        self._addresses = _Addresses(boxes, self._patience, _leave(), wake, sleep)
+        self._addresses = _Addresses(
+            boxes, self._patience, *(_address(function) for function in (_leave, _rest, _core))
+        )
         self._hasty = self._addresses._replace(patience=0)
-        self._helpers = [_Helper(boxes + number * BOX, number) for number in range(helpers)]
-
-    def _wake(self, number: int) -> None:
-        """Called out of compiled code: wakes a helper, and waits until it is up, on a core of its own."""
-        taken = {_core(), *(helper.core for helper in self._helpers[:number])}
-        self._helpers[number].calls.put(taken)
-        self._get(self._helpers[number].up)
-
-    def _sleep(self, number: int) -> None:
-        """Called out of compiled code: waits until a helper may have done its share."""
-        self._get(self._helpers[number].done)
-
-    def _get(self, news: queue.SimpleQueue[None]) -> None:
-        """An interruption has to wait, too: helpers work on what the caller would take along."""
-        try:
-            news.get()
-        except BaseException as interrupted:  # noqa: BLE001  # raised when all have ended
-            self._interrupted = interrupted
+        made = list[_Helper]()
+        for number in range(helpers):
+            made.append(_Helper(boxes + number * BOX, number, [*made]))
+        self._helpers = made
 
     def end(self) -> None:
         """Ends all helpers, who have nothing to do."""
@@ -139,31 +120,24 @@ class _Crew:
 class _Helper:
     """A thread that does what its mailbox says.
 
-    calls: cores that others are on, to wake it; None to end it. up: something, when it is awake. done: something, for a
-    caller that fell asleep. core: on which it last woke.
+    calls: the core of who wakes it; None to end it. core: on which it last woke.
     """
 
-    def __init__(self, box: int, number: int) -> None:
-        self.calls: queue.SimpleQueue[set[int] | None] = queue.SimpleQueue()
-        self.up: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.core = -1
-        set_asleep(box)
+    def __init__(self, box: int, number: int, before: list[_Helper]) -> None:
+        """before: the helpers of the shares before its own."""
+        self.calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self.core, self._before = -1, before
+        self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
+        set_up(box, _address(self._wake))
         self.thread = threading.Thread(target=self._serve, args=(box,), name=f"hot path {number}", daemon=True)
         self.thread.start()
 
     def _serve(self, box: int) -> None:
-        while (taken := self.calls.get()) is not None:
-            _move_off(taken)
-            self.core = _core()
-            self.up.put(None)
-            while serve(box):
-                self.done.put(None)
-
-
-def _core() -> int:
-    """The core that the calling thread is on, -1 where the system does not say."""
-    return _sched_getcpu() if _sched_getcpu is not None else -1
+        while (caller := self.calls.get()) is not None:
+            if _core is not None:
+                _move_off({caller, *(helper.core for helper in self._before)})
+                self.core = _core()
+            serve(box)
 
 
 def _move_off(taken: set[int]) -> None:
@@ -172,7 +146,7 @@ def _move_off(taken: set[int]) -> None:
     Linux wakes a thread where its waker is, and lets two that never sleep stay there for a hundred milliseconds, with
     another core idle.
     """
-    if _core() not in taken or not hasattr(os, "sched_setaffinity"):
+    if _core is None or _core() not in taken or not hasattr(os, "sched_setaffinity"):
         return
     allowed = os.sched_getaffinity(0)
     if free := allowed - taken:
@@ -181,18 +155,15 @@ def _move_off(taken: set[int]) -> None:
             os.sched_setaffinity(0, allowed)
 
 
-def _leave() -> int:
-    """The address of the system's function by which a thread lets others have its core."""
-    library, name = ("kernel32", "SwitchToThread") if os.name == "nt" else (None, "sched_yield")
-    function = _system_function(library, name)
-    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _system_function(library: str | None, name: str) -> Any:
+def _system_function(name: str, library: str | None = None) -> Any:
     try:
         return getattr(ctypes.CDLL(library), name)
     except (AttributeError, OSError, TypeError):
         return None
+
+
+def _address(function: Any) -> int:
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _pauses(seconds: float) -> int:
@@ -208,7 +179,10 @@ def _pauses(seconds: float) -> int:
         number *= 2
 
 
-_sched_getcpu = _system_function(None, "sched_getcpu") if os.name == "posix" else None
+_on_windows = os.name == "nt"
+_leave = _system_function("SwitchToThread", "kernel32") if _on_windows else _system_function("sched_yield")
+_rest = _system_function("Sleep", "kernel32") if _on_windows else _system_function("usleep")
+_core = None if _on_windows else _system_function("sched_getcpu")
 _crew = _Crew()
 atexit.register(lambda: _crew.end())
 

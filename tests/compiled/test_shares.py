@@ -86,13 +86,13 @@ def test_more_threads_come_when_they_are_asked_for():
 
 
 def test_helpers_stay_awake_while_torch_is_alone(monkeypatch):
-    waits, get = [], shares._Crew._get
-    monkeypatch.setattr(shares._Crew, "_get", lambda crew, news: (waits.append(news), get(crew, news)))
+    wakes, move_off = [], shares._move_off
+    monkeypatch.setattr(shares, "_move_off", lambda taken: (wakes.append(taken), move_off(taken)))
     numbers = np.zeros(3)
     for _ in range(STEPS):
         added(numbers, 1)
     assert np.array_equal(numbers, np.full(3, STEPS))
-    assert (len(waits) < STEPS / 2) == is_torch_alone()
+    assert (len(wakes) < STEPS / 2) == is_torch_alone()
 
 
 def test_a_share_without_memory_is_told_after_all_have_ended():
