@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ptynb.compiled.arranging import row_into
 from ptynb.compiled.compiler import compiled
 from ptynb.compiled.shares import in_shares, part
+from ptynb.compiled.system import address_of, system_function
 
 _INTEGER = ir.IntType(64)
 _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 3)
@@ -30,13 +30,8 @@ class _System(NamedTuple):
 
 @functools.cache
 def _system() -> _System | None:
-    try:
-        library = ctypes.CDLL(None)
-        functions = library.pread, library.posix_fadvise
-    except (AttributeError, OSError, TypeError):
-        return None
-    read, advise = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
-    return _System(read, advise)
+    found = _System(*(address_of(system_function(name)) for name in ("pread", "posix_fadvise")))
+    return found if all(found) else None
 
 
 def possible() -> bool:

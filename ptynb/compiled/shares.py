@@ -27,6 +27,7 @@ import numpy as np
 from ptynb.compiled import threads
 from ptynb.compiled.compiler import compiled
 from ptynb.compiled.mailboxes import BOX, LINE, pause_for, runner_of, serve, set_up
+from ptynb.compiled.system import address_of, system_function
 
 PATIENCE = 1e-3
 """For how long helpers, or whom they help, wait awake [s]."""
@@ -101,7 +102,7 @@ class _Crew:
         self._memory = np.zeros((helpers * BOX + LINE) // 8, np.int64)
         boxes = -(-self._memory.ctypes.data // LINE) * LINE
         self._addresses = _Addresses(
-            boxes, self._patience, *(_address(function) for function in (_leave, _rest, _core))
+            boxes, self._patience, *(address_of(function) for function in (_leave, _rest, _core))
         )
         self._hasty = self._addresses._replace(patience=0)
         made = list[_Helper]()
@@ -128,7 +129,7 @@ class _Helper:
         self.calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self.core, self._before = -1, before
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
-        set_up(box, _address(self._wake))
+        set_up(box, address_of(self._wake))
         self.thread = threading.Thread(target=self._serve, args=(box,), name=f"hot path {number}", daemon=True)
         self.thread.start()
 
@@ -155,17 +156,6 @@ def _move_off(taken: set[int]) -> None:
             os.sched_setaffinity(0, allowed)
 
 
-def _system_function(name: str, library: str | None = None) -> Any:
-    try:
-        return getattr(ctypes.CDLL(library), name)
-    except (AttributeError, OSError, TypeError):
-        return None
-
-
-def _address(function: Any) -> int:
-    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
 def _pauses(seconds: float) -> int:
     """How many pauses take so long."""
     pause_for(1)  # compiles it
@@ -180,9 +170,9 @@ def _pauses(seconds: float) -> int:
 
 
 _on_windows = os.name == "nt"
-_leave = _system_function("SwitchToThread", "kernel32") if _on_windows else _system_function("sched_yield")
-_rest = _system_function("Sleep", "kernel32") if _on_windows else _system_function("usleep")
-_core = None if _on_windows else _system_function("sched_getcpu")
+_leave = system_function("SwitchToThread", "kernel32") if _on_windows else system_function("sched_yield")
+_rest = system_function("Sleep", "kernel32") if _on_windows else system_function("usleep")
+_core = None if _on_windows else system_function("sched_getcpu")
 _crew = _Crew()
 atexit.register(lambda: _crew.end())
 

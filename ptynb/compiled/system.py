@@ -1,0 +1,19 @@
+"""Functions of the operating system for compiled code to call, by their addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+
+def system_function(name: str, library: str | None = None) -> Any:
+    """A function of a library, or of what is loaded already; None where there is none."""
+    try:
+        return getattr(ctypes.CDLL(library), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def address_of(function: Any) -> int:
+    """0 for None."""
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
