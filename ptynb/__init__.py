@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from ptynb.driver.advice import Advice as Advice
     from ptynb.driver.advice import advise as advise
     from ptynb.driver.cluster import Cluster as Cluster
-    from ptynb.driver.devices import ClusterError as ClusterError
+    from ptynb.driver.coming_back import attach as attach
+    from ptynb.driver.coming_back import resume as resume
+    from ptynb.driver.errors import ClusterError as ClusterError
+    from ptynb.driver.errors import PtynbWarning as PtynbWarning
     from ptynb.driver.estimate import Estimate as Estimate
     from ptynb.driver.estimate import estimate as estimate
+    from ptynb.driver.link import ReconstructionError as ReconstructionError
     from ptynb.driver.scaling import scaling_test as scaling_test
     from ptynb.driver.session import Reconstruction as Reconstruction
-    from ptynb.driver.session import ReconstructionError as ReconstructionError
     from ptynb.geometry import Geometry as Geometry
     from ptynb.geometry import NearField as NearField
     from ptynb.io.hdf5 import FileError as FileError
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from ptynb.settings import constraints as constraints
     from ptynb.settings import terms as terms
     from ptynb.settings.base import SettingsError as SettingsError
+    from ptynb.settings.keep import Keep as Keep
     from ptynb.settings.parts import Affine as Affine
     from ptynb.settings.parts import Background as Background
     from ptynb.settings.parts import Detector as Detector
@@ -59,18 +63,20 @@ if TYPE_CHECKING:
     from ptynb.trials import ScalingTest as ScalingTest
     from ptynb.widgets.inspect import inspect as inspect
     from ptynb.widgets.live import live as live
+    from ptynb.widgets.watch import watch as watch
 
 _HOMES = {
     "Advice": "ptynb.driver.advice",
     "Affine": "ptynb.settings.parts",
     "Background": "ptynb.settings.parts",
     "Cluster": "ptynb.driver.cluster",
-    "ClusterError": "ptynb.driver.devices",
+    "ClusterError": "ptynb.driver.errors",
     "Detector": "ptynb.settings.parts",
     "Epoch": "ptynb.snapshot",
     "Estimate": "ptynb.driver.estimate",
     "FileError": "ptynb.io.hdf5",
     "Geometry": "ptynb.geometry",
+    "Keep": "ptynb.settings.keep",
     "Imposed": "ptynb.physics.piece",
     "NearField": "ptynb.geometry",
     "Object": "ptynb.settings.parts",
@@ -79,7 +85,8 @@ _HOMES = {
     "Positions": "ptynb.settings.parts",
     "Probe": "ptynb.settings.parts",
     "Reconstruction": "ptynb.driver.session",
-    "ReconstructionError": "ptynb.driver.session",
+    "PtynbWarning": "ptynb.driver.errors",
+    "ReconstructionError": "ptynb.driver.link",
     "Result": "ptynb.snapshot",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
@@ -93,6 +100,7 @@ _HOMES = {
     "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
     "advise": "ptynb.driver.advice",
+    "attach": "ptynb.driver.coming_back",
     "estimate": "ptynb.driver.estimate",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
@@ -100,11 +108,13 @@ _HOMES = {
     "live": "ptynb.widgets.live",
     "load": "ptynb.io.load",
     "load_result": "ptynb.io.result",
+    "resume": "ptynb.driver.coming_back",
     "save_result": "ptynb.io.result",
     "save_scan": "ptynb.io.native",
     "scaling_figure": "ptynb.report.scaling",
     "scaling_test": "ptynb.driver.scaling",
     "simulate": "ptynb.physics.simulate",
+    "watch": "ptynb.widgets.watch",
 }
 _MODULES = {
     "constraints": "ptynb.settings.constraints",

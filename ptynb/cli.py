@@ -1,4 +1,4 @@
-"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate."""
+"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate. Others are in `ptynb/commands`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ptynb.commands import ps, run, watch
+from ptynb.progress import follow
+
 if TYPE_CHECKING:
-    from ptynb.driver.session import Reconstruction
     from ptynb.settings import Settings
     from ptynb.table import Shown
 
@@ -65,8 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
     doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")
     doctor.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
+    run.add(commands)
+    watch.add(commands)
+    ps.add(commands)
     return parser
 
 
@@ -93,38 +98,6 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
             "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-class _SpeedColumn(ProgressColumn):
-    """Patterns per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.fields["speed"]
-        return Text(f"{speed:8.0f} patterns/s" if speed else "", style="cyan")
-
-
-def follow(recon: Reconstruction, epochs: int, console: Console) -> None:
-    """Runs `epochs` epochs under a progress bar: epoch, loss over all engines, patterns/s, time left."""
-    columns = (
-        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        _SpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("", total=epochs, loss="-", speed=0.0)
-        recon.start(epochs)
-        while True:
-            done = recon.epochs
-            if done:
-                last = done[-1]
-                progress.update(bar, completed=last.number, loss=f"{last.loss:.5f}", speed=last.patterns_per_second)
-            if len(done) >= epochs:
-                return
-            if recon.failure is not None:
-                raise recon.failure
-            time.sleep(0.05)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -192,14 +165,17 @@ def _lab(chosen: argparse.Namespace) -> int:
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
-    from ptynb.driver.doctor import examine
+    from ptynb.driver.doctor import examine, examine_cluster
 
-    report = examine(chosen.engines, chosen.device)
+    report = (examine_cluster if chosen.cluster else examine)(chosen.engines, chosen.device)
     console = Console()
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in report.facts:
         table.add_row(Text(name, style="bold"), Text(value))
-    console.print(table)
+    if report.facts:
+        console.print(table)
+    for remark in report.remarks:
+        console.print(f"REMARK: {remark}", style="yellow", markup=False, highlight=False)
     for problem in report.problems:
         console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
     if not report.problems:

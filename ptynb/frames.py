@@ -109,6 +109,31 @@ class ArrayFrames(Frames):
 
 
 @dataclass(frozen=True)
+class AbsentFrames(Frames):
+    """Patterns of which only this much is known: they were in the memory of a process that has ended."""
+
+    known_shape: tuple[int, int, int]
+    known_dtype: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.known_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.known_dtype)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        raise ValueError(
+            "The patterns were in the memory of a notebook that has ended, and in no file; make the scan again, and go "
+            "on with ptynb.resume(state, scan)."
+        )
+
+    def part(self, start: int, stop: int) -> Frames:
+        return self
+
+
+@dataclass(frozen=True)
 class HDF5Frames(Frames):
     """Patterns in a dataset (pattern, y, x) of an HDF5 file; `chunk` of them are stored together."""
 

@@ -68,6 +68,10 @@ class Status:
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
     frames: where they are, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
     rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
+    kept: path of the newest whole state, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
+    of states. keeps: how many were kept by this
+    engine, and how many could not be. notices: sentences about what went wrong without stopping anything, such as a
+    full disk; each once.
     """
 
     rank: int
@@ -86,6 +90,11 @@ class Status:
     changes: tuple[Change, ...] = ()
     failure: Failure | None = None
     frames: str = ""
+    kept: str | None = None
+    kept_epoch: int | None = None
+    kept_in: str | None = None
+    notices: tuple[str, ...] = ()
+    keeps: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)

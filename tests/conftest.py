@@ -29,6 +29,15 @@ def descendants(known: set[int]) -> list[psutil.Process]:
     return found
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """States are not kept among the user's own, and no cluster is mixed up with one of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTYNB_KEPT", str(tmp_path_factory.mktemp("kept")))
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
     """Fails a test that leaves a process or one of ptynb's threads behind (shared fixtures' own are known before)."""

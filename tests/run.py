@@ -1,7 +1,7 @@
 """Runs every check: `python tests/run.py`, with the Python of a virtual environment.
 
-Installs into that environment what the tests need, and Chromium from Debian's packages where it is missing and this
-may be done (root, apt-get). Then: formatting, lint, types, import arrows, and all tests; arguments go on to pytest.
+Installs into that environment what the tests need, and Debian's packages of programs that are missing where this may be
+done (root, apt-get). Then: formatting, lint, types, import arrows, and all tests; arguments go on to pytest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PACKAGES = (
+    (("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
+    (("slurmctld",), ("slurm-wlm", "munge")),
+    (("sshd",), ("openssh-server",)),
+    (("ssh",), ("openssh-client",)),
+    (("ip",), ("iproute2",)),
+)
+"""Programs, of which the tests need one, and the packages of Debian that have it."""
+ALONE = ("tests/benchmarks", "tests/cli", "tests/driver", "tests/faults", "tests/hosts", "tests/slurm", "tests/widgets")
+ALONE_FILES = ("tests/test_acceptance.py", "tests/test_notebooks.py", "tests/test_run.py")
+"""Tests that start clusters or measure time: nothing else runs beside them."""
+BESIDE = "2"
+"""How many processes share all other tests."""
 
 
 def run(*command: str) -> None:
@@ -32,14 +44,21 @@ def install() -> None:
     if sys.prefix == sys.base_prefix:
         sys.exit("tests/run.py installs packages: run it with the Python of a virtual environment.")
     run(sys.executable, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[test]")
-    if any(shutil.which(name) for name in BROWSERS):
+    search = f"{os.environ['PATH']}:/usr/sbin"
+    missing = [
+        package
+        for programs, packages in PACKAGES
+        if not any(shutil.which(program, path=search) for program in programs)
+        for package in packages
+    ]
+    if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         sys.exit(
-            "The browser tests need Chromium, and it can't be installed from here: install it, then run this again."
+            f"The tests need {', '.join(missing)}, which can't be had from here: install that, then run this again."
         )
     run("apt-get", "update", "-qq")
-    run("apt-get", "install", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core")
+    run("apt-get", "install", "-qq", "--no-install-recommends", *missing)
 
 
 def main() -> None:
@@ -50,7 +69,13 @@ def main() -> None:
     run(str(scripts / "ruff"), "check", ".")
     run(str(scripts / "mypy"))
     run(str(scripts / "lint-imports"))
-    run(sys.executable, "-m", "pytest", *sys.argv[1:])
+    pytest = (sys.executable, "-m", "pytest")
+    if len(sys.argv) > 1:
+        run(*pytest, *sys.argv[1:])
+        return
+    alone = [*ALONE, *ALONE_FILES]
+    run(*pytest, "--numprocesses", BESIDE, *(f"--ignore={path}" for path in alone))
+    run(*pytest, *alone)
 
 
 if __name__ == "__main__":

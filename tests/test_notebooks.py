@@ -104,3 +104,13 @@ def test_a_piece_and_a_constraint_take_fewer_than_forty_lines() -> None:
     assert {ast.unparse(node.bases[0]) for node in classes} == {"pt.Piece", "pt.Imposed"}
     lines = [line for node in classes for line in code.splitlines()[node.lineno - 1 : node.end_lineno] if line.strip()]
     assert len(lines) < 40
+
+
+def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None:
+    values = ("reached", "seconds_lost", "[c.name for c in recon.changes]", "result.losses", "again.epoch")
+    shown, found = run("05_cluster", tmp_path, *values)
+    assert IMAGE in shown
+    assert found["seconds_lost"] < 15
+    assert found["[c.name for c in recon.changes]"] == ["engines"]
+    assert len(found["result.losses"]) == 80
+    assert found["again.epoch"] == 83

@@ -1,35 +1,43 @@
-"""Cluster: engine processes, one for each GPU or share of the CPU, started and ended with the notebook."""
+"""Cluster: engine processes, one for each GPU or share of the CPU, on one machine or several."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
-import os
 import secrets
-import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import ipyparallel
-import psutil
-from ipyparallel.error import EngineError, RemoteError
-from jupyter_core.paths import jupyter_runtime_dir
+from ptynb.driver import folders, slurm
+from ptynb.driver.addresses import address_towards
+from ptynb.driver.allocation import Allocation
+from ptynb.driver.calling import ClusterStoppedError
+from ptynb.driver.controller import LOOPBACK
+from ptynb.driver.crew import Crew, Report
+from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, plan_for, plan_of
+from ptynb.driver.errors import PtynbWarning
+from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
+from ptynb.driver.launcher import Launcher, LocalLauncher
+from ptynb.driver.selftest import SelfTest, run_selftest
+from ptynb.driver.slurm_launcher import SlurmLauncher
+from ptynb.driver.ssh import Remote, SshLauncher, ask_hosts, place_engines
+from ptynb.engine import lease, opened
+from ptynb.table import gigabytes
 
-from ptynb.driver import guardian
-from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, plan_for
-from ptynb.engine import worker
+LEASE_SECONDS = 3600.0
+"""How long a run goes on without a notebook, unless told otherwise."""
+JOIN_SECONDS = 5.0
+"""How long engines that run already may take to answer."""
 
-NOTICE_SECONDS = 0.5
-"""How soon a call that waits for an answer notices that the cluster was stopped."""
+_held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary()
+"""The clusters that this process holds, by their folders."""
 
-
-class EngineLostError(ClusterError):
-    """An engine's process is gone."""
+Launch = Callable[[str, Path], Launcher]
+"""Makes the launcher of a cluster of this name, with its files in this folder."""
 
 
 class Cluster:
@@ -38,11 +46,18 @@ class Cluster:
     n: how many engines; None: one per GPU, or two on the CPU. One that can't be had is an error.
     device: "auto", "cuda" or "cpu".
     threads: with which each engine computes on the CPU; None: its share of the cores.
-    keep: let the engines live on when the notebook's kernel ends (else they are gone seconds after it).
+    engines_per_gpu: how many may share a GPU, which then exchange gradients by gloo.
+    lease: seconds that a run goes on after the process that holds the cluster has ended (a kernel that is restarted,
+        say), for `ptynb.attach` to find it; when they are over, or the run is, the state is kept and the engines leave.
+        None: an hour for a notebook's kernel, 0 for a script. Engines without a run leave soon in any case.
     timeout: seconds to wait for the engines to start.
 
-    Starts at once; `stop()` or the end of a `with` block stops it. Raises ClusterError.
+    Starts at once, and lets the engines test each other: devices, gradients, bandwidth. `stop()` or the end of a `with`
+    block stops it. What makes it slower than it could be is warned of. Raises ClusterError.
     """
+
+    _crew: Crew | None
+    _selftest: SelfTest | None
 
     def __init__(
         self,
@@ -50,43 +65,267 @@ class Cluster:
         *,
         device: Device = "auto",
         threads: int | None = None,
-        keep: bool = False,
+        engines_per_gpu: int = 1,
+        lease: float | None = None,
         timeout: float = 120.0,
     ) -> None:
-        self._plan = plan_for(n, device, threads)
-        self._keep, self._timeout = keep, timeout
-        self._cluster: ipyparallel.Cluster | None = None
-        self._client: ipyparallel.Client | None = None
-        self._engine_ids: list[int] = []
-        self._guardian: subprocess.Popen[bytes] | None = None
-        self.folder: Path | None = None
-        """Where the running cluster's connection files and logs are, readable by this user only."""
+        plan = plan_for(n, device, threads, engines_per_gpu)
+        self._set_up(
+            lambda name, folder: LocalLauncher(plan, name, folder), len(plan.engines), plan, LOOPBACK, lease, timeout
+        )
         self.start()
+
+    @classmethod
+    def slurm(
+        cls,
+        nodes: int | None = None,
+        *,
+        gpus_per_node: int = 0,
+        engines_per_node: int = 0,
+        device: Device = "auto",
+        cpus_per_engine: int = 0,
+        time: str = "",
+        partition: str = "",
+        account: str = "",
+        memory: str = "",
+        extra: tuple[str, ...] = (),
+        within: bool | None = None,
+        address: str = "",
+        lease: float | None = None,
+        timeout: float = 300.0,
+        report: Report | None = print,
+    ) -> Self:
+        """Engines on nodes of a Slurm cluster: in a job that is submitted, or in the one around this process (salloc).
+
+        Without arguments: all that the present job has. nodes to extra: see `Allocation`.
+        device: "cpu": engines_per_node CPU engines, or one of each node.
+        within: whether in the present job; None: where there is one.
+        address: of this machine, on which engines reach it; "": found by the way to the nodes.
+        timeout: seconds to wait for the engines once the job has begun; in the queue there is no end to waiting (Ctrl-C
+            cancels the job). report: told, line by line, what it waits for; None: nobody.
+
+        The cluster's folder, below Jupyter's runtime folder, must be on a file system that the nodes share.
+        Raises ValueError, ClusterError.
+        """
+        asked = Allocation(
+            gpus_per_node=gpus_per_node,
+            engines_per_node=engines_per_node,
+            cpus_per_engine=cpus_per_engine,
+            time=time,
+            partition=partition,
+            account=account,
+            memory=memory,
+            extra=extra,
+        )
+        allocation, job = slurm.choose(slurm.asked(nodes, device, asked), within)
+        address = address or slurm.own_address(allocation.partition)
+        cluster = cls._elsewhere(
+            lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
+            allocation.engines,
+            address,
+            lease,
+            timeout,
+            report,
+        )
+        if allocation.gpus_per_node and not cluster.plan.on_gpu:
+            cluster.stop()
+            raise ClusterError(
+                f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node, and engines there found none: "
+                "CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; or ask for device='cpu'."
+            )
+        return cluster
+
+    @classmethod
+    def ssh(
+        cls,
+        hosts: Mapping[str, int | None] | Sequence[str],
+        *,
+        device: Device = "auto",
+        threads: int | None = None,
+        python: str | None = None,
+        ssh: Sequence[str] = ("ssh",),
+        environment: Mapping[str, str] | None = None,
+        address: str | None = None,
+        lease: float | None = None,
+        timeout: float = 120.0,
+    ) -> Self:
+        """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
+
+        hosts: names for ssh, and how many engines each gets; None, or only names: one per GPU there, or two on its CPU.
+        device, threads, lease, timeout: as of `Cluster`. python: on the hosts; None: the path of this one.
+        ssh: the command, with options of yours ("-J", "gate"). environment: of the engines, beside the host's own.
+        address: of this machine, where the engines find it; None: the one on the way to the first host.
+
+        What notebook and engines tell each other is encrypted (CURVE). What engines send each other (gradients) is not,
+        and goes from host to host: the network between them must be one that can be trusted.
+        """
+        names = [hosts] if isinstance(hosts, str) else [*hosts]
+        counts = dict(hosts) if isinstance(hosts, Mapping) else dict.fromkeys(names)
+        remote = Remote(ssh=tuple(ssh), python=python or sys.executable, environment=dict(environment or {}))
+        found = ask_hosts(names, remote)
+        plan, homes = place_engines(found, counts, device, threads)
+        made = cls.__new__(cls)
+        made._set_up(
+            lambda name, folder: SshLauncher(plan, homes, remote, name, folder),
+            len(homes),
+            plan,
+            address or address_towards(found[0].said["address"] or found[0].name),
+            lease,
+            timeout,
+        )
+        return made.start()
+
+    @classmethod
+    def _elsewhere(
+        cls,
+        launch: Launch,
+        count: int,
+        address: str,
+        lease: float | None,
+        timeout: float,
+        report: Report | None,
+    ) -> Self:
+        """A cluster of `count` engines that a launcher starts on other machines; they say themselves what they are."""
+        cluster = cls.__new__(cls)
+        cluster._set_up(launch, count, None, address, lease, timeout, report)
+        return cluster.start()
+
+    @classmethod
+    def joined(cls, folder: Path) -> Cluster | None:
+        """The running cluster with this folder; None where it does not answer. One held here is that very object."""
+        if (own := _held.get(folder)) is not None:
+            return own
+        described, holder = folders.read(folder, "cluster.json"), folders.read(folder, "holder.json")
+        if not described.get("plan") or not holder:
+            return None
+        plan = ClusterPlan.from_plain(described["plan"])
+        cluster = cls.__new__(cls)
+        launch = rejoining(described, plan)
+        cluster._set_up(launch, len(plan.engines), plan, described["address"], holder["lease"], JOIN_SECONDS)
+        cluster._crew = crew = Crew(folder, launch(folder.name, folder), len(plan.engines), described["address"])
+        try:
+            crew.join(JOIN_SECONDS)
+        except ClusterError:
+            cluster.detach()
+            return None
+        except KeyboardInterrupt:
+            cluster.detach()
+            raise
+        return cluster
+
+    def _set_up(
+        self,
+        launch: Launch,
+        count: int,
+        plan: ClusterPlan | None,
+        address: str,
+        lease: float | None,
+        timeout: float,
+        report: Report | None = None,
+    ) -> None:
+        """plan: None where only the engines themselves know what they are. address: on which the controller listens.
+
+        report: told what the launcher waits for.
+        """
+        if lease is not None and not lease >= 0:
+            raise ClusterError(f"lease is {lease}; expected seconds, at least 0.")
+        self._launch, self._count, self._plan, self._address = launch, count, plan, address
+        self._lease = lease if lease is not None else LEASE_SECONDS if _in_notebook() else 0.0
+        self._timeout, self._report = timeout, report
+        self._crew, self._selftest = None, None
+        self._errands = Errands("ptynb stopping", finish=True)
+
+    @property
+    def held_here(self) -> bool:
+        """Whether this process holds it."""
+        return self.folder is not None and _held.get(self.folder) is self
+
+    def hold(self) -> None:
+        """Makes this process the one that holds it. Raises ClusterError where another one does that still lives."""
+        crew = self._running_crew()
+        if self.held_here:
+            return
+        holder, own = lease.Holder(**folders.read(crew.folder, "holder.json")), lease.Holder.this(self._lease)
+        if holder.alive() and (holder.pid, holder.machine) != (own.pid, own.machine):
+            raise ClusterError(
+                f"The cluster {self.name!r} is held by the process {holder.pid}, which still runs; end that one (shut "
+                "down its notebook's kernel) and attach again."
+            )
+        self._hold(crew)
+
+    def _hold(self, crew: Crew) -> None:
+        folders.write(crew.folder, "holder.json", vars(lease.Holder.this(self._lease)))
+        _held[crew.folder] = self
+        crew.hold(self._lease)
+        atexit.register(self._at_exit)
+
+    def detach(self) -> None:
+        """Lets go of a cluster that runs on without this process."""
+        atexit.unregister(self._at_exit)
+        crew, self._crew = self._crew, None
+        if crew is not None:
+            _held.pop(crew.folder, None)
+            crew.leave()
 
     @property
     def plan(self) -> ClusterPlan:
         """What the cluster is made of."""
+        if self._plan is None:
+            raise ClusterError("The cluster is not started, and only its engines know what they are; start() it.")
         return self._plan
 
+    @property
+    def selftest(self) -> SelfTest | None:
+        """What its engines found out about each other when they were started; None for one that was joined."""
+        return self._selftest
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the running cluster's connection files and logs are, readable by this user only."""
+        return None if self._crew is None else self._crew.folder
+
+    @property
+    def name(self) -> str:
+        """Under which `ptynb ps` lists it and `ptynb.attach` finds it; empty where it is stopped."""
+        return "" if self._crew is None else self._crew.name
+
     def __len__(self) -> int:
-        return len(self._plan.engines)
+        return self._count
 
     @property
     def running(self) -> bool:
         """Whether it was started and not stopped."""
-        return self._client is not None
+        return self._crew is not None and self._crew.caller is not None
+
+    def _running_crew(self) -> Crew:
+        crew = self._crew
+        if crew is None:
+            raise ClusterStoppedError("The cluster is stopped; start() it, and make a new Reconstruction.")
+        return crew
 
     def start(self) -> Self:
         """Starts the engines and waits until all of them answer; does nothing where they run."""
+        self._errands.wait()
         if self.running:
             return self
-        name = f"ptynb-{secrets.token_hex(4)}"
-        self.folder = Path(jupyter_runtime_dir()) / name
-        self.folder.mkdir(parents=True, mode=0o700)
         try:
-            self._start(name, self.folder)
+            self._start_or_stop()
+        except KeyboardInterrupt:  # a second one may have come before anything was done about the first
+            self._stop_soon()
+            raise
+        return self
+
+    def _start_or_stop(self) -> None:
+        try:
+            with held_back():
+                folder = folders.make_folder(f"{folders.PREFIX}{secrets.token_hex(4)}")
+                self._crew = Crew(folder, self._launch(folder.name, folder), self._count, self._address)
+            self._start(self._crew)
+        except KeyboardInterrupt:
+            self._stop_soon()
+            raise
         except BaseException as error:
-            logs = self._log_tail()
+            logs = "" if self._crew is None else self._crew.log_tail()
             self.stop()
             if isinstance(error, TimeoutError):
                 raise ClusterError(
@@ -96,97 +335,52 @@ class Cluster:
             if isinstance(error, Exception) and not isinstance(error, ClusterError):
                 raise ClusterError(f"The cluster did not start: {error}. Logs:\n{logs}") from error
             raise
-        if not self._keep:
-            atexit.register(self.stop)
-        return self
 
-    def _start(self, name: str, folder: Path) -> None:
-        self._cluster = cluster = ipyparallel.Cluster(
-            cluster_id=name,
-            profile_dir=str(folder),
-            controller_args=["--nodb"],
-            engine_timeout=int(self._timeout),
-            shutdown_atexit=not self._keep,
-            log_level=40,
-            load_profile=False,
-        )
-        cluster.start_controller_sync()
-        self._record_processes(folder)
-        if not self._keep:
-            self._guardian = subprocess.Popen(
-                [
-                    sys.executable,
-                    guardian.__file__,
-                    str(os.getpid()),
-                    str(psutil.Process().create_time()),
-                    str(folder),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        for engine in self._plan.engines:
-            cluster.start_engines_sync(n=1, engine_set_id=f"rank{engine.rank}", environment=dict(engine.environment))
-            self._record_processes(folder)
-        self._client = client = cluster.connect_client_sync()
-        client.wait_for_engines(len(self), timeout=self._timeout, interactive=False)
-        # Engines get their ids in the order they came; ranks are their own.
-        found = {client[engine].apply_async(worker.describe): engine for engine in client.ids}
-        ranks = {answer.get(self._timeout)["rank"]: engine for answer, engine in found.items()}
-        if sorted(ranks) != list(range(len(self))):
-            raise ClusterError(
-                f"Engines of ranks {sorted(ranks)} answered; expected 0 to {len(self) - 1}. Start again."
-            )
-        self._engine_ids = [ranks[rank] for rank in range(len(self))]
+    def _stop_soon(self) -> None:
+        """Ends it, and waits for that only as long as somebody who interrupted wants to wait."""
+        with contextlib.suppress(TimeoutError):  # it goes on without being waited for
+            self._errands.run(self._stop, PATIENCE_SECONDS)
 
-    def _record_processes(self, folder: Path) -> None:
-        """For the guardian: every process that belongs to the cluster, by id and start time."""
-        assert self._cluster is not None
-        launchers = [self._cluster.controller, *self._cluster.engines.values()]
-        pids = [pid for launcher in launchers if launcher for pid in _pids(launcher)]
-        known = []
-        for pid in pids:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                known.append((pid, psutil.Process(pid).create_time()))
-        fresh = folder / "processes.json.part"
-        fresh.write_text(json.dumps(known))
-        fresh.replace(folder / "processes.json")
+    def _start(self, crew: Crew) -> None:
+        folders.write(crew.folder, "holder.json", vars(lease.Holder.this(self._lease)))
+        crew.describe(self._plan)
+        found = crew.start(self._timeout, self._report)
+        if self._plan is None:
+            self._plan = plan_of([found[rank] for rank in range(len(self))])
+        crew.describe(self._plan)
+        self._hold(crew)
+        self._selftest = run_selftest(self)
+        for remark in self._plan.remarks:
+            warnings.warn(remark, PtynbWarning, stacklevel=5)
+
+    def _at_exit(self) -> None:
+        """Where a run is under way and somebody may come back to it, it goes on."""
+        with contextlib.suppress(ClusterError):
+            if self._lease > 0 and any(self.call_all(self.alive(), opened.at_work, [()] * len(self.alive()), 5.0)):
+                return
+        self.stop()
 
     def stop(self) -> None:
         """Ends engines and controller and removes their files; does nothing where none run."""
-        atexit.unregister(self.stop)
-        client, cluster, folder = self._client, self._cluster, self.folder
-        self._client = self._cluster = None
-        if client is not None:
-            client.close()
-        if folder is not None:
-            guardian.end_processes(folder)
-        if cluster is not None:
-            with contextlib.suppress(Exception):  # its processes are gone already; only its own records are left
-                cluster.stop_cluster_sync()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        self.folder = None
-        if self._guardian is not None:
-            self._guardian.terminate()
-            self._guardian.wait()
-            self._guardian = None
+        self._errands.run(self._stop)
+
+    def _stop(self) -> None:
+        atexit.unregister(self._at_exit)
+        crew = self._crew
+        if crew is not None:
+            _held.pop(crew.folder, None)
+            crew.end()
+        self._crew = None
 
     def status(self) -> list[dict[str, Any]]:
         """What each engine says it is: rank, process id, device, threads, torch version; in order of ranks."""
         return [
-            {**self.call(engine.rank, worker.describe), "identity": engine.identity} for engine in self._plan.engines
+            {**self.call(engine.rank, opened.describe), "identity": engine.identity} for engine in self.plan.engines
         ]
 
     def held_bytes(self) -> int:
         """Memory of the engines' processes that no other process shares: what their next reconstruction may use."""
-        launchers = [] if self._cluster is None else self._cluster.engines.values()
-        held = 0
-        for pid in (pid for launcher in launchers for pid in _pids(launcher)):
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                held += psutil.Process(pid).memory_full_info().uss
-        return held
+        return 0 if self._crew is None else self._crew.held_bytes()
 
     def call(self, rank: int, function: Callable[..., Any], *arguments: Any, timeout: float = 60.0) -> Any:
         """Calls a function of an importable module on this rank's engine and returns what it returns.
@@ -203,97 +397,90 @@ class Cluster:
         timeout: float = 60.0,
     ) -> list[Any]:
         """The same on several ranks at the same time, each with its own arguments."""
-        client = self._client
-        if client is None:
-            raise ClusterError("The cluster is stopped; start() it, and make a new Reconstruction.")
-        pending: list[tuple[int, Any]] = []
-        failures: list[ClusterError] = []
-        for rank, own in zip(ranks, arguments, strict=True):
-            try:
-                pending.append((rank, self._view(client, rank).apply_async(function, *own)))
-            except EngineLostError as error:
-                failures.append(error)
-        until = time.monotonic() + timeout
-        answers = []
-        for rank, answer in pending:  # every one is waited for, also after one has failed
-            try:
-                self._wait(client, answer, until)
-                answers.append(answer.get(0))
-            except ClusterError as error:
-                failures.append(error)
-            except EngineError as error:
-                failures.append(self._lost(rank, f" ({error})"))
-            except RemoteError as error:
-                if error.ename == "EngineError":  # the controller's word for it
-                    failures.append(self._lost(rank))
-                    continue
-                told = f"On the engine of rank {rank}: {error.ename}: {error.evalue}\n{error.traceback}"
-                failures.append(ClusterError(told))
-            except TimeoutError:
-                failures.append(ClusterError(f"The engine of rank {rank} did not answer within {timeout:.0f} s."))
-            finally:
-                _forget(client, answer)
-        if failures:
-            raise failures[0]
-        return answers
-
-    def _wait(self, client: ipyparallel.Client, answer: Any, until: float) -> None:
-        """Waits for an answer, also while another thread stops the cluster: then nobody would ever receive it."""
-        while not answer.wait(max(0.0, min(NOTICE_SECONDS, until - time.monotonic()))):
-            if self._client is not client:
-                raise ClusterError("The cluster was stopped while it was asked.")
-            if time.monotonic() > until:
-                return
+        return self._running_crew().call_all(ranks, function, arguments, timeout)
 
     def alive(self) -> list[int]:
-        """Ranks whose engines are known to the controller."""
-        known = set(self._client.ids) if self._client is not None else set()
-        return [rank for rank, engine in enumerate(self._engine_ids) if engine in known]
+        """Ranks whose engines can be reached."""
+        return [] if self._crew is None else self._crew.alive()
 
-    def _view(self, client: ipyparallel.Client, rank: int) -> ipyparallel.DirectView:
-        engine = self._engine_ids[rank]
-        if engine not in client.ids:  # the controller has noticed before us
-            raise self._lost(rank)
-        return client[engine]
+    def why_lost(self, rank: int) -> str:
+        """Why the engine of this rank is known to be gone; empty while it is not, or where the cluster is stopped."""
+        return "" if self._crew is None else self._crew.why_lost(rank)
 
-    def _lost(self, rank: int, how: str = "") -> EngineLostError:
-        return EngineLostError(f"The engine of rank {rank} has died{how}.\n{self._log_tail(rank)}")
+    def held(self, rank: int) -> str:
+        """A sentence where this rank's process is held by a signal, so that it can't answer; empty where it is not."""
+        return "" if self._crew is None else self._crew.held(rank)
 
-    def _log_tail(self, rank: int | None = None, lines: int = 12) -> str:
-        if self.folder is None:
-            return ""
-        pattern = "*.log" if rank is None else f"*rank{rank}*.log"
-        tails = []
-        for log in sorted((self.folder / "log").glob(pattern)):
-            text = log.read_text(errors="replace").splitlines()[-lines:]
-            tails.append("\n".join([f"--- {log.name}", *text]))
-        return "\n".join(tails)
+    def kill(self, rank: int) -> None:
+        """Ends an engine that does not listen to anything else."""
+        self._running_crew().launcher.kill(rank)
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether `ptynb stop` ends it, or has ended it."""
+        return self._crew is not None and self._crew.ended_from_outside
+
+    def replace_lost(self) -> None:
+        """Starts an engine in the place of each that is lost; those that don't come in time stay lost."""
+        self._running_crew().replace_lost(self._lease)
+
+    def complete(self) -> None:
+        """Replaces engines that are lost. Raises ClusterError where one can't be had."""
+        self.replace_lost()
+        if missing := sorted({*range(len(self))} - {*self.alive()}):
+            raise ClusterError(
+                f"The engines of ranks {missing} are lost, and no others came in their place; stop() the cluster and "
+                f"start() it, or start one with fewer engines. {self.why_lost(missing[0])}"
+            )
+
+    def open_store(self, rank: int) -> str:
+        """Where the engines of one group will meet, rank's being the first."""
+        return self._running_crew().open_store(rank)
+
+    def close_store(self, store: str) -> None:
+        """Removes what is left of it; one that an engine serves ends with its group."""
+        if store.startswith("file://"):
+            Path(store.removeprefix("file://")).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.stop()
+            return
+        self._stop_soon()
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped"
+        if self._plan is None:
+            return f"<Cluster {state}: {counted(len(self), 'engine')}>"
         devices = ", ".join(engine.identity for engine in self._plan.engines)
-        return f"<Cluster {state}: {counted(len(self), 'engine')}, backend {self._plan.backend}: {devices}>"
+        return f"<Cluster {state}: {counted(len(self), 'engine')}{self._exchange()}: {devices}>"
+
+    def _exchange(self) -> str:
+        """How gradients travel, and how fast."""
+        if len(self) == 1:
+            return ""
+        bandwidth = None if self._selftest is None else self._selftest.bandwidth
+        speed = "" if bandwidth is None else f" ({gigabytes(bandwidth)}/s)"
+        return f", {self.plan.reason or self.plan.backend}{speed}"
 
 
-def _pids(launcher: Any) -> list[int]:
-    """Process ids of an ipyparallel launcher: one, or one for each engine of a set."""
-    if getattr(launcher, "launchers", None):
-        return [pid for part in launcher.launchers.values() for pid in _pids(part)]
-    return [launcher.pid] if getattr(launcher, "pid", -1) > 0 else []
+def rejoining(described: dict[str, Any], plan: ClusterPlan) -> Launch:
+    """Makes the launcher of a cluster that runs already, from what its file says."""
+    match described["kind"]:
+        case "local":
+            return lambda name, folder: LocalLauncher(plan, name, folder)
+        case "ssh":
+            return lambda name, folder: SshLauncher.again(plan, described, name, folder)
+        case "slurm":
+            return lambda name, folder: SlurmLauncher.again(described, name, folder)
+        case kind:
+            raise ClusterError(f"A cluster of the kind {kind!r} can't be joined by this version of ptynb.")
 
 
-def _forget(client: ipyparallel.Client, answer: Any) -> None:
-    """Drops what the client keeps of a finished call (about 3 kB each, for ever)."""
-    if answer.ready():
-        for message in answer.msg_ids:
-            client.results.pop(message, None)
-            client.metadata.pop(message, None)
-            client.session.digest_history.discard(message)
-            with contextlib.suppress(ValueError):
-                client.history.remove(message)
+def _in_notebook() -> bool:
+    """Whether this process is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

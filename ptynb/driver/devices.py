@@ -1,31 +1,21 @@
-"""What engines a cluster is made of. Asks the driver's own tool for GPUs, so the kernel never touches CUDA."""
+"""What engines a cluster is made of, and how they will talk about gradients."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+import dataclasses
 import sys
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-import psutil
+import torch.distributed as dist
+
+from ptynb.driver.conditions import check_distinct, check_slices, check_usable, remarks_on
+from ptynb.driver.cores import usable_cores as usable_cores
+from ptynb.driver.errors import ClusterError as ClusterError
+from ptynb.driver.gpus import GPU as GPU
+from ptynb.driver.gpus import find_gpus as find_gpus
 
 Device = Literal["auto", "cpu", "cuda"]
-
-
-class ClusterError(RuntimeError):
-    """A cluster that can't be made or has broken; the message says why and what to do."""
-
-
-@dataclass(frozen=True)
-class GPU:
-    """A GPU as nvidia-smi lists it; memory in MiB."""
-
-    index: int
-    uuid: str
-    name: str
-    memory: int
 
 
 @dataclass(frozen=True)
@@ -45,103 +35,93 @@ class EnginePlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """All engines to be, and how they will talk about gradients."""
+    """All engines to be, and how they will talk about gradients.
+
+    backend: of torch.distributed; "none" for one engine. reason: why this one, in a phrase. remarks: sentences on what
+    makes them slower or fewer than they could be, and on what to do about it.
+    """
 
     engines: tuple[EnginePlan, ...]
     backend: str
+    reason: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def on_gpu(self) -> bool:
         """Whether engines compute on GPUs."""
         return self.engines[0].kind != "CPU"
 
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return dataclasses.asdict(self)
 
-def find_gpus() -> tuple[GPU, ...]:
-    """The GPUs that this process may use, by nvidia-smi and CUDA_VISIBLE_DEVICES; none where there is no driver."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ()
-    try:
-        query = subprocess.run(
-            [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> ClusterPlan:
+        """The plan that `to_plain` wrote."""
+        return cls(**{**plain, "engines": tuple(EnginePlan(**engine) for engine in plain["engines"])})
+
+
+def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
+    """The plan of engines that are there already, from what each says of itself, by rank.
+
+    Raises ClusterError where some compute on GPUs and others do not.
+    """
+    kinds = {answer["device"] for answer in answers}
+    if "CPU" in kinds and len(kinds) > 1:
+        found = "; ".join(f"rank {answer['rank']} on {answer['host']}: {answer['device']}" for answer in answers)
+        raise ClusterError(f"Some engines have a GPU and others have none ({found}); ask for GPUs on all nodes.")
+    engines = tuple(
+        EnginePlan(
+            rank=answer["rank"],
+            device="cpu" if answer["device"] == "CPU" else "cuda:0",
+            kind=answer["device"],
+            identity=_identity(answer),
+            threads=answer["threads"],
+            environment={},
         )
-    except subprocess.TimeoutExpired:
-        raise ClusterError(
-            "nvidia-smi did not answer within 30 s. The GPU driver is not working; "
-            "mend it, or ask for CPU engines: Cluster(device='cpu')."
-        ) from None
-    if query.returncode != 0:
-        raise ClusterError(
-            f"nvidia-smi failed: {(query.stdout + query.stderr).strip()!r}. The GPU driver is not working; "
-            "mend it, or ask for CPU engines: Cluster(device='cpu')."
-        )
-    gpus, chosen = parse_gpus(query.stdout), os.environ.get("CUDA_VISIBLE_DEVICES")
-    left = visible(gpus, chosen)
-    if gpus and not left and chosen:
-        raise ClusterError(
-            f"CUDA_VISIBLE_DEVICES={chosen!r} leaves none of the {len(gpus)} GPUs here (MIG slices can't be used). "
-            "Set it to whole GPUs, by index or UUID; or ask for CPU engines: Cluster(device='cpu')."
-        )
-    return left
+        for answer in answers
+    )
+    backend = "gloo" if "CPU" in kinds else "nccl"
+    return ClusterPlan(engines, backend if len(engines) > 1 else "none")
 
 
-def parse_gpus(listing: str) -> tuple[GPU, ...]:
-    """GPUs from nvidia-smi's CSV: index, uuid, name, memory [MiB]."""
-    gpus = []
-    for line in listing.splitlines():
-        if line.strip():
-            index, uuid, name, memory = (part.strip() for part in line.split(","))
-            gpus.append(GPU(int(index), uuid, name, int(memory) if memory.isdigit() else 0))
-    return tuple(gpus)
+def _identity(answer: dict[str, Any]) -> str:
+    """Unlike that of any other engine: those on one host's CPU are told apart by their ranks."""
+    if answer["device"] != "CPU":
+        return f"{answer['host']}: {answer['identity']}"
+    return f"{answer['host']}: CPU {answer['rank']} ({counted(answer['threads'], 'thread')})"
 
 
-def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves (indices or beginnings of UUIDs), in its order."""
-    if chosen is None:
-        return gpus
-    kept = []
-    for entry in (part.strip() for part in chosen.split(",") if part.strip()):
-        match = [
-            gpu for gpu in gpus if entry == str(gpu.index) or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
-        ]
-        if not match:
-            break  # as CUDA does: an invalid entry hides itself and all after it
-        if match[0] in kept:
-            return ()  # as CUDA does: a GPU named twice hides them all
-        kept.append(match[0])
-    return tuple(kept)
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may use."""
-    return len(psutil.Process().cpu_affinity()) if sys.platform != "darwin" else os.cpu_count() or 1
-
-
-def plan_for(n: int | None, device: Device, threads: int | None = None) -> ClusterPlan:
+def plan_for(n: int | None, device: Device, threads: int | None = None, engines_per_gpu: int = 1) -> ClusterPlan:
     """`plan_cluster` for this machine."""
-    return plan_cluster(n, device, () if device == "cpu" else find_gpus(), usable_cores(), threads)
+    gpus = () if device == "cpu" else find_gpus()
+    return plan_cluster(n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available())
 
 
 def plan_cluster(
-    n: int | None, device: str, gpus: tuple[GPU, ...], cores: int, threads: int | None = None
+    n: int | None,
+    device: str,
+    gpus: tuple[GPU, ...],
+    cores: int,
+    threads: int | None = None,
+    engines_per_gpu: int = 1,
+    nccl: bool = True,
 ) -> ClusterPlan:
     """The engines for n (None: as many as there are GPUs, or 2 that share the CPU's cores).
 
-    threads: of each engine; None: an equal share of the cores.
+    threads: of each engine; None: an equal share of the cores. engines_per_gpu: at most so many share one, and then
+    exchange by gloo. nccl: whether the installed torch has it.
     Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
     """
     if device not in get_args(Device):
         raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
-    if n is not None and n < 1:
-        raise ClusterError(f"{n} engines were asked for; expected at least 1.")
+    for number, name in ((n, "engines were"), (engines_per_gpu, "engines for each GPU were")):
+        if number is not None and number < 1:
+            raise ClusterError(f"{number} {name} asked for; expected at least 1.")
     if threads is not None and not 1 <= threads <= cores:
         raise ClusterError(f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.")
     if device == "cuda" or (device == "auto" and gpus):
-        return _plan_gpus(n, gpus, cores, threads)
+        return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
     count = n if n is not None else min(2, cores)
     if count > 4 * cores:
         raise ClusterError(
@@ -154,25 +134,61 @@ def plan_cluster(
         )
         for rank in range(count)
     )
-    return ClusterPlan(engines, "gloo" if count > 1 else "none")
+    return ClusterPlan(engines, *choose_backend(count, 0, sys.platform, nccl))
 
 
-def _plan_gpus(n: int | None, gpus: tuple[GPU, ...], cores: int, threads: int | None) -> ClusterPlan:
+def _plan_gpus(
+    n: int | None, gpus: tuple[GPU, ...], cores: int, threads: int | None, engines_per_gpu: int, nccl: bool
+) -> ClusterPlan:
     if not gpus:
         raise ClusterError("GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.")
-    count = n if n is not None else len(gpus)
-    if count > len(gpus):
+    check_distinct(gpus)
+    whole = tuple(gpu for gpu in gpus if not gpu.part_of)
+    places = whole or gpus
+    count = n if n is not None else len(places) * engines_per_gpu
+    check_slices(gpus, -(-count // engines_per_gpu) if whole else count)
+    if count > len(places) * engines_per_gpu:
+        share = f"let {-(-count // len(places))} share each: engines_per_gpu={-(-count // len(places))}"
         raise ClusterError(
-            f"{count} engines were asked for and {len(gpus)} GPUs found. "
-            f"Ask for {len(gpus)}, or for CPU engines: device='cpu'."
+            f"{count} engines were asked for and {counted(len(places), 'GPU')} found. "
+            f"Ask for {len(places) * engines_per_gpu}, or for CPU engines: device='cpu'; or {share}."
         )
+    taken = places[:count]
+    check_usable(taken, gpus, count)
     threads = threads or max(1, cores // count)
-    engines = tuple(
-        EnginePlan(rank, "cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", threads, _environment(rank, threads, gpu.uuid))
-        for rank, gpu in enumerate(gpus[:count])
-    )
-    backend = "nccl" if sys.platform == "linux" else "gloo"
-    return ClusterPlan(engines, backend if count > 1 else "none")
+    engines = tuple(_on_gpu(rank, taken, count, threads) for rank in range(count))
+    backend, reason, slow = choose_backend(count, len(taken), sys.platform, nccl)
+    return ClusterPlan(engines, backend, reason, (*slow, *remarks_on(taken, gpus)))
+
+
+def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> EnginePlan:
+    """Engines go round the GPUs, so that as few as can be share one."""
+    gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
+    sharing = len(range(rank % len(gpus), count, len(gpus)))
+    identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
+    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid))
+
+
+def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[str, str, tuple[str, ...]]:
+    """The backend for so many engines on so many GPUs (0: on the CPU), why in a phrase, and remarks if it is slow.
+
+    platform: as `sys.platform`. nccl: whether the installed torch has it. NCCL refuses two engines on one GPU.
+    """
+    if engines == 1:
+        return "none", "one engine, no group", ()
+    if not gpus:
+        return "gloo", "gloo: engines on the CPU", ()
+    slowly = "Gradients go through the host's memory by gloo, slower than NCCL"
+    if engines > gpus:
+        remedy = f"{engines} engines share {counted(gpus, 'GPU')}; {gpus} would each have their own"
+        return "gloo", "gloo: several engines on one GPU, slower", (f"{slowly}: {remedy}.",)
+    if platform != "linux":
+        where = "Windows" if platform == "win32" else platform
+        return "gloo", f"gloo: no NCCL on {where}, slower", (f"{slowly}, which is for Linux only: use it there.",)
+    if not nccl:
+        remedy = "this torch has none; install a CUDA build (pytorch.org)"
+        return "gloo", "gloo: this torch has no NCCL, slower", (f"{slowly}: {remedy}.",)
+    return "nccl", "NCCL: distinct GPUs", ()
 
 
 def counted(number: int, noun: str) -> str:

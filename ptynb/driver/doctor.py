@@ -1,4 +1,4 @@
-"""What a cluster would be made of on this machine, and what is wrong with it, without starting one."""
+"""What a cluster would be made of on this machine, and what is wrong with it; and what one says that is started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import torch
 import torch.distributed as dist
 from jupyter_core.paths import jupyter_runtime_dir
 
-from ptynb.driver.devices import GPU, ClusterError, ClusterPlan, find_gpus, plan_cluster, usable_cores
+from ptynb.driver.cluster import Cluster
+from ptynb.driver.devices import ClusterPlan, Device, find_gpus, plan_cluster, usable_cores
+from ptynb.driver.errors import ClusterError
+from ptynb.driver.gpus import GPU
+from ptynb.driver.selftest import explained, run_selftest
 
 PACKAGES = (
     *("ptynb", "torch", "numpy", "numba", "h5py"),
@@ -27,10 +31,28 @@ MEMORY_PER_ENGINE = 2**30
 
 @dataclass(frozen=True)
 class Examination:
-    """Facts as (name, value) to read, and problems as sentences that say what to do."""
+    """Facts as (name, value) to read, and problems as sentences that say what to do.
+
+    remarks: sentences on what works and could be faster or is shared with others.
+    """
 
     facts: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def examine_cluster(n: int | None, device: Device) -> Examination:
+    """Starts a cluster, runs its self-test and stops it; what went wrong with what it means, as problems."""
+    asked = os.environ.get("NCCL_DEBUG")
+    os.environ.setdefault("NCCL_DEBUG", "WARN")  # for the engines' logs: torch's errors leave out most of what NCCL met
+    try:
+        with Cluster(n, device=device) as cluster:
+            return Examination(run_selftest(cluster).facts, (), cluster.plan.remarks)
+    except ClusterError as error:
+        return Examination((), (explained(str(error)),))
+    finally:
+        if asked is None:
+            del os.environ["NCCL_DEBUG"]
 
 
 def examine(n: int | None, device: str) -> Examination:
@@ -41,7 +63,7 @@ def examine(n: int | None, device: str) -> Examination:
     cores = usable_cores()
     try:
         gpus = find_gpus() if device != "cpu" else ()
-        plan = plan_cluster(n, device, gpus, cores)
+        plan = plan_cluster(n, device, gpus, cores, nccl=dist.is_nccl_available())
     except ClusterError as error:
         problems.append(str(error))
     free = psutil.virtual_memory().available
@@ -49,16 +71,21 @@ def examine(n: int | None, device: str) -> Examination:
         ("Machine", f"{platform.node()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"),
         ("Cores", f"{cores} usable of {os.cpu_count()}"),
         ("Memory", f"{free / 2**30:.1f} GiB free of {psutil.virtual_memory().total / 2**30:.1f} GiB"),
-        ("GPUs", ", ".join(f"{gpu.name}, {gpu.memory} MiB ({gpu.uuid})" for gpu in gpus) or "none found"),
+        ("GPUs", ", ".join(map(_gpu, gpus)) or "none found"),
         ("Torch", _torch()),
     ]
     if plan is not None:
         engines = "; ".join(f"rank {engine.rank}: {engine.identity}" for engine in plan.engines)
-        facts += [("Engines", engines), ("Backend", plan.backend if len(plan.engines) > 1 else "none (one engine)")]
+        facts += [("Engines", engines), ("Exchange by", plan.reason)]
         problems += _memory_problems(plan, free)
     facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
     problems += [*_package_problems(), *_gpu_problems(gpus), *_backend_problems(plan), *_system_problems()]
-    return Examination(tuple(facts), tuple(problems))
+    return Examination(tuple(facts), tuple(problems), plan.remarks if plan is not None else ())
+
+
+def _gpu(gpu: GPU) -> str:
+    free = "" if gpu.free is None else f", {gpu.free} MiB free"
+    return f"{gpu.name}, {gpu.memory} MiB{free} ({gpu.uuid})"
 
 
 def _torch() -> str:
@@ -102,10 +129,9 @@ def _gpu_problems(gpus: tuple[GPU, ...]) -> list[str]:
 def _backend_problems(plan: ClusterPlan | None) -> list[str]:
     if plan is None or len(plan.engines) == 1:
         return []
-    available = {"gloo": dist.is_gloo_available, "nccl": dist.is_nccl_available}
-    if dist.is_available() and available[plan.backend]():
+    if dist.is_available() and dist.is_gloo_available():  # control messages go by gloo whatever gradients go by
         return []
-    return [f"This torch has no {plan.backend} backend for {len(plan.engines)} engines; install another build."]
+    return [f"This torch has no gloo backend for {len(plan.engines)} engines; install another build."]
 
 
 def _system_problems() -> list[str]:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+import pickle
 import secrets
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, final
 
-import cloudpickle
 import torch
 
-from ptynb.driver.cluster import Cluster, EngineLostError
+from ptynb.driver.calling import EngineLostError
+from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError, counted
-from ptynb.engine import worker
+from ptynb.driver.joining import memberships
+from ptynb.driver.opening import Opening
+from ptynb.engine import opened
 from ptynb.engine.group import Membership
 from ptynb.engine.order import Order
 from ptynb.engine.worker import Worker
-from ptynb.scan import Scan
-from ptynb.settings import Settings
+from ptynb.settings import SettingsError
+
+ENDING_SECONDS = 5.0
+"""How long the engines of a reconstruction that failed are given to end it by themselves."""
+
+Remark = tuple[str, str, str]
+"""Name, old and new of a line in the record of changes."""
 
 
 class Engines(ABC):
     """Workers of one reconstruction, by rank."""
 
+    name: str
     world: int
     description: str
 
@@ -33,69 +41,162 @@ class Engines(ABC):
         """Calls a method of the worker of this rank. Raises EngineLostError when its engine is gone."""
 
     @abstractmethod
+    def lost(self) -> str:
+        """Why one of the engines is known to be gone; empty while all are there."""
+
+    @abstractmethod
+    def held(self, rank: int) -> str:
+        """A sentence where this rank's process is known to be held by a signal; empty where it is not."""
+
+    @abstractmethod
+    def stacks(self, rank: int) -> str:
+        """Where this rank is in the code, or why that can't be told."""
+
+    @abstractmethod
     def close(self) -> None:
         """Ends the workers and frees their memory."""
+
+    @abstractmethod
+    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
+        """New workers in the place of these, after one was lost: on engines that are left, or on fresh ones.
+
+        start: the state to go on from; None: from the beginning. why: for the record. Raises ClusterError.
+        """
 
 
 @final
 class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
-    def __init__(self, scan: Scan, settings: Settings, extensions: tuple[Any, ...], device: str) -> None:
+    def __init__(self, opening: Opening, device: str, start: Path | None = None, remark: Remark | None = None) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
-        self.world, self.description = 1, f"this process on {identity}"
-        membership = Membership(rank=0, world=1, store=Path(), backend="none", device=device, identity=identity)
-        self._worker = Worker(scan, settings, membership, copy.deepcopy(extensions))
+        self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
+        self._device = device
+        membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
+        extensions = pickle.loads(opening.extensions)  # this process's own copies
+        self._worker = Worker(opening.scan, opening.settings, membership, extensions, opening.keep, start, remark)
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
 
+    def lost(self) -> str:
+        return ""
+
+    def held(self, rank: int) -> str:
+        return ""
+
+    def stacks(self, rank: int) -> str:
+        return opened.stacks()
+
     def close(self) -> None:
         self._worker.close()
+
+    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
+        with contextlib.suppress(TimeoutError):
+            self.close()
+        return LocalEngine(opening, self._device, start, ("engines", why, self.description))
 
 
 @final
 class ClusterEngines(Engines):
-    """One worker on each engine of a cluster, joined in a group."""
+    """One worker on each of some engines of a cluster, joined in a group.
+
+    places: the cluster's ranks, in the order of the group's; None: all of them, lost ones replaced.
+    """
+
+    _store: str
 
     def __init__(
-        self, cluster: Cluster, scan: Scan, settings: Settings, extensions: tuple[Any, ...], timeout: float
+        self,
+        cluster: Cluster,
+        opening: Opening,
+        places: list[int] | None = None,
+        start: Path | None = None,
+        remark: Remark | None = None,
     ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
-        plan = cluster.plan
-        self._cluster = cluster
-        self._name = secrets.token_hex(4)
-        self.world = len(cluster)
-        self.description = f"{counted(self.world, 'engine')} on {plan.engines[0].kind}"
-        order = Order.of(scan, settings, self.world)
-        self._store = cluster.folder / f"group-{self._name}"
+        if places is None:
+            cluster.complete()
+        self._set_up(cluster, secrets.token_hex(4), [*range(len(cluster))] if places is None else places)
+        order = Order.of(opening.scan, opening.settings, self.world)
+        self._store = cluster.open_store(self._places[0])
+        remembered = opening.for_memory()
         arguments = [
             (
-                self._name,
-                scan.part(order.owned(engine.rank, self.world)),
-                settings,
-                cloudpickle.dumps(extensions),
-                Membership(
-                    rank=engine.rank,
-                    world=self.world,
-                    store=self._store,
-                    backend=plan.backend,
-                    device=engine.device,
-                    identity=engine.identity,
-                    timeout=timeout,
-                ),
+                self.name,
+                remembered,
+                opening.scan.part(order.owned(rank, self.world)),
+                opening.settings,
+                opening.extensions,
+                membership,
+                opening.keep,
+                start,
+                remark,
             )
-            for engine in plan.engines
+            for rank, membership in enumerate(memberships(cluster, self._places, self._store, opening.timeout))
         ]
-        cluster.call_all(list(range(self.world)), worker.open_worker, arguments, timeout=600.0)
+        answers = cluster.call_all(self._places, opened.open_worker, arguments, timeout=600.0)
+        if refused := next(filter(None, answers), ""):
+            self._end_those_left()
+            raise SettingsError(refused)
+
+    @classmethod
+    def joined(cls, cluster: Cluster, name: str, places: list[int]) -> ClusterEngines:
+        """The workers that are open under this name on these engines already."""
+        engines = cls.__new__(cls)
+        engines._set_up(cluster, name, places)
+        engines._store = ""
+        return engines
+
+    def _set_up(self, cluster: Cluster, name: str, places: list[int]) -> None:
+        self._cluster, self.name, self._places = cluster, name, places
+        self.world = len(places)
+        self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        return self._cluster.call(rank, worker.call_worker, self._name, method, *arguments, timeout=timeout)
+        place = self._places[rank]
+        return self._cluster.call(place, opened.call_worker, self.name, method, *arguments, timeout=timeout)
+
+    def lost(self) -> str:
+        return next(filter(None, (self._cluster.why_lost(place) for place in self._places)), "")
+
+    def held(self, rank: int) -> str:
+        return self._cluster.held(self._places[rank])
+
+    def stacks(self, rank: int) -> str:
+        try:
+            found: str = self._cluster.call(self._places[rank], opened.stacks, timeout=2.0)
+        except ClusterError as error:
+            return self.held(rank) or str(error)
+        return found
 
     def close(self) -> None:
         if self._cluster.running:
-            ranks = self._cluster.alive()
+            here = self._cluster.alive()
+            ranks = [place for place in self._places if place in here]
             with contextlib.suppress(EngineLostError):  # it left meanwhile, and its worker with it
-                self._cluster.call_all(ranks, worker.close_worker, [(self._name,)] * len(ranks))
-        self._store.unlink(missing_ok=True)
+                self._cluster.call_all(ranks, opened.close_worker, [(self.name,)] * len(ranks))
+        self._cluster.close_store(self._store)
+
+    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
+        if self._cluster.ended_from_outside:
+            raise ClusterError(
+                "The cluster was ended by 'ptynb stop'; start a new one, and resume() from the last state."
+            )
+        self._end_those_left()
+        self._cluster.replace_lost()
+        places = self._cluster.alive()
+        if not places:
+            raise ClusterError("No engine of the cluster is left; stop() it, and start a new one.")
+        now = "1 engine goes on" if len(places) == 1 else f"{len(places)} engines go on"
+        return ClusterEngines(self._cluster, opening, places, start, ("engines", why, now))
+
+    def _end_those_left(self) -> None:
+        """Ends the workers that are left; an engine whose worker does not end is itself ended."""
+        for place in self._cluster.alive():
+            try:
+                self._cluster.call(place, opened.abandon_worker, self.name, ENDING_SECONDS, timeout=ENDING_SECONDS + 2)
+            except ClusterError:
+                self._cluster.kill(place)
+        self._cluster.close_store(self._store)

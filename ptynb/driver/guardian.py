@@ -1,25 +1,42 @@
-"""Ends a cluster whose notebook died: run as a script of its own, with nothing of ptynb imported.
+"""Ends a cluster that nobody holds any more: run as a script of its own, with nothing of ptynb imported.
 
-usage: guardian.py KERNEL_PID KERNEL_START FOLDER
+usage: guardian.py FOLDER
 
-Waits for the kernel to end, however it does, then ends the processes listed in FOLDER/processes.json with all
-their children (TERM, after 3 s KILL) and removes the folder. Leaves when the folder is gone: the cluster was stopped
-in order. A process is known by its id and start time together, so that a reused id is never touched.
+FOLDER/holder.json says who holds the cluster, {"pid", "start", "lease"}: a notebook's kernel. When that process has
+ended, however it did, and no other one has taken its place, the engines go on for `lease` seconds at most (they leave
+by themselves when their work is done). Then the processes in FOLDER/processes.json are ended with all their children,
+{"engines": [[pid, start]], "others": [[pid, start]], "end": [[argument]]}: TERM, and KILL after the time that keeping
+the state may take; the commands of "end" are run; and the folder is removed.
+
+While nobody holds it FOLDER/alone.json says since when, {"since"}, for `ptynb ps`.
+
+It leaves when the folder is gone: the cluster was stopped in order. A process is known by its id and start time
+together, so that a reused id is never touched; what it started last, by the cluster's name in its environment.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+MARK = "PTYNB_CLUSTER"
+"""In the environment of every process of a cluster: the cluster's name."""
 POLL_SECONDS = 0.5
+SWEEPS = 3
 GRACE_SECONDS = 3.0
+KEEPING_SECONDS = 60.0
+"""How long an engine that nobody holds may take to keep its state."""
+COMMAND_SECONDS = 30.0
 
 
 def is_alive(pid: int, start: float) -> bool:
@@ -31,36 +48,125 @@ def is_alive(pid: int, start: float) -> bool:
         return False
 
 
-def end_processes(folder: Path) -> None:
-    """Ends the listed processes that are still the same ones, and their children."""
+def recorded(folder: Path, name: str) -> dict[str, Any]:
+    """What a file of the folder holds; nothing where it is missing or not whole."""
+    try:
+        found: dict[str, Any] = json.loads((folder / name).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def record(folder: Path, name: str, content: dict[str, Any]) -> None:
+    """Writes a file of the folder, for this user only, whole or not at all."""
+    part = folder / f"{name}.part"
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file)
+    part.replace(folder / name)
+
+
+def end(processes: Iterable[tuple[int, float]], grace: float) -> list[psutil.Process]:
+    """Ends those that are still the same ones, and their children: TERM, and after `grace` seconds KILL.
+
+    One that is held by a signal goes on, to hear of it. Returns those that could not be ended.
+    """
     doomed: list[psutil.Process] = []
-    listing = folder / "processes.json"
-    if not listing.exists():
-        return
-    for pid, start in json.loads(listing.read_text()):
+    for pid, start in processes:
         if is_alive(pid, start):
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 doomed += [*process.children(recursive=True), process]
     for process in doomed:
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.Error):
             process.terminate()
-    _, stubborn = psutil.wait_procs(doomed, timeout=GRACE_SECONDS)
+            if process.status() == psutil.STATUS_STOPPED:
+                process.resume()
+    stubborn = _left(doomed, grace)
     for process in stubborn:
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(stubborn, timeout=GRACE_SECONDS)
+    return _left(stubborn, GRACE_SECONDS)
 
 
-def main(kernel: int, start: float, folder: Path) -> None:
-    """Waits, then cleans up."""
-    while is_alive(kernel, start):
-        if not folder.exists():
+def _left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Those that still run after so many seconds. Zombies do not: their parent may never bury them."""
+    until = time.monotonic() + seconds
+    while True:
+        processes = [process for process in processes if is_alive(process.pid, process.create_time())]
+        if not processes or time.monotonic() > until:
+            return processes
+        time.sleep(0.02)
+
+
+def run(commands: Iterable[list[str]]) -> list[list[str]]:
+    """Runs commands that end something elsewhere; returns those that failed."""
+    failed = []
+    for command in commands:
+        try:
+            subprocess.run(command, timeout=COMMAND_SECONDS, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        except (OSError, subprocess.SubprocessError):
+            failed.append(command)
+    return failed
+
+
+def end_processes(folder: Path, grace: float | None = None) -> None:
+    """Ends what the folder lists. grace: seconds that it is given, in which engines keep their state."""
+    listed = recorded(folder, "processes.json")
+    run(listed.get("end", []))
+    processes = [*listed.get("engines", []), *listed.get("others", [])]
+    end(((pid, start) for pid, start in processes), GRACE_SECONDS if grace is None else grace)
+    for _ in range(SWEEPS):  # what a process started while it was being ended
+        left = marked(folder.name)
+        if not left:
             return
+        end(left, GRACE_SECONDS)
+
+
+def all_marked() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """This user's living processes with the mark of a cluster, and their environments; not this one's own line."""
+    own = psutil.Process()
+    line = {own.pid, *(parent.pid for parent in own.parents())}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environment = process.environ()
+            if MARK not in environment or process.pid in line or process.username() != own.username():
+                continue
+            if is_alive(process.pid, process.create_time()):
+                yield process, environment
+
+
+def marked(name: str) -> list[tuple[int, float]]:
+    """(process id, start time) of the processes that were started for this cluster."""
+    return [(process.pid, process.create_time()) for process, found in all_marked() if found[MARK] == name]
+
+
+def wait_for_end(folder: Path) -> bool:
+    """Waits until nobody holds the cluster any more; False where it was stopped in order."""
+    alone_since: float | None = None
+    while folder.exists():
+        holder = recorded(folder, "holder.json")
+        if holder and is_alive(holder["pid"], holder["start"]):
+            alone_since = None
+        else:
+            now = time.monotonic()
+            if alone_since is None:
+                alone_since = now
+                with contextlib.suppress(OSError):
+                    record(folder, "alone.json", {"since": time.time()})
+            engines = recorded(folder, "processes.json").get("engines", [])
+            left = bool(engines) and not any(is_alive(*entry) for entry in engines)
+            if left or now - alone_since >= holder.get("lease", 0.0):
+                return True
         time.sleep(POLL_SECONDS)
-    end_processes(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+def main(folder: Path) -> None:
+    """Waits, then cleans up."""
+    if wait_for_end(folder):
+        end_processes(folder, KEEPING_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
+    main(Path(sys.argv[1]))

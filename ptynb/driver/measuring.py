@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ import numpy as np
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.cost import Compute, Link, Measured, own_patterns
 from ptynb.driver.devices import Device
-from ptynb.engine.group import Membership
+from ptynb.driver.joining import joining
 from ptynb.engine.measuring import time_messages, time_updates
 from ptynb.frames import ArrayFrames
 from ptynb.physics.build import model_window, object_frame
@@ -61,23 +60,8 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
 
 
 def _measure_link(cluster: Cluster, count: int) -> Link:
-    assert cluster.folder is not None, "a cluster that runs has one"
-    store = cluster.folder / f"link-{secrets.token_hex(4)}"
-    memberships = [
-        Membership(
-            rank=engine.rank,
-            world=count,
-            store=store,
-            backend=cluster.plan.backend,
-            device=engine.device,
-            identity=engine.identity,
-        )
-        for engine in cluster.plan.engines[:count]
-    ]
-    try:
+    with joining(cluster, count) as memberships:
         answers = cluster.call_all([*range(count)], time_messages, [(one,) for one in memberships], timeout=TIMEOUT)
-    finally:
-        store.unlink(missing_ok=True)
     small, large = answers[0]
     return Link.through(small, large, count)
 

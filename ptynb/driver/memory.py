@@ -3,6 +3,7 @@
     the engine's patterns, in the type they are kept in (`engine.source`)
   + copies of object and probe: themselves, gradients, moments of the optimiser, messages, and what comes and goes
   + what is kept of each pattern of a batch until its gradient is there
+  + a state that is being written to a file
   + the process itself
 
 What is not there at the same time by a few copies is added all the same: object and batches hardly ever matter both.
@@ -43,6 +44,8 @@ RECORDED = 2
 """Arrays that a step outside of the hot path keeps for automatic differentiation: its result and the gradient of it."""
 PROCESS = 200e6
 """Of a process with torch loaded [bytes], beside what it shares with others; there already without a cluster."""
+COPIES_OF_A_STATE = 2.2
+"""Its arrays, and the bytes of the file, whose room grows by an eighth at a time."""
 CONTEXT = 600e6
 """What CUDA and its libraries take of a GPU [bytes]."""
 
@@ -60,11 +63,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be run: settings on this many engines of a cluster, or in this process (engines 1, cluster False)."""
+    """What is to be run: settings on this many engines of a cluster, or in this process (engines 1, cluster False).
+
+    keep: whether states are kept, which rank 0 copies and turns into the bytes of a file.
+    """
 
     settings: Settings
     engines: int
     cluster: bool = True
+    keep: bool = True
 
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
@@ -180,6 +187,10 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
     )
     kept = {"dm": 1, "raar": 2}.get(settings.optimiser, 0)
     yield Item("exit waves of all patterns", where, kept * own * wave)
+    if asked.keep:
+        lasting = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
+        state = (1 + lasting) * (object + wave) + kept * own * wave
+        yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
         yield Item("CUDA", where, CONTEXT)
     if asked.cluster:

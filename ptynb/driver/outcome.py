@@ -1,83 +1,74 @@
-"""How a reconstruction ended: the result made of what an engine kept, or the cause of a failure."""
+"""How a reconstruction ended: the cause of a failure."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import time
+from dataclasses import dataclass
 
-import torch
-
+from ptynb.driver.calling import EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines
-from ptynb.scan import Scan
-from ptynb.snapshot import Failure, Kept, Result, Status
+from ptynb.snapshot import Failure, Status
 
 FAILURE_SECONDS = 3.0
 """How long the other ranks are given to report after the first failure, to find the one that caused it."""
+NOTICE_SECONDS = 1.0
+"""The same where an engine is known to be lost: the others notice at once, or not before the group's timeout."""
 
 
-def find_cause(engines: Engines, lost: Exception | None) -> str:
+@dataclass(frozen=True)
+class Cause:
+    """What ended a reconstruction. lost: an engine was lost, or did not answer; nothing is wrong with the work."""
+
+    text: str
+    lost: bool
+
+
+def find_cause(engines: Engines, lost: Exception | None) -> Cause:
     """What to tell the user: the rank that failed first with its traceback, not one that only missed the others.
 
     lost: what the kernel met itself, where no engine has more to say.
     """
-    until = time.monotonic() + FAILURE_SECONDS
+    started = time.monotonic()
     while True:
         failures, gone = _failures(engines)
-        causes = [failure for failure in failures if not failure.lost_group]
-        if gone or causes or time.monotonic() > until:
+        until = started + (NOTICE_SECONDS if gone else FAILURE_SECONDS)
+        causes = [failure for failure in failures.values() if not failure.lost_group]
+        if causes or len(failures) + len(gone) == engines.world or time.monotonic() > until:
             break
         time.sleep(0.1)
-    if gone:
-        return str(gone[0])
-    if causes or failures:
-        cause = (causes or failures)[0]
-        return f"Rank {cause.rank}: {cause.message}\n\n{cause.traceback}"
-    return str(lost)
+    if causes:
+        return Cause(_told(causes[0]), False)
+    if gone or isinstance(lost, EngineLostError):
+        first = str(next(iter(gone.values()), lost))
+        return Cause("\n\n".join([first, *(_told(failure) for failure in failures.values())]), True)
+    if failures:
+        silent = sorted({*range(engines.world)} - {*failures})
+        if not silent:
+            return Cause("\n\n".join(_told(failure) for failure in failures.values()), True)
+        stalled = ", ".join(str(rank) for rank in silent)
+        head = f"Rank {stalled} did not keep up with the others, which gave up waiting."
+        waiting = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
+        return Cause("\n\n".join([head, *waiting, *(_told(failure) for failure in failures.values())]), True)
+    return Cause(str(lost), False)
 
 
-def _failures(engines: Engines) -> tuple[list[Failure], list[Exception]]:
-    """Failures that engines report, and errors from engines that are gone."""
-    failures: list[Failure] = []
-    gone: list[Exception] = []
+def _told(failure: Failure) -> str:
+    return f"Rank {failure.rank}: {failure.message}\n\n{failure.traceback}"
+
+
+def _failures(engines: Engines) -> tuple[dict[int, Failure], dict[int, Exception]]:
+    """By rank: failures that engines report, and errors from engines that are gone or do not answer."""
+    failures: dict[int, Failure] = {}
+    gone: dict[int, Exception] = {}
     for rank in range(engines.world):
         try:
             status: Status = engines.call(rank, "status", 10**9, timeout=FAILURE_SECONDS)
-        except ClusterError as error:  # dead, or it does not answer
-            gone.append(error)
+        except EngineLostError as error:
+            gone[rank] = error
+        except ClusterError as error:
+            gone[rank] = ClusterError(engines.held(rank) or str(error))
         else:
             if status.failure is not None:
-                failures.append(status.failure)
+                failures[rank] = status.failure
     return failures, gone
-
-
-def make_result(scan: Scan, kept: Kept, engines: str, backend: str, batch: str, failure: Exception | None) -> Result:
-    """The result of a scan from the state that an engine kept.
-
-    engines, backend: what reconstructed. batch: the effective one. failure: what ended it, if something did.
-    """
-    return Result(
-        object=kept.object,
-        probe=kept.probe,
-        positions=kept.positions,
-        origin=kept.origin,
-        optimised=kept.optimised,
-        epochs=kept.epochs,
-        r_factor=kept.r_factor,
-        settings=kept.settings,
-        changes=kept.changes,
-        pixel_size=scan.pixel_size,
-        about={
-            "scan": scan.name,
-            "ptynb": importlib.metadata.version("ptynb"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "engines": engines,
-            "backend": backend,
-            "batch": batch,
-            "frames": kept.frames,
-            "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "failure": "" if failure is None else str(failure),
-        },
-    )

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
+import cloudpickle
 import torch
 
-from ptynb.driver.cluster import Cluster, EngineLostError
+from ptynb.driver.calling import EngineLostError
+from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.driver.errors import PtynbWarning
+from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
+from ptynb.driver.link import Link, ReconstructionError
 from ptynb.driver.memory import Asked
-from ptynb.driver.outcome import find_cause, make_result
+from ptynb.driver.opening import OnFailure, Opening
+from ptynb.driver.results import make_result
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.shares import batch_text, check_shares
-from ptynb.engine.worker import Command
 from ptynb.io.result import save_result
 from ptynb.physics.build import check_together
 from ptynb.physics.piece import Imposed, Piece
 from ptynb.scan import Scan
-from ptynb.settings import Settings, SettingsError
+from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.snapshot import Change, Epoch, Kept, PictureRequest, Pictures, Result, Snapshot, Status
 
+KEEP = Keep()
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
 
+
 _open: weakref.WeakKeyDictionary[Cluster, weakref.ref[Reconstruction]] = weakref.WeakKeyDictionary()
 """The reconstruction that holds a cluster's engines."""
-
-
-class ReconstructionError(RuntimeError):
-    """A reconstruction that failed or can't do what was asked; with rank and traceback where an engine raised."""
 
 
 class Reconstruction:
@@ -45,6 +50,9 @@ class Reconstruction:
     device: of this process where there is no cluster: "auto" (a GPU if there is one), "cpu", "cuda".
     timeout: seconds after which engines give up waiting for each other.
     extensions: pieces of the forward model (`Piece`) and constraints (`Imposed`) of your own, beside ptynb's.
+    keep: how often the state is kept in files, and where (see `Keep`); None: never. `ptynb.resume` goes on from one.
+    on_failure: what happens when an engine is lost: "pause" leaves it to `recover`, "continue" goes on by itself, from
+        the last kept state, on the engines that are left and fresh ones; a line in `changes` tells.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster takes the engines over from the one
     before it, whose result is kept.
@@ -59,46 +67,87 @@ class Reconstruction:
         device: str = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
+        keep: Keep | None = KEEP,
+        on_failure: OnFailure = "pause",
     ) -> None:
-        self.scan = scan
-        self._settings = settings or Settings()
-        self._cluster = cluster
-        self._folder = None if cluster is None else cluster.folder
+        self._open(scan, settings or Settings(), cluster, device, timeout, extensions, keep, on_failure, start=None)
+
+    @classmethod
+    def _from_state(cls, start: Path, epochs: Sequence[Epoch], *arguments: Any) -> Self:
+        """One that goes on from a state after these epochs; arguments: those of `_open` before `start`."""
+        recon = cls.__new__(cls)
+        recon._open(*arguments, start=start, epochs=epochs)
+        return recon
+
+    @classmethod
+    def _joined(cls, cluster: Cluster, engines: Engines, opening: Opening, status: Status) -> Self:
+        """One that is open on the cluster's engines already."""
+        recon = cls.__new__(cls)
+        recon._set_up(opening.scan, opening.settings, cluster, Link(engines, opening))
+        with contextlib.suppress(ReconstructionError):  # an engine was lost meanwhile: it is `recover` that goes on
+            recon._link.fetch()
+        if status.state not in ("ready", "closed"):
+            recon._link.wanted, recon._link.held = status.target, status.state == "paused"
+        return recon
+
+    def _open(
+        self,
+        scan: Scan,
+        settings: Settings,
+        cluster: Cluster | None,
+        device: str,
+        timeout: float,
+        extensions: Sequence[Any],
+        keep: Keep | None,
+        on_failure: OnFailure,
+        *,
+        start: Path | None,
+        epochs: Sequence[Epoch] = (),
+    ) -> None:
         if cluster is not None and device != "auto":
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
+        if on_failure not in get_args(OnFailure):
+            raise SettingsError(f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.")
         engines = 1 if cluster is None else len(cluster)
-        check_shares(scan, self._settings, engines)
-        check_together(scan, self._settings)
+        check_shares(scan, settings, engines)
+        check_together(scan, settings)
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster CUDA is not even asked for
         room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, cluster.held_bytes())
-        check_room(scan, Asked(self._settings, engines, cluster is not None), room)
-        self._lock = threading.RLock()
-        self._epochs: list[Epoch] = []
-        self._statuses: dict[int, Status] = {}
-        self._sent = 0
-        self._stops = 0
-        self._started = False
-        self._failure: ReconstructionError | None = None
-        self._result: Result | None = None
-        self._result_at: tuple[int, int, int] | None = None
-        self._closed = False
+        check_room(scan, Asked(settings, engines, cluster is not None, keep is not None), room)
         if cluster is not None:
             holder = _open.get(cluster)
             if (before := holder() if holder else None) is not None:
                 before._make_way()
-        self._engines: Engines = (
-            LocalEngine(scan, self._settings, tuple(extensions), local)
-            if cluster is None
-            else ClusterEngines(cluster, scan, self._settings, tuple(extensions), timeout)
+        opening = Opening(
+            scan, settings, cloudpickle.dumps(tuple(extensions)), keep, timeout, on_failure, opened=time.time()
         )
+        if cluster is not None:
+            opened: Engines = ClusterEngines(cluster, opening, start=start)
+            self._set_up(scan, settings, cluster, Link(opened, opening, epochs))
+            return
+        with held_back():  # or nobody would ever end its thread
+            self._set_up(scan, settings, cluster, Link(LocalEngine(opening, local, start), opening, epochs))
+
+    def _set_up(self, scan: Scan, settings: Settings, cluster: Cluster | None, link: Link) -> None:
+        self.scan, self._settings, self._cluster, self._link = scan, settings, cluster, link
+        self._folder = None if cluster is None else cluster.folder
+        self._stops = 0
+        self._errands = Errands("ptynb order")
+        self._advancing: int | None = None
+        self._told: set[str] = set()
+        self._result: Result | None = None
+        self._result_at: tuple[int, int, int] | None = None
+        self._closed = False
         if cluster is not None:
             _open[cluster] = weakref.ref(self)
         else:
             # Nobody else would ever end its thread; on a cluster the next reconstruction does.
-            weakref.finalize(self, self._engines.close)
-        self._follower = threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True)
-        self._follower.start()
+            weakref.finalize(self, _close_last, link)
+        self._follow()
+
+    def _follow(self) -> None:
+        threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True).start()
 
     # Driving
 
@@ -109,25 +158,84 @@ class Reconstruction:
         """
         if epochs < 1:
             raise ReconstructionError(f"start got {epochs} epochs; expected at least 1.")
+        self._end_what_was_cut()
+        self._errands.run(lambda: self._begin(epochs))
+        self._tell()
+
+    def _begin(self, epochs: int, advancing: int | None = None) -> None:
+        """advancing: the thread that advances epoch by epoch."""
         if busy := self._busy():
             raise ReconstructionError(
                 f"It is already {busy}, at epoch {self.epoch} of {self.target}; resume() or stop() it first."
             )
-        self._command("start", epochs)
-        self._started = True
+        self._alive()
+        self._advancing = advancing
+        self._link.begin(epochs)
 
     def pause(self) -> None:
         """Holds all engines before the same update."""
-        self._obeyed(self._command("pause"))
+        self._errands.run(lambda: self._hold(True))
 
     def resume(self) -> None:
         """Goes on after `pause`."""
-        self._obeyed(self._command("resume"))
+        self._errands.run(lambda: self._hold(False))
+
+    def _hold(self, held: bool) -> None:
+        self._alive()
+        self._link.held = held
+        self._link.order("pause" if held else "resume")
 
     def stop(self) -> None:
         """Ends the run on all engines before the same update; `start` or `run` can go on from there."""
         self._stops += 1
-        self._obeyed(self._command("stop"))
+        self._errands.run(self._end_run)
+
+    def _end_run(self) -> None:
+        if self._link.failure is None:
+            self._link.wanted = None  # what a recovery that is under way would begin again
+        self._alive()
+        self._advancing = self._link.wanted = None
+        self._link.order("stop")
+
+    def _end_epoch_of(self, thread: int) -> None:
+        if self._advancing == thread:
+            self._end_run()
+
+    def _end_what_was_cut(self) -> None:
+        """An epoch of this thread's that goes on, since interrupts cut short what would have stopped it too."""
+        if self._advancing == threading.get_ident():
+            self._errands.run(self._end_run)
+
+    def recover(self) -> None:
+        """Goes on after an engine was lost: from the last kept state, on the engines that are left and fresh ones.
+
+        A run that was under way is taken up again. Raises ReconstructionError where nothing was lost, or nothing is
+        left; does nothing where nothing failed.
+        """
+        self._errands.run(self._recover)
+
+    def _recover(self) -> None:
+        if self._link.failure is not None:
+            self._link.recover()
+            self._follow()
+
+    def keep(self, timeout: float = 600.0) -> Path:
+        """Keeps the state now, and returns the file once it is whole.
+
+        Raises ReconstructionError where that fails or takes longer than `timeout` seconds, ValueError without `keep`.
+        """
+        kept, failed = self._fetch().keeps
+        self._link.order("keep")
+        until = time.monotonic() + timeout
+        while True:
+            status = self._fetch()
+            if status.kept is not None and status.keeps[0] != kept:
+                return Path(status.kept)
+            if status.keeps[1] > failed:
+                raise ReconstructionError(status.notices[-1])
+            if time.monotonic() > until:
+                raise ReconstructionError(f"The state was not kept within {timeout:g} s.")
+            time.sleep(0.01)
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until it is idle. Raises TimeoutError after `timeout` seconds, ReconstructionError if it failed.
@@ -138,7 +246,8 @@ class Reconstruction:
         pause = 0.002
         while True:
             status = self._fetch()
-            if status.applied >= self._sent and status.state == "ready":
+            if status.applied >= self._link.sent and status.state == "ready":
+                self._tell()
                 return
             if until is not None and time.monotonic() > until:
                 raise TimeoutError(
@@ -159,17 +268,21 @@ class Reconstruction:
 
     def _advance(self) -> Epoch | None:
         """One epoch; None if it was stopped before its end."""
-        done = len(self._epochs)
-        self.start(1)
+        self._end_what_was_cut()
+        done, thread = len(self._link.epochs), threading.get_ident()
         try:
-            expected = 0.9 * self._epochs[-1].seconds if self._epochs else 0.0
+            self._errands.run(lambda: self._begin(1, thread))
+            self._tell()
+            expected = 0.9 * self._link.epochs[-1].seconds if self._link.epochs else 0.0
             time.sleep(min(expected, 1.0))
             self.wait()
         except BaseException:
-            if self._failure is None:
-                self.stop()
+            # Whoever was interrupted does not wait for a slow engine, or a recovery.
+            with contextlib.suppress(TimeoutError, ReconstructionError, ClusterError):
+                self._errands.run(lambda: self._end_epoch_of(thread), PATIENCE_SECONDS)
             raise
-        return self._epochs[done] if len(self._epochs) > done else None
+        self._advancing = None
+        return self._link.epochs[done] if len(self._link.epochs) > done else None
 
     def run(self, epochs: int) -> Iterator[Epoch]:
         """Trains epoch by epoch: `for epoch in recon.run(50): ...`.
@@ -195,43 +308,68 @@ class Reconstruction:
 
     @property
     def state(self) -> str:
-        """ "loading", "ready", "running", "paused", "failed" or "closed"."""
-        if self._failure is not None:
+        """ "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
+        if self._link.failure is not None:
             return "failed"
         if self._closed:
             return "closed"
+        if self._link.recovering:
+            return "recovering"
+        self._errands.wait()  # what an interrupt made nobody wait for
         status = self._fetch()
-        if status.applied < self._sent and status.state != "loading":
-            self._obeyed(self._sent)
+        if status.applied < self._link.sent and status.state != "loading":
+            self._link.caught_up()
             status = self._fetch()
         return status.state
 
     @property
     def epoch(self) -> int:
         """Epochs completed."""
-        return len(self._epochs)
+        return len(self._link.epochs)
 
     @property
     def target(self) -> int:
         """Epoch at which the present run ends."""
-        status = self._statuses.get(0)
+        status = self._link.statuses.get(0)
         return status.target if status else 0
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
         """The record of all epochs completed, as far as it has come here (at most 0.1 s ago)."""
-        return tuple(self._epochs)
+        return tuple(self._link.epochs)
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """Settings changed so far, with the epoch and update before which all engines took them over."""
-        status = self._statuses.get(0)
+        status = self._link.statuses.get(0)
         return status.changes if status else ()
 
     @property
     def failure(self) -> ReconstructionError | None:
         """What ended it, if something did."""
-        return self._failure
+        return self._link.failure
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What went wrong without stopping anything, such as a full disk; each once, as a sentence."""
+        status = self._link.statuses.get(0)
+        return status.notices if status else ()
+
+    @property
+    def last_state(self) -> Path | None:
+        """The file with the newest state kept so far: what `recover`, and `ptynb.resume`, go on from."""
+        status = self._link.statuses.get(0)
+        return None if status is None or status.kept is None else Path(status.kept)
+
+    @property
+    def can_recover(self) -> bool:
+        """Whether it failed in a way after which `recover` can go on."""
+        return self._link.failure is not None and self._link.can_recover
+
+    @property
+    def recovering(self) -> bool:
+        """Whether it is being opened again after an engine was lost."""
+        return self._link.recovering
 
     @property
     def closed(self) -> bool:
@@ -241,23 +379,28 @@ class Reconstruction:
     @property
     def engines(self) -> str:
         """What reconstructs: number and kind of engines, the backend between them, and whether frames are on disk."""
-        status = self._statuses.get(0)
+        status = self._link.statuses.get(0)
         joined = f", {status.backend}" if status and status.world > 1 else ""
         streamed = ", frames read from disk" if status and status.frames == "disk" else ""
-        return f"{self._engines.description}{joined}{streamed}"
+        return f"{self._link.engines.description}{joined}{streamed}"
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Whose engines reconstruct; None: this process does."""
+        return self._cluster
 
     @property
     def batch(self) -> str:
         """The effective batch, and what it is made of where each engine has its own."""
-        return batch_text(self._settings, self._engines.world, len(self.scan))
+        return batch_text(self._settings, self._link.engines.world, len(self.scan))
 
     def status(self) -> tuple[Status, ...]:
         """Where each engine stands, by rank; asks them all now."""
-        return tuple(self._call(rank, "status", 10**9) for rank in range(self._engines.world))
+        return tuple(self._call(rank, "status", 10**9) for rank in range(self._link.engines.world))
 
     def last_status(self) -> Status | None:
         """Where rank 0 stood at most 0.1 s ago; asks nobody."""
-        return self._statuses.get(0)
+        return self._link.statuses.get(0)
 
     def snapshot(self, size: int = 512) -> Snapshot:
         """A preview of object and probe from rank 0, the object reduced to at most `size` pixels a side."""
@@ -283,7 +426,7 @@ class Reconstruction:
         if self._result is None:
             raise ReconstructionError(
                 "Nothing was kept: it failed early, or its cluster was stopped before `result` or `save`."
-            ) from self._failure
+            ) from self._link.failure
         return self._result
 
     def save(self, path: str | Path) -> Path:
@@ -310,34 +453,48 @@ class Reconstruction:
                 "make a new Reconstruction with these settings."
             )
         if changed:
-            self._obeyed(self._command("settings", settings.model_dump(mode="json")))
-            self._settings = settings
+            self._errands.run(lambda: self._change(settings))
+
+    def _change(self, settings: Settings) -> None:
+        self._alive()
+        self._link.order("settings", settings.model_dump(mode="json"))
+        self._settings = settings
+        self._link.settings_are(settings)
 
     def close(self) -> None:
         """Keeps the result and frees the engines for another reconstruction; the record stays readable."""
+        self._errands.run(self._close)
+
+    def _close(self) -> None:
         if self._closed:
             return
-        if self._failure is None and self._cluster_alive():
-            self.stop()
+        if self._link.failure is None and self._cluster_alive():
+            self._stops += 1
+            self._end_run()
             self._take_result()
-        with self._lock:
-            self._closed = True
+        self._closed = True
         if self._cluster_alive():
-            self._engines.close()
+            self._link.engines.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.close()
+            return
+        with contextlib.suppress(
+            TimeoutError, ReconstructionError, ClusterError
+        ):  # it goes on without being waited for
+            self._errands.run(self._close, PATIENCE_SECONDS)
 
     def __repr__(self) -> str:
-        loss = f", loss {self._epochs[-1].loss:.5g}" if self._epochs else ""
-        known = self._statuses.get(0)
-        state = "failed" if self._failure else "closed" if self._closed else known.state if known else "loading"
+        loss = f", loss {self._link.epochs[-1].loss:.5g}" if self._link.epochs else ""
+        known = self._link.statuses.get(0)
+        state = "failed" if self._link.failure else "closed" if self._closed else known.state if known else "loading"
         return (
-            f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, {self._engines.description}, "
-            f"batch {self.batch}>"
+            f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, "
+            f"{self._link.engines.description}, batch {self.batch}>"
         )
 
     # How it follows the engines
@@ -347,9 +504,10 @@ class Reconstruction:
         return self._cluster is None or (self._cluster.running and self._cluster.folder == self._folder)
 
     def _make_way(self) -> None:
+        self._errands.wait()
         if self._closed or not self._cluster_alive():
             return
-        if self._failure is None and self._busy():
+        if self._link.failure is None and self._busy():
             raise ReconstructionError(
                 f"The cluster's engines are at work for {self!r}; stop() or close() that one first."
             )
@@ -358,86 +516,68 @@ class Reconstruction:
     def _busy(self) -> str:
         """What it is doing, or nothing: an empty string."""
         state = self.state
-        if state == "loading" and self._started:
+        wanted = self._link.wanted
+        if state == "loading" and wanted is not None and wanted > self.epoch:
             return "about to run"
         return state if state in ("running", "paused") else ""
-
-    def _command(self, kind: Any, value: Any = None) -> int:
-        self._alive()
-        number: int = self._call(0, "command", Command(kind, value))
-        with self._lock:
-            self._sent = max(self._sent, number)
-        return number
-
-    def _obeyed(self, number: int) -> None:
-        pause = 0.001
-        while self._fetch().applied < number:
-            time.sleep(pause)
-            pause = min(1.5 * pause, 0.02)
 
     def _loaded(self) -> None:
         while self._fetch().state == "loading":
             time.sleep(0.02)
 
     def _alive(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._link.alive()
         if self._closed:
             raise ReconstructionError("It is closed; make a new Reconstruction.")
         if not self._cluster_alive():
             raise ReconstructionError(
-                "Its cluster was stopped, and what the engines held is gone; "
-                "start() the cluster and make a new Reconstruction."
+                "Its cluster was stopped, and what the engines held is gone; start() the cluster, and make a new "
+                f"Reconstruction{self._way_on()}."
             )
+
+    def _way_on(self) -> str:
+        kept = self.last_state
+        return "" if kept is None else f", or go on with ptynb.resume({str(kept)!r})"
 
     def _call(self, rank: int, method: str, *arguments: Any) -> Any:
         self._alive()
-        try:
-            return self._engines.call(rank, method, *arguments)
-        except EngineLostError as error:
-            self._fail(error)
-            raise self._failure or error from None
+        return self._link.call(rank, method, *arguments)
 
     def _fetch(self) -> Status:
-        """Rank 0's status, with the records of new epochs taken over. Raises what ended the reconstruction."""
-        with self._lock:
-            status: Status = self._call(0, "status", len(self._epochs))
-            self._epochs += status.epochs
-            self._statuses[0] = status
-        if status.failure is not None:
-            self._fail(None)
-            self._alive()
-        return status
+        self._alive()
+        return self._link.fetch()
 
-    def _fail(self, lost: Exception | None) -> None:
-        with self._lock:
-            if self._failure is None:
-                self._failure = ReconstructionError(find_cause(self._engines, lost))
+    def _tell(self) -> None:
+        """Warns, once each, of what went wrong on the engines without stopping anything."""
+        for notice in self.notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                warnings.warn(notice, PtynbWarning, stacklevel=3)
 
     def _take_result(self) -> None:
-        if self._failure is None:
+        if self._link.failure is None:
             try:
                 status = self._fetch()
                 now = (status.epoch, status.update, status.applied)
                 if self._result is not None and now == self._result_at and status.state != "running":
                     return
-                self._obeyed(self._command("evaluate"))
+                self._link.order("evaluate")
             except ReconstructionError:
-                if self._failure is None:
+                if self._link.failure is None:
                     raise
         kept = self._kept()
         if kept is not None:
-            status = self._statuses[0]
+            status = self._link.statuses[0]
             self._result = make_result(
-                self.scan, kept, self._engines.description, status.backend, self.batch, self._failure
+                self.scan, kept, self._link.engines.description, status.backend, self.batch, self._link.failure
             )
             self._result_at = (status.epoch, status.update, status.applied)
 
     def _kept(self) -> Kept | None:
         """What rank 0 holds; after a failure what any engine still holds, since all hold the same."""
-        for rank in range(self._engines.world if self._failure is not None else 1):
+        for rank in range(self._link.engines.world if self._link.failure is not None else 1):
             try:
-                kept: Kept | None = self._engines.call(rank, "result", timeout=600.0)
+                kept: Kept | None = self._link.engines.call(rank, "result", timeout=600.0)
             except EngineLostError:
                 continue
             if kept is not None:
@@ -450,7 +590,7 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
     while True:
         time.sleep(FOLLOW_SECONDS)
         recon = reference()
-        if recon is None or recon._closed or recon._failure is not None:
+        if recon is None or recon._closed or recon.failure is not None:
             return
         try:
             recon._fetch()
@@ -459,6 +599,10 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         except ClusterError:
             pass  # an answer that came too late, or a cluster that stops just now: the next round tells
         del recon
+
+
+def _close_last(link: Link) -> None:
+    link.engines.close()
 
 
 def _check_extensions(extensions: Sequence[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,7 @@ class Problem:
 
 
 class Algorithm(ABC):
-    """Updates of the parameters. Every method is called on all ranks in the same order."""
+    """Updates of the parameters. Every method is called on all ranks in the same order, but for `state` and `rows`."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -100,6 +100,26 @@ class Algorithm(ABC):
 
     def settle(self) -> None:
         """Makes parameters equal on all engines, where updates let them differ."""
+        return
+
+    @property
+    def equal(self) -> bool:
+        """Whether all engines have the same parameters now, so that `state` is that of any of them."""
+        return True
+
+    def state(self) -> dict[str, Tensor | float]:
+        """What the next updates depend on beside the model, by "optimiser/part/parameter/key" or "algorithm/key".
+
+        The tensors themselves, not copies.
+        """
+        return {}
+
+    def rows(self) -> dict[str, Tensor]:
+        """What this engine keeps of each of its patterns (pattern, …), in their order; real."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over copies of what `state` and `rows` said, after `prepare`. Raises KeyError where something lacks."""
         return
 
     def disconnect(self) -> None:

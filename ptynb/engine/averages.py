@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.group import Group
+from ptynb.engine.optim import COUNTERS
 from ptynb.engine.touched import Region, region
 from ptynb.physics.model import Model
 
 MESSAGE_BYTES = 2**25
 """Tensors are sent together up to this size, so the memory for messages is this or that of the largest one."""
-COUNTERS = ("step", "mu_product")
-"""What optimisers keep that depends on the number of updates alone, equal on all engines."""
 
 
 @dataclass(eq=False)
@@ -88,6 +87,11 @@ class Averages:
             self.tiles = None if self.tiles is None or tiles is None else self.tiles | tiles
         self.updates += 1
         self.seen += counts
+
+    @property
+    def equal(self) -> bool:
+        """Whether the engines are at one place."""
+        return self.updates == 0
 
     @torch.no_grad()
     def settle(self) -> None:

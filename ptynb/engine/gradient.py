@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Iterator, Mapping
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -17,7 +17,15 @@ from ptynb.compiled.threads import torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.averages import Averages
 from ptynb.engine.exchange import Exchange
-from ptynb.engine.optim import Light, RowAdam, divide_by_illumination, make_optimisers, set_rates
+from ptynb.engine.optim import (
+    Light,
+    RowAdam,
+    divide_by_illumination,
+    make_optimisers,
+    moments_of,
+    restore_moments,
+    set_rates,
+)
 from ptynb.engine.touched import Region, Windows, region, worth_while
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.piece import Batch
@@ -44,7 +52,7 @@ class Gradient(Algorithm):
         self._windows = Windows(problem.model)
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
-        self._prepared: tuple[frozenset[str], bool] | None = None
+        self._prepared: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
 
     @property
@@ -65,10 +73,12 @@ class Gradient(Algorithm):
         """
         self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
-        moving = frozenset(self.rates())
-        if (moving, self.alone) == self._prepared:
+        moving, settings = frozenset(self.rates()), self.problem.settings
+        # With other terms gradients come in another order, and with them the messages: see `_rehearse`.
+        asked = moving, self.alone, settings.terms, settings.object.amplitude_rate == 0
+        if asked == self._prepared:
             return
-        self._prepared = moving, self.alone
+        self._prepared = asked
         self.problem.free(moving)
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
         # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
@@ -77,6 +87,27 @@ class Gradient(Algorithm):
             if some and not self.alone
             else self.problem.model
         )
+        if self._distributed is not self.problem.model:
+            self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Goes through the wrapped model once, for nothing, with one pattern without counts.
+
+        DistributedDataParallel puts gradients together in messages anew after the first time, in the order in which
+        they came. Where a number lies in a message decides in which order three and more engines add it up: a run that
+        goes on from a kept state would have other last digits than one that was never interrupted.
+        """
+        problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
+        own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
+        nothing = torch.zeros(
+            (len(own), height, width * dtype.itemsize), dtype=torch.uint8, device=problem.group.device
+        ).view(dtype)
+        patterns = torch.from_numpy(own).to(problem.group.device)
+        value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype, _unchanged))
+        torch.autograd.backward(value, torch.zeros_like(value))
+        self.exchange.sent_bytes = sent
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def rates(self) -> dict[str, float]:
         """Of the parts that move now."""
@@ -123,6 +154,19 @@ class Gradient(Algorithm):
     def settle(self) -> None:
         """Engines that went their own ways meet at their mean."""
         self.averages.settle()
+
+    @property
+    def equal(self) -> bool:
+        """Not while engines go their own ways."""
+        return self.averages.equal
+
+    def state(self) -> dict[str, Tensor | float]:
+        """The optimisers' moments."""
+        return moments_of(self.optimisers)
+
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over the moments."""
+        restore_moments(self.optimisers, state)
 
     def disconnect(self) -> None:
         """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""

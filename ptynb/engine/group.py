@@ -6,6 +6,7 @@ One process is a group of its own (`SingleGroup`), so nothing else asks whether 
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -25,10 +25,18 @@ import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ptynb.engine import rendezvous
+from ptynb.engine.connections import Connections
+
 KEPT_TENSORS = 16
 """More than one update's collectives outside DistributedDataParallel."""
 LARGE_BYTES, KEPT_LARGE_TENSORS = 2**20, 4
 """Of tensors as large as an object only an update's own are kept: sixteen of 4096 x 4096 pixels would be 2 GB."""
+ECHOES = re.compile(
+    r"gloo|NCCL|ncclRemoteError|closed by peer|reset by peer|Connection closed|Broken pipe|Socket closed|pair closure"
+    r"|did not join within|was given up"
+)
+"""Words of an error with which a rank only notices that another went away, or did not answer."""
 BUCKET_MEBIBYTES = 1
 """Gradients share a message up to this size. Each larger one has its own, which leaves as soon as it is there."""
 
@@ -41,14 +49,16 @@ Hook = Callable[[None, dist.GradBucket], torch.futures.Future[Tensor]]  # type: 
 class Membership:
     """This engine's place in a group: what it needs to join.
 
-    store: file through which ranks on one machine find each other; a fresh one for every group.
-    device: "cpu" or "cuda:0" (each engine sees its own GPU only). identity: of the device, unlike any other's.
+    store: through what ranks find each other, a fresh one for every group: "file:///path" on one machine,
+        "tcp://address:port" on several (`rendezvous.open_store`), or "env://" (torchrun, Kubernetes).
+    device: "cpu" or "cuda:0" (each engine sees its own GPU only). identity: of the device, unlike any other's, so with
+        the machine's name where there are several.
     timeout: seconds after which a rank that waits for another gives up.
     """
 
     rank: int
     world: int
-    store: Path
+    store: str
     backend: str
     device: str
     identity: str
@@ -96,6 +106,13 @@ class Group(ABC):
         """Whether every rank has exactly this value."""
 
     @abstractmethod
+    def abort(self) -> None:
+        """Called from another thread: what waits for another rank raises RuntimeError within a second.
+
+        After it the group can only be closed. With a GPU under NCCL what was begun there waits on: end the process.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Leaves the group; ranks that still wait for this one are told at once."""
 
@@ -131,6 +148,9 @@ class SingleGroup(Group):
     def all_equal(self, value: float) -> bool:
         return True
 
+    def abort(self) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -146,18 +166,20 @@ class TorchGroup(Group):
     torch 2.13, about once in ten groups). So the last tensors are kept here until the group is gone.
     """
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, connections: Connections) -> None:
         """Joins; returns once all ranks have.
 
         Raises RuntimeError if a rank does not come in time, or if two hold one device under NCCL.
         """
+        self._connections, self._store = connections, membership.store
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
         self.device = torch.device(membership.device)
         self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
         self._recent_large: deque[Tensor] = deque(maxlen=KEPT_LARGE_TENSORS)
-        # torch exports FileStore without saying so.
-        store = dist.FileStore(str(membership.store), membership.world)  # type: ignore[attr-defined]
-        _meet(store, membership)
+        store = rendezvous.find_store(membership.store, membership.rank, membership.world, membership.timeout)
+        connections.gather()
+        connections.limit_silence(membership.timeout)
+        _meet(store, membership, connections)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
             store=store,
@@ -165,6 +187,7 @@ class TorchGroup(Group):
             world_size=membership.world,
             timeout=timedelta(seconds=membership.timeout),
         )
+        connections.gather()
 
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
         wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True, bucket_cap_mb=BUCKET_MEBIBYTES)
@@ -219,26 +242,29 @@ class TorchGroup(Group):
         dist.all_reduce(bounds, op=dist.ReduceOp.MAX)
         return bool(bounds[0] == -bounds[1])
 
+    def abort(self) -> None:
+        self._connections.abort()
+
     def close(self) -> None:
         time.sleep(0.005)  # lets go of Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
+        rendezvous.close_store(self._store)
 
 
-def _meet(store: Any, membership: Membership) -> None:
+def _meet(store: Any, membership: Membership, connections: Connections) -> None:
     """Waits until every rank has come and said what it is, and checks that they fit, before torch forms the group.
 
     Where torch gives up forming one, its count of groups stays one too high in this process, and no later group can
-    be formed with ranks that did not try (seen with torch 2.13).
+    be formed with ranks that did not try (seen with torch 2.13). So all say too that they have seen all: one that was
+    held up may come when others have long given up, and finds what they left in the store.
     """
-    store.set(f"rank {membership.rank}", json.dumps([membership.world, membership.backend, membership.identity]))
-    until = time.monotonic() + membership.timeout
-    missing = set(range(membership.world))
-    while missing:
-        missing = {rank for rank in missing if not store.check([f"rank {rank}"])}
-        if missing and time.monotonic() > until:
-            raise RuntimeError(f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.")
-        time.sleep(0.005)
+    # A store whose file was removed meanwhile is waited for as long, by default for five minutes.
+    store.set_timeout(timedelta(seconds=membership.timeout))
+    told = json.dumps([membership.world, membership.backend, membership.identity])
+    for word, value in (("rank", told), ("seen all, rank", "")):
+        store.set(f"{word} {membership.rank}", value)
+        _await_all(store, word, membership, connections)
     found = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
     if any(entry[:2] != [membership.world, membership.backend] for entry in found):
         raise RuntimeError(f"The group's engines do not fit together; (world, backend, device) by rank: {found}.")
@@ -249,8 +275,27 @@ def _meet(store: Any, membership: Membership) -> None:
         )
 
 
-def join(membership: Membership) -> Group:
-    """The group of this membership; waits for the others."""
+def _await_all(store: Any, word: str, membership: Membership, connections: Connections) -> None:
+    until = time.monotonic() + membership.timeout
+    missing = set(range(membership.world))
+    while missing:
+        missing = {rank for rank in missing if not store.check([f"{word} {rank}"])}
+        if connections.aborted:
+            raise RuntimeError("The group was given up while its engines joined.")
+        if missing and time.monotonic() > until:
+            raise RuntimeError(f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.")
+        time.sleep(0.005)
+
+
+def join(membership: Membership, connections: Connections | None = None) -> Group:
+    """The group of this membership; waits for the others.
+
+    connections: those made by the caller just before, who can then abort what happens here, from another thread.
+    """
     if membership.world == 1:
         return SingleGroup(torch.device(membership.device))
-    return TorchGroup(membership)
+    try:
+        return TorchGroup(membership, connections or Connections())
+    except BaseException:
+        rendezvous.close_store(membership.store)
+        raise

@@ -6,7 +6,7 @@ conditions. Loss and gradient are sums over the group, so every engine sees the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import final
 
 import numpy as np
@@ -22,6 +22,8 @@ HISTORY = 10
 """Steps from which the curvature is estimated."""
 MOST_TRIALS = 25
 """Evaluations of a line search at most. torch's own limit follows from max_iter, and would leave it none."""
+HISTORIES = ("old_dirs", "old_stps", "ro")
+"""What torch's optimiser keeps as lists."""
 SHORTEST = 1e-9
 """A line search ends where the steps that it has still to choose from differ by less in every parameter."""
 
@@ -84,6 +86,35 @@ class LBFGS(Algorithm):
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
         """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
         return portions_of(self.problem)
+
+    def state(self) -> dict[str, Tensor | float]:
+        """The history, and where the last step ended; what was evaluated there is evaluated again."""
+        if self._optimiser is None or not self._optimiser.state:
+            return {}
+        kept = self._optimiser.state[self._moving[0]]
+        found: dict[str, Tensor | float] = {}
+        for key, value in kept.items():
+            if key in HISTORIES and value:
+                found[f"algorithm/{key}"] = torch.stack(value)
+            elif isinstance(value, Tensor | float | int):
+                found[f"algorithm/{key}"] = value
+        return found if self._left is None else found | {"algorithm/left": self._left}
+
+    @torch.no_grad()
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over the history."""
+        self._evaluated = self._left = None
+        if self._optimiser is None or not state:
+            return
+        device = self._moving[0].device
+        kept = self._optimiser.state[self._moving[0]]
+        kept.clear()
+        for name, value in state.items():
+            key = name.removeprefix("algorithm/")
+            kept[key] = torch.empty_like(value, device=device).copy_(value) if isinstance(value, Tensor) else value
+        # Copies one by one: rows of one tensor begin anywhere in memory, and their products may round otherwise.
+        kept |= {key: [row.clone() for row in kept[key]] if key in kept else [] for key in HISTORIES}
+        self._left = kept.pop("left", None)
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """One step. Where the last evaluation was made at the present parameters, it is not made again."""

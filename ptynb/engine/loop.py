@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import platform
 import time
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.compiled import buffers
-from ptynb.compiled.threads import torch_alone
+from ptynb.compiled.threads import count, torch_alone
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
 from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard, detector_mask
+from ptynb.io.state import Array, State, identity
 from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
-from ptynb.physics.model import Model
+from ptynb.physics.model import Model, Slab
 from ptynb.physics.piece import Extension, Imposed, Piece, overrides
 from ptynb.scan import Scan
 from ptynb.settings import Settings
@@ -41,13 +45,16 @@ class Loop:
 
         extensions: pieces and constraints of the user's.
         """
-        self.settings, self.group = settings, group
+        self.settings, self.begun, self.group = settings, settings, group
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = Order.of(scan, settings, group.world)
         self.frame = object_frame(scan, settings)
         self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.frames)
         mean_pattern, self._sums = self.shard.totals(len(scan))
         self._mean_count = float(mean_pattern.mean())
+        self.scan = {**identity(scan), "counts": self._sums.counts}
+        """What tells this scan from another."""
+        self._about = _about(group)
         loss = _make_loss(settings, self._mean_count, self._sums)
         self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
         pieces = [extension for extension in extensions if isinstance(extension, Piece)]
@@ -71,9 +78,10 @@ class Loop:
 
     def _upcoming(self) -> Iterator[NDArray[np.int64]]:
         """What this engine's updates will ask the shard for, from the present one on."""
-        for number in itertools.count(self.epoch + 1):
+        first, done = self.epoch + 1, self.update
+        for number in itertools.count(first):
             table = self.order.epoch(number)
-            for update in range(self.updates):
+            for update in range(done if number == first else 0, self.updates):
                 yield from self.algorithm.asks(table, update)
 
     def _make_model(
@@ -175,13 +183,127 @@ class Loop:
         """Takes over new settings before the next update, and records what changed."""
         for name, (old, new) in self.settings.differences(settings).items():
             self.changes.append(Change(self.epoch, self.update, name, old, new))
+        self._take_over(settings)
+        self.algorithm.prepare()
+
+    def _take_over(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings = self.problem.settings = settings
         if data_terms_changed:
             self.model.loss = _make_loss(settings, self._mean_count, self._sums)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
-        self.algorithm.prepare()
+
+    # Keeping and going on
+
+    @property
+    def equal(self) -> bool:
+        """Whether engines have the same parameters now, so that one state is that of all; the same on all of them."""
+        return self.algorithm.equal
+
+    def loss_sums(self) -> NDArray[np.float64]:
+        """Each engine's sum of losses in the running epoch (rank,), exactly. To be called on all of them."""
+        sums = torch.zeros(self.group.world, dtype=torch.float64)
+        sums[self.group.rank] = float(self._loss_sum)
+        return self.group.sum(sums).numpy()
+
+    @torch.no_grad()
+    def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> State:
+        """Copies of all that it takes to go on from here, on rank 0; on other ranks only of their rows.
+
+        loss_sums: from `loss_sums`. To be called only while the engines are `equal`; waits for no other engine.
+        """
+        first = self.group.rank == 0
+        kept = self.algorithm.state() if first else {}
+        rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
+        named = self.model.state_dict() if first else {}
+        return State(
+            settings=self.settings.model_dump(mode="json"),
+            begun=self.begun.model_dump(mode="json"),
+            scan=self.scan,
+            epoch=self.epoch,
+            update=self.update,
+            target=target,
+            epochs=(*self.epochs,),
+            changes=(*self.changes,),
+            seconds=self._seconds,
+            awake={name: piece.awake for name, piece in self.model.parts.items()},
+            power=self.model.probe.power,
+            numbers={name: value for name, value in kept.items() if not isinstance(value, Tensor)},
+            batch=self.order.batch,
+            loss_sums=loss_sums,
+            scale=_copy(self.model.probe.scale),
+            model={name: _copy(values) for name, values in named.items() if isinstance(values, Tensor)},
+            algorithm={name: _copy(value) for name, value in kept.items() if isinstance(value, Tensor)},
+            patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
+            rows=rows,
+            parts=self.group.world if rows else 1,
+            about=self._about,
+        )
+
+    def restore(self, state: State, settings: Settings | None = None) -> None:
+        """Goes on from a state of this scan, which other engines may have kept; to be called before the first update.
+
+        state: its rows are those of this engine's patterns. settings: to go on with; what differs from those of the
+        state is recorded as changed. The loop was made with those that the state's reconstruction was `begun` with.
+
+        On as many engines the run continues bit for bit. Where they make other batches (`batch_per="engine"`), the
+        epoch that was running begins anew. Raises ValueError where the state belongs to another scan or model.
+        """
+        self._check(state)
+        self.begun = Settings(**state.begun)
+        whole = state.batch == self.order.batch
+        self.epoch, self.update = state.epoch, state.update if whole else 0
+        self.epochs, self.changes = [*state.epochs], [*state.changes]
+        self._seconds, self._clock = state.seconds if whole else 0.0, None
+        for name, piece in self.model.parts.items():
+            piece.awake = state.awake[name]
+        self._take_over(Settings(**state.settings))
+        self._begin_epoch()
+        self._put(state)
+        sums = state.loss_sums if len(state.loss_sums) == self.group.world else state.loss_sums.sum()[None]
+        own = float(sums[self.group.rank]) if whole and self.group.rank < len(sums) else 0.0
+        self._loss_sum.fill_(own)
+        if settings is not None and settings != self.settings:
+            self.change(settings)
+        self.shard.follow(self._upcoming())
+
+    @torch.no_grad()
+    def _put(self, state: State) -> None:
+        """Numbers of the state in the place of the loop's own, which keep their memory."""
+        self.model.probe.scale.copy_(torch.from_numpy(state.scale))
+        self.model.probe.power = state.power
+        for name, values in self.model.state_dict().items():
+            if isinstance(values, Tensor):
+                values.copy_(torch.from_numpy(state.model[name]))
+        if (slab := self.model.slab) is not None:
+            self.model.slab = Slab(slab.slices, slab.tilt, slab.pixel, slab.wavelength)  # the old one has a kernel
+        kept: dict[str, Tensor | float] = {name: torch.from_numpy(one) for name, one in state.algorithm.items()}
+        rows = {name: torch.from_numpy(values) for name, values in state.rows.items()}
+        self.algorithm.restore(kept | state.numbers, rows)
+
+    def _check(self, state: State) -> None:
+        """Refuses a state of another scan, or of a model of other parts."""
+        mine, theirs = dict(self.scan), dict(state.scan)
+        same = all(mine[name] == theirs.get(name) for name in ("patterns", "window", "positions"))
+        if not (same and math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9)):
+            raise ValueError(
+                f"The state belongs to another scan: to {_described(theirs)}, and this is {_described(mine)}; "
+                "go on with the scan that it was kept of."
+            )
+        model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
+        kept = {name: one.shape for name, one in state.model.items()}
+        if model != kept or set(state.awake) != set(self.model.parts):
+            wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
+            raise ValueError(
+                f"The state is one of another model, which differs in {', '.join(wrong[:4]) or 'its parts'}; "
+                "go on with the same settings and the same extensions."
+            )
+        if not np.array_equal(state.patterns, self.shard.patterns[: None if state.rows else 0]):
+            raise ValueError(
+                f"The state has rows for {len(state.patterns)} patterns, and this engine holds {len(self.shard)}; "
+                "read those of its patterns with load_rows."
+            )
 
     @torch.no_grad()
     def r_factor(self) -> float:
@@ -216,6 +338,24 @@ class Loop:
             if piece.awake:
                 found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}
         return found
+
+
+def _about(group: Group) -> dict[str, str]:
+    """What kept a state."""
+    versions = {name: version(name) for name in ("ptynb", "torch", "numpy", "h5py")}
+    engines = {"engines": str(group.world), "backend": group.backend, "device": str(group.device)}
+    return {**versions, "python": platform.python_version(), **engines, "threads": str(count())}
+
+
+def _copy(values: Tensor) -> Array:
+    """In the host's memory, whatever becomes of the original."""
+    copied: Array = values.detach().resolve_conj().to("cpu", copy=True).numpy()
+    return copied
+
+
+def _described(scan: dict[str, Any]) -> str:
+    window = " x ".join(str(side) for side in scan.get("window", ()))
+    return f"'{scan.get('name')}' ({scan.get('patterns')} patterns of {window} pixels, {scan.get('counts'):.6g} counts)"
 
 
 def squeezed(object: Tensor) -> Tensor:

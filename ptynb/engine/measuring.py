@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from ptynb.engine import worker
-from ptynb.engine.group import Membership, SingleGroup, join
+from ptynb.engine import opened
+from ptynb.engine.group import Group, Membership, SingleGroup, join
 from ptynb.engine.loop import Loop
 from ptynb.frames import ArrayFrames
 from ptynb.scan import Scan
@@ -33,7 +33,7 @@ def time_updates(
 
     shape: of the object (y, x), in whose pixels the positions are. threads: with which to compute, on a CPU.
     """
-    _refuse_where_open()
+    refuse_where_open()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -78,27 +78,31 @@ def _median(action: Callable[[], None], warm_ups: int) -> float:
 
 def time_messages(membership: Membership) -> list[tuple[int, float]]:
     """(bytes, seconds) of sums over the group of a small and of a large message; medians. For all ranks together."""
-    _refuse_where_open()
+    refuse_where_open()
     group = join(membership)
     try:
-        found = []
-        for size, rounds in ((SMALL_MESSAGE, SMALL_ROUNDS), (LARGE_MESSAGE, LARGE_ROUNDS)):
-            message = torch.zeros(size // 4, device=group.device)
-            seconds = []
-            for _ in range(WARM_UPS + rounds):  # as many on every rank
-                started = time.perf_counter()
-                group.sum(message)
-                if group.device.type == "cuda":
-                    torch.cuda.synchronize(group.device)
-                seconds.append(time.perf_counter() - started)
-            found.append((size, statistics.median(seconds[WARM_UPS:])))
-        return found
+        kinds = ((SMALL_MESSAGE, SMALL_ROUNDS), (LARGE_MESSAGE, LARGE_ROUNDS))
+        return [(size, statistics.median(time_sums(group, size, rounds, WARM_UPS))) for size, rounds in kinds]
     finally:
         group.close()
 
 
-def _refuse_where_open() -> None:
-    if worker.open_names():
+def time_sums(group: Group, size: int, rounds: int, warm_ups: int) -> list[float]:
+    """Seconds of sums over the group of a message of so many bytes, as many on every rank, after warming up."""
+    message = torch.zeros(size // 4, device=group.device)
+    seconds = []
+    for _ in range(warm_ups + rounds):
+        started = time.perf_counter()
+        group.sum(message)
+        if group.device.type == "cuda":
+            torch.cuda.synchronize(group.device)
+        seconds.append(time.perf_counter() - started)
+    return seconds[warm_ups:]
+
+
+def refuse_where_open() -> None:
+    """Raises RuntimeError where this engine has a reconstruction open."""
+    if opened.open_names():
         raise RuntimeError(
             "A reconstruction is open on this engine, which nothing can be measured beside; close() it first."
         )

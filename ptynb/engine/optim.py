@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ that hardly see the beam as fast as those in its centre, and they fill with nois
 128 x 128, 40 epochs at rate 0.01: object error 0.0251 with 1e-8, 0.0237 with 0.016, 0.0338 with 0.16.
 """
 ROW_EPSILON = 1e-8
+COUNTERS = ("step", "mu_product")
+"""What optimisers keep that depends on the number of updates alone, equal on all engines."""
 BETAS = (0.9, 0.999)
 
 
@@ -180,6 +182,40 @@ def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str]
             group["lr"] = rate(group["name"], group["parameter"])
             if group["name"] == "positions" and isinstance(optimiser, RowAdam):
                 group["momentum"] = settings.positions.momentum
+
+
+def moments_of(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor | float]:
+    """What the optimisers keep beside each parameter, by "optimiser/part/parameter/key"; not copied."""
+    return {
+        f"{place}/{key}": value
+        for optimiser, parameter, _, place in _places(optimisers)
+        for key, value in optimiser.state.get(parameter, {}).items()
+        if value is not None
+    }
+
+
+@torch.no_grad()
+def restore_moments(optimisers: list[torch.optim.Optimizer], state: Mapping[str, Tensor | float]) -> None:
+    """Takes over copies of what `moments_of` said; parameters of which it says nothing begin anew."""
+    for optimiser, parameter, group, place in _places(optimisers):
+        optimiser.state.pop(parameter, None)
+        found = {name.removeprefix(f"{place}/"): one for name, one in state.items() if name.startswith(f"{place}/")}
+        for key, value in found.items():
+            optimiser.state[parameter][key] = value
+            if isinstance(value, Tensor):
+                # Counters are where torch has them: on the CPU, but for optimisers that never look at them there.
+                counts = key in COUNTERS and not (group.get("fused") or group.get("capturable"))
+                device = torch.device("cpu") if counts else parameter.device
+                optimiser.state[parameter][key] = torch.empty_like(value, device=device).copy_(value)
+
+
+def _places(
+    optimisers: list[torch.optim.Optimizer],
+) -> Iterator[tuple[torch.optim.Optimizer, Tensor, dict[str, Any], str]]:
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                yield optimiser, parameter, group, f"optimiser/{group['name']}/{group['parameter']}"
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ Thibault et al., Ultramicroscopy 109, 338 (2009), whose map has β = 1; Luke, In
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import final
 
 import numpy as np
@@ -73,6 +73,14 @@ class Projections(Algorithm):
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
         """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
         return portions_of(self.problem)
+
+    def rows(self) -> dict[str, Tensor]:
+        """The waves, or κ, as real views; what is sought follows from them in the next update."""
+        return {"waves": torch.view_as_real(self._waves)}
+
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over the waves."""
+        torch.view_as_real(self._waves).copy_(rows["waves"])
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:

@@ -110,6 +110,11 @@ class Shard:
     def __len__(self) -> int:
         return len(self.patterns)
 
+    @property
+    def kind(self) -> torch.dtype:
+        """The type that counts are held in."""
+        return self._type
+
     def totals(self, count: int) -> tuple[Tensor, Sums]:
         """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()

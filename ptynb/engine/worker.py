@@ -14,28 +14,33 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import os
-import pickle
 import queue
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 
 from ptynb.compiled.threads import count
-from ptynb.engine.group import Group, Membership, join
+from ptynb.engine import resuming
+from ptynb.engine.connections import Connections
+from ptynb.engine.group import ECHOES, Group, Membership, join
+from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import make_pictures, make_snapshot
 from ptynb.geometry import lit_area
+from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
-from ptynb.settings import Settings
-from ptynb.snapshot import Array, Failure, Kept, PictureRequest, Pictures, Snapshot, Status
+from ptynb.settings import Keep, Settings
+from ptynb.snapshot import Array, Change, Failure, Kept, PictureRequest, Pictures, Snapshot, Status
 
 IDLE_SECONDS = 0.02
+WRITING_SECONDS = 120.0
+"""How long an engine that leaves waits for a state that is being written."""
 
 State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 
@@ -45,19 +50,43 @@ class Command:
     """What all ranks are to do before their next update.
 
     start: train `value` more epochs. pause, resume, stop. settings: take over `value`, as plain values.
-    evaluate: keep a result. close: leave the group and end.
+    evaluate: keep a result. keep: the state, in a file, as soon as the engines are equal. leave: keep the state, if
+    something changed since the last time, and close. close: leave the group and end.
     """
 
-    kind: Literal["start", "pause", "resume", "stop", "settings", "evaluate", "close"]
+    kind: Literal["start", "pause", "resume", "stop", "settings", "evaluate", "keep", "leave", "close"]
     value: Any = None
 
 
 class Worker:
     """One engine's part in one reconstruction."""
 
-    def __init__(self, scan: Scan, settings: Settings, membership: Membership, extensions: Sequence[Any] = ()) -> None:
-        """Starts the thread; joining the group and reading the patterns go on there."""
-        self._settings, self._membership = settings, membership
+    def __init__(
+        self,
+        scan: Scan,
+        settings: Settings,
+        membership: Membership,
+        extensions: Sequence[Any] = (),
+        keep: Keep | None = None,
+        start: Path | None = None,
+        remark: tuple[str, str, str] | None = None,
+    ) -> None:
+        """Starts the thread; joining the group and reading the patterns go on there.
+
+        keep: how the state is kept; None: not at all. start: state file to go on from, which rank 0 has to see (and all
+        ranks, with DM and RAAR); a state of another scan or of other fixed settings is a failure with one sentence.
+        remark: (name, old, new) of a line in the record of changes, such as that an engine was lost.
+
+        Raises ValueError where the folder holds states of another reconstruction, or `transfer` can't be imported.
+        """
+        self._settings, self._membership, self._start = settings, membership, start
+        self._remark = remark
+        self._connections: Connections | None = None
+        self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
+        self._pending: Order | None = None
+        self._began: Mark = (0, 0, 0)
+        self._lock = threading.Lock()
+        self._scan = scan.name
         self._state: State = "loading"
         self._failure: Failure | None = None
         self._target = 0
@@ -77,13 +106,21 @@ class Worker:
     def command(self, command: Command) -> int:
         """Takes a command (on rank 0 only) and returns its number; `Status.applied` tells when all have obeyed."""
         assert self._membership.rank == 0, "commands go to rank 0, which tells the others"
-        self._commands.append(command)
-        self._wake.set()
-        return len(self._commands)
+        with self._lock:
+            if command.kind == "keep":
+                if self._keeper is None:
+                    raise ValueError("This reconstruction keeps no states; give it keep=Keep(...).")
+                command = Command("keep", dataclasses.asdict(self._keeper.order()))
+            self._commands.append(command)
+            self._wake.set()
+            return len(self._commands)
 
     def status(self, epochs_from: int = 0) -> Status:
         """Where this engine stands, with the records of epochs after the first `epochs_from`. Never waits."""
-        loop, membership = self._loop, self._membership
+        loop, membership, keeper = self._loop, self._membership, self._keeper
+        # Before the state: where a command is obeyed between the two, "ready" would be taken for the end of what it
+        # has just begun.
+        applied = self._applied
         return Status(
             rank=membership.rank,
             world=membership.world,
@@ -96,12 +133,22 @@ class Worker:
             backend=membership.backend,
             threads=self._threads,
             rates=loop.algorithm.rates() if loop else {},
-            applied=self._applied,
+            applied=applied,
             epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
             changes=tuple(loop.changes) if loop else (),
             failure=self._failure,
             frames=loop.shard.place if loop else "",
+            kept=keeper.kept if keeper else None,
+            kept_epoch=keeper.kept_epoch if keeper else None,
+            kept_in=keeper.kept_in if keeper else None,
+            notices=keeper.notices if keeper else (),
+            keeps=(keeper.successes, keeper.failures) if keeper else (0, 0),
         )
+
+    @property
+    def settings(self) -> Settings:
+        """The present ones, all changes taken over."""
+        return self._loop.settings if self._loop is not None else self._settings
 
     def snapshot(self, size: int) -> Snapshot | None:
         """A preview, taken between two updates; None while still loading."""
@@ -132,11 +179,27 @@ class Worker:
         if self._membership.rank == 0:
             self.command(Command("close"))
         self._thread.join(timeout=self._membership.timeout)
+        if self._thread.is_alive() and self._state in ("closed", "failed"):
+            self._thread.join(timeout=WRITING_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(
                 f"Rank {self._membership.rank} did not end within {self._membership.timeout:g} s "
                 f"(it is {self._state}); stop the cluster and start a new one."
             )
+
+    def abandon(self, seconds: float) -> None:
+        """Ends the thread of this rank alone, though it may wait for a rank that is lost. Raises TimeoutError."""
+        if self._connections is not None:
+            self._connections.abort()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"Rank {self._membership.rank} does not end; it is {self._state}.")
+
+    def leave(self, seconds: float) -> None:
+        """Keeps the state and ends the thread, on all ranks; for a process about to end: waits so long at most."""
+        if self._membership.rank == 0:
+            self.command(Command("leave"))
+        self._thread.join(seconds)
 
     # What the thread does
 
@@ -148,17 +211,26 @@ class Worker:
             torch.get_num_threads()
             torch.set_num_threads(self._threads)
             self._threads = torch.get_num_threads()
-            group = join(self._membership)
-            self._loop = Loop(scan, self._settings, group, extensions)
+            found = resuming.read_start(self._start, self._membership.rank)
+            if self._membership.world > 1:
+                self._connections = Connections()
+            group = join(self._membership, self._connections)
+            self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
+            del found
+            if self._remark is not None:
+                self._loop.changes.append(Change(self._loop.epoch, self._loop.update, *self._remark))
             self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)
+            if self._keeper is not None:
+                self._keeper.begin(self._began, self._start)
             del scan  # its patterns are in the loop now, the way that wants them
             self._state = "ready"
             while self._turn(group, self._loop):
                 pass
+            self._show(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user is to see it with this rank's number
             self._failure = Failure(
                 self._membership.rank,
-                f"{type(error).__name__}: {error}",
+                f"{type(error).__name__}: {error}{_memory_advice(error)}",
                 traceback.format_exc(),
                 _lost_group(error),
             )
@@ -174,17 +246,37 @@ class Worker:
                 with contextlib.suppress(RuntimeError):
                     group.close()
             self._answer()
+            # The others are gone by now, so nobody waits for a slow disk.
+            if self._keeper is not None:
+                if self._state == "failed" and self._loop is not None:
+                    self._show(self._loop, look=False)
+                self._keeper.close(self._answer, WRITING_SECONDS)
+                self._answer()
+
+    def _begin(self, scan: Scan, group: Group, state: KeptState | None, extensions: Sequence[Any]) -> Loop:
+        if state is None or self._start is None:
+            return Loop(scan, self._settings, group, extensions)
+        loop = Loop(scan, resuming.settings_to_begin_with(state, self._settings), group, extensions)
+        loop.restore(resuming.with_rows(state, self._start, loop.shard.patterns), self._settings)
+        self._target = state.target
+        self._began = state.epoch, state.update, len(state.changes)
+        return loop
 
     def _turn(self, group: Group, loop: Loop) -> bool:
         """Once around the circle; False when told to close."""
+        if self._keeper is not None and group.rank == 0:
+            self._keep_if_due(loop, self._keeper)
         agreed = group.agree(len(self._commands))
         if self._state == "running":
             loop.step()
         else:
             loop.hold()
         self._obey(agreed(), group, loop)
+        if self._pending is not None and loop.equal:
+            self._keep(loop)
         if self._state == "running" and loop.epoch >= self._target:
             self._state = "ready"
+            self._show(loop, look=True)
         self._answer()
         if self._state not in ("running", "closed") and group.rank == 0:
             self._wake.wait(IDLE_SECONDS)
@@ -194,12 +286,15 @@ class Worker:
     def _obey(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
-        loop.settle()
-        for command in group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]]):
-            self._act(Command(**command), loop)
+        told = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
+        commands = [Command(**command) for command in told]
+        if any(command.kind != "keep" for command in commands):
+            loop.settle()  # not to keep a state, which changes nothing
+        for command in commands:
+            self._act(command, group, loop)
         self._applied = newest
 
-    def _act(self, command: Command, loop: Loop) -> None:
+    def _act(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
                 self._target = loop.epoch + command.value
@@ -218,8 +313,67 @@ class Worker:
                 if self._membership.rank == 0:
                     self._kept = _keep(loop, r_factor)
                 loop.hold()
+            case "keep":
+                self._pending = Order(**command.value)
+                if loop.equal:
+                    self._keep(loop)
+            case "leave":
+                self._leave(group, loop)
             case "close":
                 self._state = "closed"
+
+    # Keeping
+
+    @staticmethod
+    def _mark(loop: Loop) -> Mark:
+        return loop.epoch, loop.update, len(loop.changes)
+
+    def _keep_if_due(self, loop: Loop, keeper: Keeper) -> None:
+        running = self._state == "running"
+        if self._pending is None and keeper.due(self._mark(loop), running and loop.update == loop.updates - 1):
+            self.command(Command("keep"))
+        if keeper.pictures_due():
+            self._show(loop, look=True)
+
+    def _keep(self, loop: Loop) -> None:
+        """On all ranks: what they tell each other first, and then what each does by itself."""
+        order, self._pending = self._pending, None
+        if order is None or self._keeper is None:
+            return
+        sums, target = loop.loss_sums(), self._target
+        self._keeper.take(lambda: loop.state(sums, target), order, self._mark(loop))
+
+    def _leave(self, group: Group, loop: Loop) -> None:
+        wanted = None
+        if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._mark(loop)):
+            wanted = dataclasses.asdict(self._keeper.order())
+        told = group.tell(wanted)
+        if told is not None:
+            self._pending = Order(**told)
+            self._keep(loop)
+        self._state = "closed"
+
+    def _show(self, loop: Loop, look: bool) -> None:
+        """Tells those who watch the folder."""
+        if self._keeper is None:
+            return
+        standing = Standing(
+            self._scan,
+            self._state,
+            loop.epoch,
+            self._target,
+            loop.update,
+            loop.updates,
+            (*loop.epochs,),
+            (*loop.changes,),
+            self._membership.world,
+        )
+
+        def arrays() -> tuple[Array, Array]:
+            taken = _for_looking(loop)
+            return taken["object"], taken["probe"]
+
+        self._keeper.show(standing, arrays if look else None, self._area)
 
     # Questions of the kernel that need tensors: asked by the process's main thread, answered between two updates
 
@@ -272,52 +426,22 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
     )
 
 
-def _lost_group(error: Exception) -> bool:
-    """Whether the error only says that another rank went away."""
-    return isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Connection closed", "NCCL"))
+def _memory_advice(error: Exception) -> str:
+    """One more sentence where memory was short."""
+    short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError)
+        and any(words in str(error) for words in ("not enough memory", "can't allocate", "out of memory"))
+    )
+    if not short:
+        return ""
+    return (
+        ". Memory was short: use more engines, frames='disk', a smaller batch, or a larger accumulate, "
+        "which computes the same batch in portions."
     )
 
 
-# An engine's process holds the worker of the reconstruction that is open on it, under that one's name.
-
-_workers: dict[str, Worker] = {}
-
-
-def open_worker(name: str, scan: Scan, settings: Settings, extensions: bytes, membership: Membership) -> None:
-    """Makes the worker of the reconstruction `name` in this process; one that nobody closed makes way for it.
-
-    extensions: pieces and constraints of the user's, by value (cloudpickle), from the kernel over its signed messages.
-    """
-    for forgotten in [*_workers]:
-        close_worker(forgotten)
-    _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions))
-
-
-def open_names() -> list[str]:
-    """The reconstructions that are open on this engine."""
-    return [*_workers]
-
-
-def call_worker(name: str, method: str, *arguments: Any) -> Any:
-    """Calls a method of the worker of the reconstruction `name`."""
-    return getattr(_workers[name], method)(*arguments)
-
-
-def close_worker(name: str) -> None:
-    """Ends the worker and frees its memory. To be called on all ranks at the same time."""
-    worker = _workers.pop(name, None)
-    if worker is not None:
-        worker.close()
-
-
-def describe() -> dict[str, Any]:
-    """What this engine process is: for the cluster's status and the doctor."""
-    cuda = torch.cuda.is_available()
-    return {
-        "pid": os.getpid(),
-        "rank": int(os.environ.get("PTYNB_RANK", "0")),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(0) if cuda else "CPU",
-    }
+def _lost_group(error: Exception) -> bool:
+    """Whether the error only says that another rank went away, or did not answer."""
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and ECHOES.search(str(error)) is not None
+    )

@@ -5,6 +5,7 @@ from ptynb.settings.base import Part as Part
 from ptynb.settings.base import Rate as Rate
 from ptynb.settings.base import SettingsError as SettingsError
 from ptynb.settings.base import SettingsModel as SettingsModel
+from ptynb.settings.keep import Keep as Keep
 from ptynb.settings.parts import PARTS as PARTS
 from ptynb.settings.parts import Affine as Affine
 from ptynb.settings.parts import Background as Background

@@ -104,7 +104,7 @@ def _sentences(problems: tuple[ErrorDetails, ...], model: type[BaseModel]) -> st
     for problem in problems:
         name = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            known = ", ".join(_names_beside(model, problem["loc"]))
+            known = ", ".join(names_beside(model, problem["loc"]))
             sentences.append(f"There is no setting '{name}'; known here are {known}.")
         elif not name:
             sentences.append(f"{problem['msg'].removeprefix('Value error, ')}.")
@@ -113,7 +113,7 @@ def _sentences(problems: tuple[ErrorDetails, ...], model: type[BaseModel]) -> st
     return " ".join(sentences)
 
 
-def _names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Names known where this one was not; entries of lists are found by their kind."""
     choices = [model]
     for part in location[:-1]:

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import ipywidgets
@@ -21,9 +21,9 @@ from ptynb.settings import Settings
 from ptynb.snapshot import Change, Epoch, PictureRequest, Pictures, Status
 from ptynb.widgets.colours import look_up_table
 from ptynb.widgets.curve import loss_curve
+from ptynb.widgets.parts import below, in_a_row, put
 from ptynb.widgets.picture_view import PictureView
 
-STATE_COLOURS = {"running": "#2e7d32", "paused": "#b26a00", "ready": "#1565c0", "failed": "#c62828"}
 RATES = {"object": "Object rate", "probe": "Probe rate"}
 
 
@@ -39,6 +39,12 @@ class Watched(Protocol):
     @property
     def failure(self) -> Exception | None: ...  # noqa: D102
     @property
+    def can_recover(self) -> bool: ...  # noqa: D102
+    @property
+    def recovering(self) -> bool: ...  # noqa: D102
+    @property
+    def notices(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
     def engines(self) -> str: ...  # noqa: D102
     @property
     def batch(self) -> str: ...  # noqa: D102
@@ -49,6 +55,7 @@ class Watched(Protocol):
     def pause(self) -> None: ...  # noqa: D102
     def resume(self) -> None: ...  # noqa: D102
     def stop(self) -> None: ...  # noqa: D102
+    def recover(self) -> None: ...  # noqa: D102
 
 
 class Live(ipywidgets.VBox):
@@ -62,16 +69,21 @@ class Live(ipywidgets.VBox):
         self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._look_now = threading.Event()
         self._drawn = (0, 0)
+        self._told_notices: tuple[str, ...] = ()
         self._pictures = PictureView()
         self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
         self._summary = ipywidgets.HTML()
         self._record = ipywidgets.HTML()
         self._message = ipywidgets.HTML()
+        self._notices = ipywidgets.HTML()
+        self._failure: Exception | None = None
         self._buttons = {
             "Pause": self._button("Pause", "pause", recon.pause),
             "Resume": self._button("Resume", "play", recon.resume),
             "Stop": self._button("Stop", "stop", recon.stop),
+            "Recover": self._button("Recover", "medkit", recon.recover),
         }
+        self._buttons["Recover"].tooltip = "Goes on from the last kept state, on the engines left and fresh ones."
         self._rates = {part: self._rate_field(part, text) for part, text in RATES.items()}
         self._known_rates = {part: field.value for part, field in self._rates.items()}
         self._entered_rates = dict(self._known_rates)
@@ -83,7 +95,7 @@ class Live(ipywidgets.VBox):
             [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
             layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
         )
-        super().__init__([self._summary, controls, self._message, self._pictures, beside])
+        super().__init__([self._summary, controls, self._message, self._notices, self._pictures, beside])
         self.add_class("ptynb-live")
         reference = weakref.ref(self)
         threading.Thread(target=_look, args=(reference,), name="ptynb live view", daemon=True).start()
@@ -92,7 +104,7 @@ class Live(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the view and its threads; the reconstruction goes on."""
         self._actions.put(None)
-        for widget in _below(self):
+        for widget in below(self):
             widget.close()
         super().close()
 
@@ -105,23 +117,25 @@ class Live(ipywidgets.VBox):
         """Takes over state and record now, and a new picture where the screen is ready for one."""
         recon = self._recon
         status = recon.last_status()
-        if recon.failure is not None:
-            self._complain(str(recon.failure))
+        self._tell_failure(recon.failure)
+        if self._told_notices != recon.notices:
+            self._told_notices = recon.notices
+            put(self._notices, "".join(_box(notice, "#b26a00", "status") for notice in recon.notices))
         if status is None:
-            _set(self._summary, "starting: engines read the scan")
+            put(self._summary, "starting: engines read the scan")
             return
         epochs, changes = recon.epochs, recon.changes
         about = (recon.engines, f"batch {recon.batch}{_offer(recon.settings, status.world)}")
-        _set(self._summary, _summary(status, epochs, about, recon.failure is not None, recon.closed))
+        state = _state(recon, status)
+        put(self._summary, _summary(status, state, epochs, about))
         if self._drawn != (len(epochs), len(changes)):
             self._drawn = (len(epochs), len(changes))
-            _set(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
-            _set(self._record, _record(changes))
-        self._enable("closed" if recon.closed else "failed" if recon.failure is not None else status.state)
+            put(self._curve, loss_curve([epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]))
+            put(self._record, _record(changes))
+        self._enable(state)
         shown = (self._pictures.frame.get("epoch"), self._pictures.frame.get("update"))
         if (
-            recon.failure is None
-            and not recon.closed
+            state not in ("failed", "closed", "recovering")
             and shown != (status.epoch, status.update)
             and self._pictures.ready
         ):
@@ -166,6 +180,8 @@ class Live(ipywidgets.VBox):
 
     def _enable(self, state: str) -> None:
         usable = {"Pause": state == "running", "Resume": state == "paused", "Stop": state in ("running", "paused")}
+        usable["Recover"] = self._recon.can_recover
+        self._buttons["Recover"].layout.display = None if usable["Recover"] else "none"
         for name, button in self._buttons.items():
             button.disabled = not usable[name]
         for part, field in self._rates.items():
@@ -174,15 +190,21 @@ class Live(ipywidgets.VBox):
             if current != self._known_rates[part]:  # it was changed by a line of Python
                 self._show_rate(part, current)
 
+    def _tell_failure(self, failure: Exception | None) -> None:
+        """Once; and that it is over, once it has recovered."""
+        if failure is not self._failure:
+            self._failure = failure
+            if failure is None:
+                put(self._message, "")
+            else:
+                self._complain(str(failure))
+
     def _complain(self, text: str) -> None:
-        first, *more = text.split("\n", 1)
-        details = f"<details><summary>details</summary><pre>{html.escape(more[0])}</pre></details>" if more else ""
-        box = "border-left:4px solid #c62828;padding:4px 10px;margin:4px 0;line-height:1.4"
-        _set(self._message, f'<div role="alert" style="{box}">{html.escape(first)}{details}</div>')
+        put(self._message, _box(text, "#c62828", "alert"))
 
     def _carry_out(self, action: Callable[[], None]) -> None:
         try:
-            _set(self._message, "")
+            put(self._message, "")
             action()
         except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
             self._complain(f"{error}")
@@ -204,11 +226,12 @@ def _look(reference: weakref.ref[Live]) -> None:
         if view is None or view.closed:
             return
         started = time.monotonic()
+        ended = view._recon.closed  # before the look: what ends during it is looked at once more
         try:
             view.refresh()
         except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
             view._complain(f"{type(error).__name__}: {error}")
-        if view._recon.closed:
+        if ended:
             return  # that was the last look: nothing changes any more, and the view must not keep its scan alive
         wait, look_now = view._pause_seconds - (time.monotonic() - started), view._look_now
         del view
@@ -225,16 +248,18 @@ def _act(reference: weakref.ref[Live], actions: queue.SimpleQueue[Callable[[], N
         del view
 
 
-def _below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
-    for widget in box.children:
-        if isinstance(widget, ipywidgets.Box):
-            yield from _below(widget)
-        yield widget
+def _box(text: str, colour: str, role: str) -> str:
+    """A sentence beside a coloured bar, and what follows it as details."""
+    first, *more = text.split("\n", 1)
+    details = f"<details><summary>details</summary><pre>{html.escape(more[0])}</pre></details>" if more else ""
+    style = f"border-left:4px solid {colour};padding:4px 10px;margin:4px 0;line-height:1.4"
+    return f'<div role="{role}" style="{style}">{html.escape(first)}{details}</div>'
 
 
-def _set(widget: ipywidgets.HTML, value: str) -> None:
-    if widget.value != value:
-        widget.value = value
+def _state(recon: Watched, status: Status) -> str:
+    if recon.failure is not None:
+        return "failed"
+    return "closed" if recon.closed else "recovering" if recon.recovering else status.state
 
 
 def _offer(settings: Settings, engines: int) -> str:
@@ -243,19 +268,17 @@ def _offer(settings: Settings, engines: int) -> str:
     return f"; settings.for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
 
 
-def _summary(status: Status, epochs: tuple[Epoch, ...], about: tuple[str, ...], failed: bool, closed: bool) -> str:
-    state = "failed" if failed else "closed" if closed else status.state
-    colour = STATE_COLOURS.get(state, "#555")
-    badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{state}</b>'
+def _summary(status: Status, state: str, epochs: tuple[Epoch, ...], about: tuple[str, ...]) -> str:
     epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
     if status.update:
         epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
-    parts = [badge, epoch]
+    parts = [epoch]
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
+    if status.kept_epoch is not None:
+        parts.append(f"state kept after epoch {status.kept_epoch}")
     parts += [html.escape(text) for text in about]
-    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in parts)
-    return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
+    return in_a_row(state, parts)
 
 
 def _record(changes: tuple[Change, ...]) -> str:

@@ -1,4 +1,3 @@
-import io
 import os
 import re
 import subprocess
@@ -8,11 +7,9 @@ import nbformat
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
 import ptynb as pt
 from ptynb import cli
-from ptynb.snapshot import Epoch
 
 NOTEBOOKS = sorted(cli.notebooks_folder().glob("*.ipynb"))
 
@@ -36,7 +33,7 @@ def loaded_by(program):
 def test_help_names_the_commands_and_loads_nothing_heavy():
     answer = command("--help")
     assert answer.returncode == 0
-    for name in ("demo", "lab", "doctor", "scaling", "advise", "estimate"):
+    for name in ("demo", "lab", "doctor", "scaling", "advise", "estimate", "run", "watch", "ps", "stop"):
         assert name in answer.stdout
     program = "from ptynb.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}
@@ -126,53 +123,6 @@ def test_a_command_line_that_is_not_understood_is_status_2(arguments, capsys):
         cli.main(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("usage: ptynb")
-
-
-class Run:
-    """As much of a reconstruction as `follow` needs: another epoch each time it is asked."""
-
-    def __init__(self, fails_at=None):
-        self.started = []
-        self.done = 0
-        self.fails_at = fails_at
-
-    def start(self, epochs):
-        self.started.append(epochs)
-
-    @property
-    def epochs(self):
-        if self.done != self.fails_at:
-            self.done += 1
-        return tuple(Epoch(number, 0.5 / number, 0.05, 1230 + number) for number in range(1, self.done))
-
-    @property
-    def failure(self):
-        return RuntimeError("rank 1 failed") if self.done == self.fails_at else None
-
-
-def terminal():
-    return Console(file=io.StringIO(), force_terminal=True, width=120)
-
-
-def test_the_progress_bar_tells_epoch_loss_speed_and_time_left():
-    run, console = Run(), terminal()
-    cli.follow(run, 16, console)
-    assert run.started == [16]
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
-    assert "epoch 0/16" in shown
-    assert "loss -" in shown
-    seen = re.findall(r"epoch (\d+)/16 \S+ loss ([\d.]+) +(\d+) patterns/s (\S+)", shown)
-    assert len(seen) >= 3
-    for epoch, loss, speed, left in seen:
-        assert (loss, speed) == (f"{0.5 / int(epoch):.5f}", f"{1230 + int(epoch)}")
-        assert re.fullmatch(r"0:00:0\d|-:--:--", left)
-    assert "0:00:01" in [left for *_, left in seen]
-    assert re.search(r"epoch 16/16 \S+ loss 0\.03125 +1246 patterns/s 0:00:00\s*$", shown)
-
-
-def test_a_failure_ends_the_progress_bar():
-    with pytest.raises(RuntimeError, match="rank 1 failed"):
-        cli.follow(Run(fails_at=3), 16, terminal())
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

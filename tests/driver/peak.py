@@ -1,12 +1,15 @@
 """A scan of a given size, and the peak of memory of a run with it, beyond what importing takes, in a fresh process.
 
-usage: python -m tests.driver.peak PATTERNS WINDOW STEP EPOCHS SETTINGS_AS_JSON
+usage: python -m tests.driver.peak PATTERNS WINDOW STEP EPOCHS SETTINGS_AS_JSON [FOLDER]
+
+FOLDER: where the state is kept after every epoch.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +30,9 @@ def scan_of(patterns: int, window: int, step: float) -> pt.Scan:
     )
 
 
-def run(scan: pt.Scan, settings: pt.Settings, epochs: int) -> None:
-    with pt.Reconstruction(scan, settings, device="cpu") as recon:
+def run(scan: pt.Scan, settings: pt.Settings, epochs: int, folder: str | None = None) -> None:
+    keep = None if folder is None else pt.Keep(folder=Path(folder), epochs=1, seconds=None)
+    with pt.Reconstruction(scan, settings, device="cpu", keep=keep) as recon:
         recon.start(epochs)
         recon.wait()
 
@@ -40,11 +44,12 @@ def status(name: str) -> float:
 
 def main() -> None:
     patterns, window, step, epochs = (int(argument) for argument in sys.argv[1:5])
-    run(scan_of(9, 16, 2), pt.Settings(batch=2), 1)  # libraries that are loaded when first used are no part of it
+    with tempfile.TemporaryDirectory() as folder:  # libraries that are loaded when first used are no part of it
+        run(scan_of(9, 16, 2), pt.Settings(batch=2), 1, folder)
     scan, settings = scan_of(patterns, window, step), pt.Settings(**json.loads(sys.argv[5]))
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now: proc(5)
     before = status("VmRSS")
-    run(scan, settings, epochs)
+    run(scan, settings, epochs, *sys.argv[6:])
     print(status("VmHWM") - before)
 
 

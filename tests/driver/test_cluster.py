@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver import guardian
 from ptynb.driver.devices import ClusterError
-from ptynb.engine import worker
+from ptynb.driver.launcher import is_alive
+from ptynb.engine import opened
 
 SCRIPT = """
 import ptynb as pt, sys, time
-cluster = pt.Cluster(2, device="cpu", keep={keep})
+cluster = pt.Cluster(2, device="cpu", lease={lease})
 recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(), cluster)
 recon.start(1000000)
 while not recon.epochs:
@@ -37,14 +37,15 @@ def family(pid: int) -> list[psutil.Process]:
 def gone(processes: list[psutil.Process], seconds: float) -> float:
     """Seconds until none of them is left."""
     started = time.monotonic()
-    _, left = psutil.wait_procs(processes, timeout=seconds)
-    assert not left, f"left after {seconds} s: {[process.cmdline() for process in left]}"
+    while left := [process for process in processes if is_alive(process)]:
+        assert time.monotonic() < started + seconds, f"left after {seconds} s: {left}"
+        time.sleep(0.02)
     return time.monotonic() - started
 
 
-def start_notebook(keep: bool = False) -> tuple[subprocess.Popen[str], Path]:
+def start_notebook(lease: float = 0.0) -> tuple[subprocess.Popen[str], Path]:
     """A process that stands for a notebook's kernel, with a cluster that trains."""
-    kernel = subprocess.Popen([sys.executable, "-c", SCRIPT.format(keep=keep)], stdout=subprocess.PIPE, text=True)
+    kernel = subprocess.Popen([sys.executable, "-c", SCRIPT.format(lease=lease)], stdout=subprocess.PIPE, text=True)
     assert kernel.stdout is not None
     return kernel, Path(kernel.stdout.readline().strip())
 
@@ -88,7 +89,7 @@ def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
     gone(processes, 1)
     assert not folder.exists()
     with pytest.raises(pt.ClusterError, match="stopped"):
-        cluster.call(0, worker.describe)
+        cluster.call(0, opened.describe)
     with cluster.start():
         assert cluster.status()[0]["rank"] == 0
     assert repr(cluster).startswith("<Cluster stopped")
@@ -133,15 +134,17 @@ def test_an_interrupted_or_ended_kernel_leaves_nothing_either() -> None:
     assert not folder.exists()
 
 
-def test_a_cluster_asked_to_stay_stays() -> None:
-    kernel, folder = start_notebook(keep=True)
+def test_a_run_goes_on_alone_for_the_time_of_the_lease_and_then_nothing_is_left() -> None:
+    kernel, folder = start_notebook(lease=5.0)
     processes = family(kernel.pid)
     kernel.kill()
     kernel.communicate()
+    killed = time.monotonic()
     time.sleep(3)
     assert [process for process in processes if process.is_running()] == processes
-    guardian.end_processes(folder)
-    gone(processes, 10)
+    gone(processes, 30)
+    assert time.monotonic() - killed > 5
+    assert not folder.exists()
 
 
 def test_engines_that_do_not_start_in_time_are_an_error_and_leave_nothing() -> None:
@@ -151,4 +154,4 @@ def test_engines_that_do_not_start_in_time_are_an_error_and_leave_nothing() -> N
 
 def test_an_error_in_a_call_names_rank_and_cause(cluster: pt.Cluster) -> None:
     with pytest.raises(pt.ClusterError, match="On the engine of rank 1: KeyError"):
-        cluster.call(1, worker.call_worker, "no such reconstruction", "status")
+        cluster.call(1, opened.call_worker, "no such reconstruction", "status")

@@ -1,12 +1,16 @@
+import dataclasses
 import os
+import re
 from importlib.metadata import PackageNotFoundError, version
 from types import SimpleNamespace
 
 import pytest
 
+from ptynb import cli
 from ptynb.driver import doctor
 from ptynb.driver.devices import GPU, ClusterError
-from ptynb.driver.doctor import PACKAGES, examine
+from ptynb.driver.doctor import PACKAGES, examine, examine_cluster
+from ptynb.driver.explanations import PEER_TO_PEER
 
 GPUS = (GPU(0, "GPU-1111", "NVIDIA H200", 143771), GPU(1, "GPU-2222", "NVIDIA H200", 143771))
 
@@ -25,17 +29,17 @@ def test_here_facts_are_told_and_nothing_is_wrong():
     report = examine(2, "cpu")
     facts = dict(report.facts)
     assert report.problems == ()
-    assert list(facts) == ["Machine", "Cores", "Memory", "GPUs", "Torch", "Engines", "Backend", "Packages"]
+    assert list(facts) == ["Machine", "Cores", "Memory", "GPUs", "Torch", "Engines", "Exchange by", "Packages"]
     assert "rank 0: CPU 0" in facts["Engines"]
     assert "rank 1: CPU 1" in facts["Engines"]
-    assert facts["Backend"] == "gloo"
+    assert facts["Exchange by"] == "gloo: engines on the CPU"
     assert facts["GPUs"] == "none found"
     assert facts["Memory"] == "32.0 GiB free of 64.0 GiB"
     assert facts["Packages"].split(", ") == [f"{name} {version(name)}" for name in PACKAGES]
 
 
 def test_one_engine_needs_no_backend():
-    assert dict(examine(1, "cpu").facts)["Backend"] == "none (one engine)"
+    assert dict(examine(1, "cpu").facts)["Exchange by"] == "one engine, no group"
 
 
 def test_too_many_engines_are_a_problem_and_the_facts_are_told_all_the_same():
@@ -75,11 +79,18 @@ def test_gpus_with_a_cpu_build_of_torch_are_a_problem(monkeypatch):
     assert examine(None, "auto").problems == ()
 
 
-def test_a_missing_backend_is_a_problem(monkeypatch):
+def test_a_missing_backend_is_a_problem_and_a_slower_one_a_remark(monkeypatch):
     monkeypatch.setattr(doctor, "find_gpus", lambda: GPUS)
     monkeypatch.setattr(doctor.torch.version, "cuda", "12.8")
     monkeypatch.setattr(doctor.dist, "is_nccl_available", lambda: False)
-    assert examine(None, "auto").problems == ("This torch has no nccl backend for 2 engines; install another build.",)
+    report = examine(None, "auto")
+    assert report.problems == ()
+    assert dict(report.facts)["Exchange by"] == "gloo: this torch has no NCCL, slower"
+    (remark,) = report.remarks
+    assert "install a CUDA build" in remark
+    assert examine(1, "auto").remarks == ()
+    monkeypatch.setattr(doctor.dist, "is_gloo_available", lambda: False)
+    assert examine(None, "auto").problems == ("This torch has no gloo backend for 2 engines; install another build.",)
     assert examine(1, "auto").problems == ()
 
 
@@ -112,3 +123,53 @@ def test_a_machine_without_a_loopback_address_is_a_problem(monkeypatch):
     monkeypatch.setattr(doctor.socket, "socket", NoPort)
     (problem,) = examine(1, "cpu").problems
     assert "127.0.0.1 (Cannot assign requested address)" in problem
+
+
+def test_a_cluster_is_started_and_its_self_test_told(capsys, monkeypatch):
+    """The real command on two real engines."""
+    monkeypatch.delenv("NCCL_DEBUG", raising=False)
+    assert cli.main(["doctor", "--cluster", "--engines", "2", "--device", "cpu"]) == 0
+    told = re.sub(r" +$", "", capsys.readouterr().out, flags=re.M)
+    assert re.search(r"^World +2 engines$", told, re.M)
+    assert re.search(r"^Devices +rank 0: CPU 0 \(.*rank 1: CPU 1 \(", told, re.M | re.S)
+    assert re.search(r"^Exchange by +gloo: engines on the CPU$", told, re.M)
+    assert re.search(r"^Bandwidth +[\d.e+]+ [kMG]B/s$", told, re.M)
+    assert re.search(r"^Latency +[\d.]+ (µs|ms|s)$", told, re.M)
+    assert "No problem found." in told
+    assert "NCCL_DEBUG" not in os.environ
+
+
+class Failing:
+    """A cluster that can't be."""
+
+    def __init__(self, n, device):
+        self.asked = os.environ["NCCL_DEBUG"]
+        raise ClusterError(
+            "On the engine of rank 1: DistBackendError: NCCL error in: ProcessGroupNCCL.cpp, unhandled cuda error\n"
+            "Last error:\nCuda failure 217 'peer access is not supported between these two devices'"
+        )
+
+
+def test_what_a_cluster_fails_of_is_explained_with_status_1(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "Cluster", Failing)
+    (problem,) = examine_cluster(2, "auto").problems
+    assert problem.startswith("On the engine of rank 1")
+    assert problem.endswith(PEER_TO_PEER)
+    assert cli.main(["doctor", "--cluster"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("PROBLEM: On the engine of rank 1")
+    assert "NCCL_P2P_DISABLE=1" in told
+    assert "No problem found" not in told
+
+
+def test_more_engines_than_can_be_had_are_a_problem():
+    assert "1000 CPU engines were asked for" in examine_cluster(1000, "cpu").problems[0]
+
+
+def test_a_remark_is_printed_and_no_problem(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "find_gpus", lambda: (dataclasses.replace(GPUS[0], load=98), GPUS[1]))
+    monkeypatch.setattr(doctor.torch.version, "cuda", "12.8")
+    assert cli.main(["doctor"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "REMARK: GPU 0 (NVIDIA H200) is at work 98 % of its time." in told
+    assert "No problem found." in told

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -41,7 +42,13 @@ def _quick(monkeypatch):
 
 def listed(folder, *entries):
     folder.mkdir(exist_ok=True)
-    (folder / "processes.json").write_text(json.dumps([(process.pid, at) for process, at in entries]))
+    listing = {"engines": [(process.pid, at) for process, at in entries], "others": [], "end": []}
+    (folder / "processes.json").write_text(json.dumps(listing))
+    return folder
+
+
+def held(folder, pid, start, lease=0.0):
+    (folder / "holder.json").write_text(json.dumps({"pid": pid, "start": start, "lease": lease}))
     return folder
 
 
@@ -95,16 +102,15 @@ def test_a_folder_without_a_list_is_no_error(tmp_path):
 
 def test_it_leaves_when_the_folder_is_gone_and_touches_nothing(start, tmp_path):
     spared, begun = start(SLEEPER)
-    folder = listed(tmp_path / "cluster", (spared, begun))
+    folder = held(listed(tmp_path / "cluster", (spared, begun)), os.getpid(), psutil.Process().create_time())
 
     def remove():
-        (folder / "processes.json").unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
 
     timer = threading.Timer(0.2, remove)
     timer.start()
     at = time.monotonic()
-    guardian.main(os.getpid(), psutil.Process().create_time(), folder)
+    guardian.main(folder)
     assert 0.15 < time.monotonic() - at < 2
     timer.join()
     assert guardian.is_alive(spared.pid, begun)
@@ -113,9 +119,8 @@ def test_it_leaves_when_the_folder_is_gone_and_touches_nothing(start, tmp_path):
 def test_as_a_script_it_cleans_up_when_the_notebook_dies(start, tmp_path):
     kernel, kernel_begun = start(SLEEPER)
     engine, engine_begun = start(SLEEPER)
-    folder = listed(tmp_path / "cluster", (engine, engine_begun))
-    command = [sys.executable, guardian.__file__, str(kernel.pid), str(kernel_begun), str(folder)]
-    watcher, _ = start(command)
+    folder = held(listed(tmp_path / "cluster", (engine, engine_begun)), kernel.pid, kernel_begun)
+    watcher, _ = start([sys.executable, guardian.__file__, str(folder)])
     time.sleep(0.7)
     assert watcher.poll() is None
     assert guardian.is_alive(engine.pid, engine_begun)
@@ -123,6 +128,54 @@ def test_as_a_script_it_cleans_up_when_the_notebook_dies(start, tmp_path):
     assert watcher.wait(10) == 0
     assert not guardian.is_alive(engine.pid, engine_begun)
     assert not folder.exists()
+
+
+def test_for_the_time_of_the_lease_engines_go_on_alone(start, tmp_path):
+    engine, begun = start(SLEEPER)
+    folder = held(listed(tmp_path / "cluster", (engine, begun)), 2**22 + 1, 0.0, lease=0.5)
+    at = time.monotonic()
+    guardian.main(folder)
+    assert 0.5 < time.monotonic() - at < 5
+    assert not guardian.is_alive(engine.pid, begun)
+    assert not folder.exists()
+
+
+def test_when_the_engines_have_left_it_waits_no_longer(start, tmp_path):
+    engine, begun = start(SLEEPER)
+    rest, rest_begun = start(SLEEPER)
+    folder = held(listed(tmp_path / "cluster", (engine, begun)), 2**22 + 1, 0.0, lease=1000.0)
+    content = json.loads((folder / "processes.json").read_text())
+    content["others"] = [(rest.pid, rest_begun)]
+    (folder / "processes.json").write_text(json.dumps(content))
+    timer = threading.Timer(0.3, engine.kill)
+    timer.start()
+    guardian.main(folder)
+    timer.join()
+    assert not guardian.is_alive(rest.pid, rest_begun)
+
+
+def test_a_new_holder_takes_over(start, tmp_path):
+    engine, begun = start(SLEEPER)
+    folder = held(listed(tmp_path / "cluster", (engine, begun)), 2**22 + 1, 0.0, lease=0.4)
+    watcher = threading.Thread(target=guardian.main, args=(folder,))
+    watcher.start()
+    time.sleep(0.1)
+    held(folder, os.getpid(), psutil.Process().create_time())
+    time.sleep(0.8)
+    assert watcher.is_alive()
+    assert guardian.is_alive(engine.pid, begun)
+    shutil.rmtree(folder)
+    watcher.join(5)
+    assert not watcher.is_alive()
+
+
+def test_commands_that_end_something_elsewhere_are_run(tmp_path):
+    folder = held(tmp_path, 2**22 + 1, 0.0)
+    done = tmp_path.parent / "done"
+    broken = ["no such command of ptynb"]
+    (folder / "processes.json").write_text(json.dumps({"end": [broken, ["touch", str(done)]]}))
+    guardian.main(folder)
+    assert done.exists()
 
 
 def test_the_script_imports_nothing_of_ptynb():

@@ -25,16 +25,20 @@ from tests.preparation.test_tilted import GEOMETRY
 THICK = {"count": 4, "thickness": 1e-5}
 
 
-def amounts(scan, settings, engines=1, *, cluster=False, place="host", on_gpu=False):
-    return {item.name: item.bytes for item in memory_of(scan, Asked(settings, engines, cluster), place, on_gpu)}
+def amounts(scan, settings, engines=1, *, cluster=False, keep=False, place="host", on_gpu=False):
+    asked = Asked(settings, engines, cluster, keep)
+    return {item.name: item.bytes for item in memory_of(scan, asked, place, on_gpu)}
 
 
-def test_the_peak_of_a_real_run_is_what_was_counted():
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_peak_of_a_real_run_is_what_was_counted(tmp_path, keep):
     """Waves and an object of 42 MB each; too much is foreseen by 2 copies of the object, made when waves are gone."""
     problem, settings = (81, 256, 250), Settings(batch=80)
-    command = [sys.executable, "-m", "tests.driver.peak", *map(str, problem), "2", settings.model_dump_json()]
+    command = [sys.executable, "-m", "tests.driver.peak", *map(str, problem), "3", settings.model_dump_json()]
+    command += [str(tmp_path)] if keep else []
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-    foreseen = totals(memory_of(scan_of(*problem), Asked(settings, 1, cluster=False), "host", on_gpu=False))["host"]
+    foreseen = sum(amounts(scan_of(*problem), settings, keep=keep).values())
+    print(f"foreseen {foreseen / 1e6:.0f} MB, at the peak {float(answer.stdout) / 1e6:.0f} MB")
     assert 1 < foreseen / float(answer.stdout) < 1.4
 
 
@@ -142,6 +146,7 @@ def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host(
     assert {name for name, where in wheres.items() if where == "host"} == {
         "patterns as they were sent",
         "pieces in which patterns are read",
+        "a state on its way to the disk",
         "process",
     }
     patterns = 100 * 64 * 64 * 2
@@ -175,3 +180,13 @@ def test_portions_are_those_of_an_engine():
         (Settings(batch=400), 1, 100),
     ):
         assert portion(scan, Asked(settings, engines)) == expected
+
+
+def test_a_state_is_copied_and_turned_into_the_bytes_of_a_file():
+    scan, pixels = scan_of(100, 64, 8), (9 * 8 + 64 + 2 * 4) ** 2 + 64**2
+    name = "a state on its way to the disk"
+    assert amounts(scan, Settings(optimiser="adam"), keep=True)[name] == pytest.approx(2.2 * 3 * 8 * pixels)
+    assert amounts(scan, Settings(optimiser="sgd"), keep=True)[name] == pytest.approx(2.2 * 8 * pixels)
+    waves = 8 * 100 * 64**2
+    assert amounts(scan, Settings(optimiser="dm"), keep=True)[name] == pytest.approx(2.2 * (8 * pixels + waves))
+    assert name not in amounts(scan, Settings())

@@ -42,7 +42,7 @@ class Ranks:
             membership = Membership(
                 rank=rank,
                 world=world,
-                store=store,
+                store=f"file://{store}",
                 backend="gloo" if world > 1 else "none",
                 device="cpu",
                 identity=f"CPU {rank}",

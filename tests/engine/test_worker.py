@@ -12,6 +12,8 @@ import torch
 
 import ptynb as pt
 from ptynb.compiled.threads import torch_alone
+from ptynb.engine.group import Membership
+from ptynb.engine.worker import Worker
 from ptynb.scan import Scan
 from tests.engine import work
 from tests.engine.ranks import Ranks
@@ -106,3 +108,25 @@ print("torch._dynamo" in sys.modules)
 def test_one_engine_starts_without_loading_the_compiler_of_torch() -> None:
     answer = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120)
     assert answer.stdout.strip() == "False"
+
+
+def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> None:
+    class Obeying(Worker):
+        """Its thread obeys `start` just after the state was read."""
+
+        def __init__(self) -> None:
+            self._membership = Membership(
+                rank=0, world=1, store="", backend="none", device="cpu", identity="CPU", timeout=1.0
+            )
+            self._loop = self._keeper = self._failure = None
+            self._read, self._applied, self._target, self._threads = "ready", 0, 0, 1
+
+        @property
+        def _state(self) -> str:
+            read, self._read, self._applied = self._read, "running", 1
+            return read
+
+    worker = Obeying()
+    first, second = worker.status(), worker.status()
+    assert (first.state, first.applied) == ("ready", 0)
+    assert (second.state, second.applied) == ("running", 1)

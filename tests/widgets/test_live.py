@@ -28,6 +28,7 @@ class Recon:
         self.assigned, self.calls = [], []
         self.state, self.update, self.asked = "running", 0, 0
         self.failure, self.broken, self.closed = None, None, False
+        self.can_recover, self.recovering, self.notices = False, False, ()
         self.epochs, self.changes, self.engines = (), (), "2 CPU engines, gloo"
         self.batch = "16"
 
@@ -61,6 +62,9 @@ class Recon:
 
     def stop(self):
         self._call("stop")
+
+    def recover(self):
+        self._call("recover")
 
     def _call(self, name):
         self.calls.append((name, threading.current_thread()))
@@ -348,6 +352,32 @@ def test_a_failure_is_told_with_its_details_as_text(recon, view):
     assert html.escape(HOSTILE) in first
     assert f"<pre>File &lt;/pre&gt;{html.escape(HOSTILE)}</pre>" in details
     assert "<script" not in view._message.value
+
+
+def test_a_lost_engine_can_be_recovered_from_with_a_click(recon, view):
+    until(lambda: view._pictures.frame)
+    assert view._buttons["Recover"].layout.display == "none"
+    recon.failure, recon.can_recover = RuntimeError("The engine of rank 1 has died."), True
+    until(lambda: "rank 1 has died" in view._message.value)
+    until(lambda: not view._buttons["Recover"].disabled)
+    assert view._buttons["Recover"].layout.display is None
+    click(view._buttons["Recover"])
+    until(lambda: [name for name, _ in recon.calls] == ["recover"])
+    recon.failure, recon.can_recover, recon.recovering = None, False, True
+    until(lambda: "recovering" in view._summary.value)
+    steady(lambda: view._message.value == "")
+    asked = recon.asked
+    steady(lambda: recon.asked == asked)
+    recon.recovering = False
+    until(lambda: recon.asked > asked)
+    assert "running" in view._summary.value
+
+
+def test_what_went_wrong_without_stopping_anything_is_told_as_text(recon, view):
+    recon.notices = (f"The state could not be kept {HOSTILE}.",)
+    until(lambda: "could not be kept" in view._notices.value)
+    assert HOSTILE not in view._notices.value
+    assert html.escape(HOSTILE) in view._notices.value
 
 
 def test_the_view_keeps_on_when_a_picture_fails(recon, sent, view):

@@ -1,0 +1,1 @@
+"""Commands of `ptynb` in files of their own."""

@@ -1,0 +1,102 @@
+"""`ptynb run`: a reconstruction without a notebook. Its options are those of `python -m ptynb.run` too."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptynb.settings.runfile import RunFile
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    run = commands.add_parser("run", help="reconstruct without a notebook, as a file says")
+    add_options(run)
+    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
+    run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
+    run.set_defaults(run=_run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options that every way to run has."""
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="a run file, or settings as YAML")
+    parser.add_argument("--scan", type=Path, metavar="FILE", help="a file with a scan")
+    parser.add_argument("--epochs", type=int, metavar="N", help="epochs in all")
+    parser.add_argument("--result", type=Path, metavar="FILE", help="where the result goes")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where states and pictures are kept")
+    parser.add_argument("--pictures", type=float, metavar="SECONDS", help="between pictures there, for ptynb watch")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="what engines compute on")
+    parser.add_argument("--threads", type=int, metavar="N", help="of each engine on the CPU")
+    parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
+    parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
+    parser.add_argument("--example", action="store_true", help="print a run file to begin with")
+
+
+def plan_of(chosen: argparse.Namespace) -> RunFile:
+    """The run that the command line asks for. Raises SettingsError."""
+    from ptynb.settings.base import SettingsError
+    from ptynb.settings.runfile import read_run
+
+    if chosen.file is None:
+        raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
+    options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
+    options["on_failure"] = chosen.on_failure
+    options["keep"] = {"folder": chosen.keep, "pictures": chosen.pictures}
+    cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
+    options["cluster"] = {**cluster, "device": chosen.device, "threads": chosen.threads}
+    return read_run(chosen.file, _given(options))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are there; a part without any is left out."""
+    parts = {name: _given(value) if isinstance(value, dict) else value for name, value in options.items()}
+    return {name: value for name, value in parts.items() if value is not None and value != {}}
+
+
+def again(command: str, chosen: argparse.Namespace) -> str:
+    """The command line that goes on where this one ends."""
+    words = [str(chosen.file)]
+    for name in (
+        "scan",
+        "epochs",
+        "result",
+        "keep",
+        "pictures",
+        "device",
+        "threads",
+        "on_failure",
+        "cluster",
+        "engines",
+    ):
+        value = getattr(chosen, name, None)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return f"{command} {shlex.join(words)} --resume"
+
+
+def print_example() -> None:
+    """Prints a run file to begin with."""
+    from ptynb.settings.example import example
+
+    print(example(), end="")
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.example:
+        print_example()
+        return 0
+    plan = plan_of(chosen)
+    told = again("ptynb run", chosen)
+    if plan.cluster.kind == "none":
+        from ptynb.driver.places import Place, take_seat
+
+        seat = take_seat(Place(), plan.cluster.device, plan.cluster.threads)
+        from ptynb.driver import ranks
+
+        return ranks.run(plan, Place(), seat, chosen.resume, told)
+    from ptynb.driver.running import run
+
+    return run(plan, chosen.resume, told)

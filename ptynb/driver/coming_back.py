@@ -1,0 +1,160 @@
+"""Coming back to a reconstruction: to one that still runs (`attach`), or to its last kept state (`resume`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ptynb.driver import folders
+from ptynb.driver.cluster import Cluster
+from ptynb.driver.devices import ClusterError
+from ptynb.driver.engines import ClusterEngines
+from ptynb.driver.opening import OnFailure, Opening
+from ptynb.driver.session import Reconstruction
+from ptynb.engine import opened
+from ptynb.io.hdf5 import FileError
+from ptynb.io.kept import default_folder
+from ptynb.io.load import load
+from ptynb.io.state import load_state, newest_state
+from ptynb.scan import Scan
+from ptynb.settings import Keep, Settings
+from ptynb.snapshot import Status
+
+
+@dataclass(frozen=True)
+class Running:
+    """A reconstruction that is open on a cluster.
+
+    name: that of its cluster. opened: when, seconds since 1970. places: the engines, in the order of the group's ranks.
+    """
+
+    name: str
+    cluster: Cluster
+    opening: Opening
+    status: Status
+    group: str
+    places: list[int]
+
+    def __str__(self) -> str:
+        since = time.strftime("%d %b %H:%M", time.localtime(self.opening.opened))
+        where = f"{self.status.state} at epoch {self.status.epoch} of {self.status.target}"
+        return f"'{self.name}' ({self.opening.scan.name}, {where}, since {since})"
+
+
+def attach(name: str | None = None) -> Reconstruction:
+    """Joins a reconstruction that goes on without its notebook, or that this notebook has lost sight of.
+
+    name: of its cluster, as `ptynb ps` lists it; needed only where there are several. The record is whole, the live
+    view works, and from now on this process holds the cluster.
+
+    Raises ClusterError where there is none (then `resume` goes on from its last state), or where another process that
+    still lives holds it.
+    """
+    found = _running(name)
+    if not found:
+        wanted = "No reconstruction runs" if name is None else f"No reconstruction runs on a cluster named {name!r}"
+        raise ClusterError(f"{wanted}. {_last_kept()}")
+    if len(found) > 1:
+        for one in found:
+            _let_go(one.cluster)
+        listed = "; ".join(str(one) for one in found)
+        raise ClusterError(f"Several reconstructions run: {listed}. Name one: attach({found[0].name!r}).")
+    chosen = found[0]
+    chosen.cluster.hold()
+    engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.places)
+    return Reconstruction._joined(chosen.cluster, engines, chosen.opening, chosen.status)
+
+
+def _running(name: str | None) -> list[Running]:
+    found = []
+    for folder in folders.known_clusters():
+        if name is not None and folder.name != name:
+            continue
+        cluster = Cluster.joined(folder)
+        if cluster is None:
+            if name is not None:
+                raise ClusterError(
+                    f"The cluster {name!r} does not answer; 'ptynb stop {name}' ends what is left of it."
+                )
+            continue
+        running = _on(cluster)
+        if running is None:
+            _let_go(cluster)
+        else:
+            found.append(running)
+    return found
+
+
+def _on(cluster: Cluster) -> Running | None:
+    places = cluster.alive()
+    answers = cluster.call_all(places, opened.joinable, [()] * len(places), timeout=10.0)
+    by_group: dict[str, dict[int, tuple[int, Opening, Status]]] = {}
+    for place, found in zip(places, answers, strict=True):
+        for group, opening, settings, status in found:
+            present = replace(opening, settings=settings)
+            by_group.setdefault(group, {})[status.rank] = place, present, status
+    for group, members in by_group.items():
+        first = min(members)
+        _, opening, status = members[first]
+        # Where one was lost meanwhile, its place is one of those that nobody of the group is at.
+        free = iter(sorted({*range(len(cluster))} - {place for place, _, _ in members.values()}))
+        in_order = [members[rank][0] if rank in members else next(free) for rank in range(status.world)]
+        return Running(cluster.name, cluster, opening, status, group, in_order)
+    return None
+
+
+def _let_go(cluster: Cluster) -> None:
+    """Of a cluster that was only asked; one that this process holds stays."""
+    if not cluster.held_here:
+        cluster.detach()
+
+
+def _last_kept() -> str:
+    newest = sorted(default_folder().glob("*/state-*.h5"), key=lambda path: path.stat().st_mtime)
+    if not newest:
+        return "And no state of one was kept."
+    return f"The last state was kept in {newest[-1].parent}: ptynb.resume({str(newest[-1].parent)!r}) goes on from it."
+
+
+def resume(
+    path: str | Path,
+    scan: Scan | None = None,
+    cluster: Cluster | None = None,
+    *,
+    settings: Settings | None = None,
+    device: str = "auto",
+    timeout: float = 30.0,
+    extensions: Sequence[Any] = (),
+    keep: Keep | None = None,
+    on_failure: OnFailure = "pause",
+) -> Reconstruction:
+    """A reconstruction that goes on from a kept state, bit for bit on as many engines.
+
+    path: of a state file, or of the folder with states, whose newest is taken.
+    scan: that it is of; None: from the file it was in. settings: to go on with; None: those of the state.
+    extensions: the same ones as before. keep: None: as usual, in the folder of the state.
+    The others are those of `Reconstruction`.
+
+    Raises FileError where the state is truncated, damaged or foreign; the sentence names the one before it.
+    """
+    path = Path(path).expanduser()
+    start = newest_state(path) if path.is_dir() else path
+    state = load_state(start)
+    if scan is None:
+        file = state.scan.get("file")
+        if file is None:
+            raise FileError(
+                f"{start} is the state of the scan '{state.scan.get('name')}', which was in no file; make that scan, "
+                "and give it: resume(path, scan)."
+            )
+        scan = load(file)
+    if keep is None:
+        inside = start.absolute().parent.parent == default_folder()
+        keep = Keep() if inside else Keep(folder=start.absolute().parent)
+    chosen = settings or Settings(**state.settings)
+    return Reconstruction._from_state(
+        start, state.epochs, scan, chosen, cluster, device, timeout, extensions, keep, on_failure
+    )

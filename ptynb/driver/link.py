@@ -1,0 +1,273 @@
+"""The link between a reconstruction's session and its engines: commands, the record, and what becomes of a failure.
+
+An engine that is lost ends the work on all of them. Where that is wanted, a thread opens the reconstruction again, from
+the last kept state on the engines that are left or on fresh ones; whoever asks something meanwhile waits for it, and a
+command that was on its way is given again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ptynb.driver.calling import ClusterStoppedError, EngineLostError
+from ptynb.driver.devices import ClusterError
+from ptynb.driver.engines import Engines
+from ptynb.driver.opening import Opening
+from ptynb.driver.outcome import Cause, find_cause
+from ptynb.engine.worker import Command
+from ptynb.io.hdf5 import FileError
+from ptynb.io.state import State, load_state, states
+from ptynb.settings import Settings
+from ptynb.snapshot import Epoch, Status
+
+ASKING_SECONDS = 5.0
+"""How long rank 0 may be silent before the others are asked what they know of it."""
+MOST_SILENCE = 60.0
+MOST_RECOVERIES = 3
+"""Times in a row that a reconstruction goes on by itself without having kept a newer state meanwhile."""
+
+
+class ReconstructionError(RuntimeError):
+    """A reconstruction that failed or can't do what was asked; with rank and traceback where an engine raised."""
+
+
+class Link:
+    """What the session knows of its engines, and how it speaks to them. Used by several threads."""
+
+    def __init__(self, engines: Engines, opening: Opening, epochs: Sequence[Epoch] = ()) -> None:
+        """epochs: the record so far, where the engines go on from a state."""
+        self.engines, self.opening = engines, opening
+        self.lock = threading.RLock()
+        self.epochs = [*epochs]
+        self.statuses: dict[int, Status] = {}
+        self.sent = 0
+        self.failure: ReconstructionError | None = None
+        self.can_recover = False
+        """Whether the failure is one after which `recover` can go on."""
+        self.wanted: int | None = None
+        """Epoch at which the run is to end; None while none is wanted."""
+        self.held = False
+        self._generation = 0
+        self._recovery: threading.Thread | None = None
+        self._recoveries: list[str | None] = []
+
+    # Asking
+
+    def alive(self) -> None:
+        """Waits while it is opened again. Raises what ended it, if something did."""
+        while (recovery := self._recovery) is not None and recovery is not threading.current_thread():
+            if recovery.ident is None:  # about to be started
+                time.sleep(0.001)
+            else:
+                recovery.join(0.1)
+        if self.failure is not None:
+            raise self.failure
+
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = MOST_SILENCE) -> Any:
+        """Calls a method of this rank's worker, after a recovery again. Raises ReconstructionError where it ended."""
+        while True:
+            self.alive()
+            engines, generation = self.engines, self._generation
+            try:
+                return engines.call(rank, method, *arguments, timeout=timeout)
+            except EngineLostError as error:
+                self.fail(error, generation)
+
+    def fetch(self) -> Status:
+        """Rank 0's status, with the records of new epochs taken over. Raises what ended the reconstruction."""
+        silent_until = time.monotonic() + MOST_SILENCE
+        while True:
+            self.alive()
+            generation = self._generation
+            if why := self.engines.lost():
+                self.fail(EngineLostError(why), generation)
+                continue
+            known = len(self.epochs)
+            try:
+                status: Status = self.call(0, "status", known, timeout=ASKING_SECONDS)
+            except ClusterStoppedError:
+                raise
+            except ClusterError:
+                self._ask_others(generation)
+                if time.monotonic() > silent_until:
+                    raise
+                continue
+            if not self._take_over(status, known, generation):
+                continue
+            if status.failure is None:
+                return status
+            self.fail(None, generation)
+
+    def _take_over(self, status: Status, known: int, generation: int) -> bool:
+        """Of what several threads may have asked at the same time; False where it is from before a recovery."""
+        with self.lock:
+            if generation != self._generation:
+                return False
+            self.epochs += status.epochs[len(self.epochs) - known :]
+            before = self.statuses.get(0)
+            if before is None or status.applied >= before.applied:
+                self.statuses[0] = status
+            return True
+
+    def _ask_others(self, generation: int) -> None:
+        """Rank 0 is silent: perhaps the others have given it up already."""
+        for rank in range(1, self.engines.world):
+            status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
+            if status.failure is not None:
+                self.fail(None, generation)
+                return
+
+    # Commanding
+
+    def command(self, kind: Any, value: Any = None) -> int:
+        """Gives a command and returns its number."""
+        number: int = self.call(0, "command", Command(kind, value))
+        with self.lock:
+            self.sent = max(self.sent, number)
+        return number
+
+    def begin(self, epochs: int) -> None:
+        """Commands a run of that many more epochs."""
+        generation = self._generation
+        self.wanted, self.held = self.fetch().epoch + epochs, False
+        try:
+            number: int = self.engines.call(0, "command", Command("start", epochs))
+        except EngineLostError as error:
+            self.fail(error, generation)  # a recovery begins what is wanted
+            self.alive()
+        else:
+            with self.lock:
+                self.sent = max(self.sent, number)
+
+    def order(self, kind: Any, value: Any = None) -> None:
+        """Gives a command and waits until all engines have obeyed; after a recovery it is given again."""
+        while True:
+            generation = self._generation
+            number = self.command(kind, value)
+            if self._obeyed(number, generation):
+                return
+
+    def caught_up(self) -> None:
+        """Waits until all commands given so far are obeyed."""
+        self._obeyed(self.sent, self._generation)
+
+    def _obeyed(self, number: int, generation: int) -> bool:
+        pause = 0.001
+        while self.fetch().applied < number:
+            if generation != self._generation:
+                return False
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.02)
+        return generation == self._generation
+
+    # Failing, and going on
+
+    def fail(self, lost: Exception | None, generation: int) -> None:
+        """Finds out what ended the work, and goes on by itself where that is wanted; once for each failure.
+
+        lost: what the session met itself.
+        """
+        with self.lock:
+            if self.failure is not None or self._recovery is not None or generation != self._generation:
+                return
+            cause = find_cause(self.engines, lost)
+            error = ReconstructionError(cause.text)
+            if cause.lost and self.opening.on_failure == "continue" and self._may_go_on():
+                self._begin_recovery(cause)
+                return
+            self.can_recover = cause.lost
+            if cause.lost:
+                error = ReconstructionError(f"{cause.text}\n\n{self._offer()}")
+            self.failure = error
+
+    def _offer(self) -> str:
+        found = self._last_good_state()
+        place = "from the beginning (no state was kept yet)"
+        if found is not None:
+            place = f"from the state after epoch {found[1].epoch}"
+        return f"recover() goes on {place}, on the engines that are left and fresh ones."
+
+    def _may_go_on(self) -> bool:
+        """Not again and again without getting any further."""
+        kept = self.statuses[0].kept if 0 in self.statuses else None
+        self._recoveries = [*self._recoveries, kept][-MOST_RECOVERIES - 1 :]
+        return len(self._recoveries) <= MOST_RECOVERIES or len(set(self._recoveries)) > 1
+
+    def recover(self) -> None:
+        """Goes on after a failure that lost an engine. Raises ReconstructionError where that can't be done."""
+        with self.lock:
+            if self.failure is None:
+                return
+            if not self.can_recover:
+                raise ReconstructionError(
+                    "It did not lose an engine, so the same would end it again; start a new Reconstruction with what "
+                    f"its failure says changed. ({str(self.failure).splitlines()[0]})"
+                )
+            cause, self.failure = Cause(str(self.failure).split("\n", 1)[0], True), None
+            self._begin_recovery(cause)
+        self.alive()
+
+    def _begin_recovery(self, cause: Cause) -> None:
+        self._recovery = threading.Thread(target=self._recover, args=(cause,), name="ptynb recovery", daemon=True)
+        self._recovery.start()
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the reconstruction is being opened again."""
+        return self._recovery is not None
+
+    def _recover(self, cause: Cause) -> None:
+        try:
+            kept = self._last_good_state()
+            start = None if kept is None else kept[0]
+            engines = self.engines.again(self.opening, start, cause.text.split("\n", 1)[0])
+            with self.lock:
+                self.engines, self.sent = engines, 0
+                self.epochs = [] if kept is None else [*kept[1].epochs]
+                self.statuses = {}
+                self._generation += 1
+                self._go_on(0 if kept is None else kept[1].epoch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user is to see it beside the first cause
+            self.failure = ReconstructionError(f"{cause.text}\n\nIt could not go on by itself: {error}")
+            self.can_recover = True
+        finally:
+            self._recovery = None
+
+    def _go_on(self, epoch: int) -> None:
+        if self.wanted is None or self.wanted <= epoch:
+            return
+        self.sent = self.engines.call(0, "command", Command("start", self.wanted - epoch))
+        if self.held:
+            self.sent = self.engines.call(0, "command", Command("pause"))
+
+    def _last_good_state(self) -> tuple[Path, State] | None:
+        """The newest state of this reconstruction that is whole; None where there is none."""
+        folder = self._folder_of_states()
+        for path in reversed(states(folder)) if folder else ():
+            try:
+                return path, load_state(path)
+            except FileError:
+                continue
+        return None
+
+    def _folder_of_states(self) -> str | None:
+        """From any engine that still answers, since it may be rank 0 that is lost, before anything was heard of it."""
+        known = self.statuses.get(0)
+        if known is not None and known.kept_in is not None:
+            return known.kept_in
+        for rank in range(self.engines.world):
+            with contextlib.suppress(ClusterError):
+                status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
+                if status.kept_in is not None:
+                    return status.kept_in
+        return None
+
+    def settings_are(self, settings: Settings) -> None:
+        """From now on it is opened again with these."""
+        self.opening = replace(self.opening, settings=settings)

@@ -1,0 +1,231 @@
+"""What a run shows of itself in a folder: `status.json` and three pictures, replaced again and again as it goes on.
+
+{"format": "ptynb status", "version": 1, "name", "scan", "state", "epoch", "target", "update", "updates_per_epoch",
+ "losses": [...], "seconds": [...], "changes": [[epoch, name], ...], "engines", "written": ISO time,
+ "picture": {"epoch", "update", "limits": {name: [low, high]}, "powers": [...]}, "kept"}
+
+The folder may be a copy from another machine, so nothing in it is trusted: a file counts once it is whole, what is no
+number or no short text is left out, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = "ptynb status"
+VERSION = 1
+PICTURES = ("amplitude", "phase", "probe")
+STATES = ("loading", "ready", "running", "paused", "failed", "closed")
+MOST_BYTES = 32 * 2**20
+"""Of a file; a status of a hundred thousand epochs has 4 MB."""
+MOST_LETTERS = 300
+NOT_WHOLE = "status.json is not whole (yet)"
+STILL_SECONDS = 30.0
+"""A run that shows nothing new for longer, and for longer than some epochs, has stopped showing itself."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a run says of itself. Numbers are finite; losses and seconds: of each epoch, None where it has none.
+
+    changes: (epochs completed before it, name of the setting). limits: (low, high) of each picture's colours.
+    """
+
+    name: str = ""
+    scan: str = ""
+    state: str = "unknown"
+    epoch: int = 0
+    target: int = 0
+    update: int = 0
+    updates_per_epoch: int = 0
+    losses: tuple[float | None, ...] = ()
+    seconds: tuple[float | None, ...] = ()
+    changes: tuple[tuple[int, str], ...] = ()
+    engines: str = ""
+    written: str = ""
+    kept: str = ""
+    picture: tuple[int, int] = (0, 0)
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    powers: tuple[float, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is reconstructed, and under which name."""
+        return f"{self.scan} ({self.name})" if self.scan and self.name else self.scan or self.name
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What a person wants to know, in a few words each."""
+        loss, seconds = _last(self.losses), _last(self.seconds)
+        epoch = f"epoch {self.epoch} of {self.target}" if self.target else f"epoch {self.epoch}"
+        if self.update:
+            epoch += f" + {self.update}/{self.updates_per_epoch} updates"
+        facts = (
+            epoch,
+            "" if loss is None else f"loss {loss:.5g}",
+            "" if seconds is None else f"{seconds:.3g} s an epoch",
+            f"engines: {self.engines}" if self.engines.isdecimal() else self.engines,
+            f"state kept: {self.kept}" if self.kept else "",
+        )
+        return tuple(fact for fact in facts if fact)
+
+
+class Folder:
+    """A folder that a run shows itself in; it may come later. Looked at by one thread."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.shown: Shown | None = None
+        """The newest whole status."""
+        self.pictures: dict[str, bytes] = {}
+        """The newest whole pictures, JPEG, by name."""
+        self.problem = ""
+        """Why there is nothing to see, or nothing newer."""
+        self._seen: dict[str, tuple[int, int, int]] = {}
+        self._changed_at: float | None = None
+
+    def look(self) -> bool:
+        """Takes over what is new; whether anything was."""
+        changed = False
+        content = self._read("status.json")
+        if content is not None:
+            shown, problem = read_status(content)
+            if shown is not None:
+                self.shown, changed = shown, True
+            # While a file is being copied, what was read before holds.
+            self.problem = "" if problem == NOT_WHOLE and self.shown is not None else problem
+        elif self.shown is None and not self.problem:
+            self.problem = f"waiting for a run to show itself in {self.path}"
+        for name in PICTURES:
+            picture = self._read(f"{name}.jpg")
+            if picture is not None and picture[:2] == b"\xff\xd8" and picture.rstrip(b"\0")[-2:] == b"\xff\xd9":
+                self.pictures[name], changed = picture, True
+        return changed
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since a file was last written, as far as can be known here; None where there is none."""
+        return None if self._changed_at is None else max(0.0, time.time() - self._changed_at)
+
+    @property
+    def written(self) -> str:
+        """The same in words: 'last written 3 minutes ago'."""
+        words = "" if self.age is None else f"last written {ago(self.age)}"
+        return f"{words}; nothing new since" if self.still else words
+
+    @property
+    def still(self) -> bool:
+        """Whether a run that is not said to have ended has shown nothing new for too long."""
+        if self.shown is None or self.age is None or self.shown.state not in ("running", "loading", "unknown"):
+            return False
+        epochs = [seconds for seconds in self.shown.seconds[-3:] if seconds is not None]
+        return self.age > max(STILL_SECONDS, 3 * max(epochs, default=0.0))
+
+    def _read(self, name: str) -> bytes | None:
+        """The content of a regular file in the folder, if it has changed since the last time."""
+        with contextlib.suppress(OSError):
+            # No link is followed, and a pipe, which might never answer, is not waited for.
+            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            handle = os.open(self.path / name, flags)
+            with os.fdopen(handle, "rb") as file:
+                found = os.fstat(file.fileno())
+                seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+                if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES or self._seen.get(name) == seen:
+                    return None
+                content = file.read(MOST_BYTES)
+            # Seen for the first time it may be old; later it was written just now, by whatever clock.
+            known = self._seen.get(name) is not None
+            written = time.time() if known else min(found.st_mtime, time.time())
+            self._changed_at = max(self._changed_at or 0.0, written)
+            self._seen[name] = seen
+            return content
+        return None
+
+
+def read_status(content: bytes) -> tuple[Shown | None, str]:
+    """What the content of a `status.json` says, or None and why not."""
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        return None, NOT_WHOLE
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        return None, "status.json is none of ptynb's"
+    if values.get("version") != VERSION:
+        return None, f"status.json has version {_text(values.get('version'))}; this ptynb reads version {VERSION}"
+    picture = values.get("picture")
+    picture = picture if isinstance(picture, dict) else {}
+    state = values.get("state")
+    return Shown(
+        name=_text(values.get("name")),
+        scan=_text(values.get("scan")),
+        engines=_text(values.get("engines")),
+        written=_text(values.get("written")),
+        kept=_text(values.get("kept")),
+        epoch=_count(values.get("epoch")),
+        target=_count(values.get("target")),
+        update=_count(values.get("update")),
+        updates_per_epoch=_count(values.get("updates_per_epoch")),
+        state=state if isinstance(state, str) and state in STATES else "unknown",
+        losses=tuple(_number(value) for value in _list(values.get("losses"))),
+        seconds=tuple(_number(value) for value in _list(values.get("seconds"))),
+        changes=tuple(
+            (_count(change[0]), _text(change[1]))
+            for change in _list(values.get("changes"))
+            if isinstance(change, list) and len(change) == 2
+        ),
+        picture=(_count(picture.get("epoch")), _count(picture.get("update"))),
+        limits=_limits(picture.get("limits")),
+        powers=tuple(power for value in _list(picture.get("powers")) if (power := _number(value)) is not None),
+    ), ""
+
+
+def _last(values: tuple[float | None, ...]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def ago(seconds: float) -> str:
+    """'just now', '40 seconds ago', '3 minutes ago', '2 days ago'."""
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        count = int(seconds // size)
+        if count >= (10 if unit == "second" else 1):
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def _text(value: Any) -> str:
+    """A short text in one line; what is none is shown as what it is."""
+    text = "" if value is None else value if isinstance(value, str) else str(value)[:MOST_LETTERS]
+    return " ".join(text[:MOST_LETTERS].encode(errors="replace").decode().split())
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    return 0 if number is None else min(max(int(number), 0), 2**53)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _limits(value: Any) -> dict[str, tuple[float, float]]:
+    found = {}
+    for name in PICTURES:
+        pair = [_number(limit) for limit in _list(value.get(name) if isinstance(value, dict) else None)]
+        if len(pair) == 2 and pair[0] is not None and pair[1] is not None:
+            found[name] = (pair[0], pair[1])
+    return found

@@ -1,0 +1,44 @@
+"""A reconstruction on processes that somebody else started: `torchrun --nproc-per-node 4 -m ptynb.run FILE`.
+
+Each process is a rank: torchrun says which, or Kubernetes, by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT. Without them it is one alone. The file and the options are those of `ptynb run`; of its
+cluster only device and threads matter here. The result is the one that a cluster of as many engines gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+# torch is imported once the environment is set that it reads when it loads.
+from ptynb.commands.run import add_options, again, plan_of, print_example
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs this rank's part and returns the exit status: 0; 1 after an error; 130 where a signal ended it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ptynb.run", description="Ptychographic reconstruction on ranks that torchrun or a pod starts."
+    )
+    add_options(parser)
+    chosen = parser.parse_args(arguments)
+    if chosen.example:
+        print_example()
+        return 0
+    from ptynb.driver.places import Place, take_seat
+
+    try:
+        place = Place.of(os.environ)
+        plan = plan_of(chosen)
+        seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
+    except (ValueError, RuntimeError, OSError) as error:
+        if os.environ.get("RANK", "0") == "0":  # the others find the same
+            print(f"ptynb: {error}", file=sys.stderr)
+        return 1
+    from ptynb.driver import ranks
+
+    return ranks.run(plan, place, seat, chosen.resume, again("python -m ptynb.run", chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

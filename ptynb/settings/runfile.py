@@ -1,0 +1,258 @@
+"""A run without a notebook, as one file: scan, epochs, result, settings, what is kept, and where it runs.
+
+The file is YAML. Paths in it are relative to it. A file that holds settings only is a run too, once scan, epochs and
+result are given beside it, on the command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import ErrorDetails
+
+from ptynb.settings.base import SettingsError, SettingsModel, merge, names_beside
+from ptynb.settings.keep import Keep
+from ptynb.settings.settings import Settings
+
+Device = Literal["auto", "cpu", "cuda"]
+TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
+"""As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes ..."""
+
+
+Lease = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
+LEASE = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
+Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class LocalCluster(SettingsModel):
+    """Engines on this machine."""
+
+    kind: Literal["local"] = "local"
+    engines: int | None = Field(default=None, ge=1, description="How many; none: one a GPU, or 2 on the CPU")
+    device: Device = Field(default="auto", description="What engines compute on")
+    threads: int | None = Field(
+        default=None, ge=1, description="Of each engine on the CPU; none: its share of the cores"
+    )
+    lease: Lease = Field(default=None, description=LEASE)
+    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
+
+
+class NoCluster(SettingsModel):
+    """No engines: the process that runs reconstructs."""
+
+    kind: Literal["none"] = "none"
+    device: Device = Field(default="auto", description="What it computes on")
+    threads: int | None = Field(default=None, ge=1, description="Of this process on the CPU; none: all cores")
+
+
+class SlurmCluster(SettingsModel):
+    """Engines on nodes that Slurm gives."""
+
+    kind: Literal["slurm"] = "slurm"
+    nodes: int | None = Field(default=None, ge=1, description="How many nodes; none: those of the job around it")
+    gpus_per_node: int | None = Field(default=None, ge=1, description="GPUs, and engines, of each node")
+    engines_per_node: int | None = Field(default=None, ge=1, description="Engines of each node, where they have no GPU")
+    device: Device = Field(default="auto", description="What engines compute on")
+    cpus_per_engine: int | None = Field(default=None, ge=1, description="Cores, and threads, of each engine")
+    time: str | None = Field(default=None, pattern=TIME, description="Longest time of the job, hours:minutes:seconds")
+    partition: str | None = Field(default=None, description="Slurm's partition")
+    account: str | None = Field(default=None, description="Slurm's account")
+    memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
+    extra: tuple[str, ...] | None = Field(default=None, description="More options for sbatch")
+    address: str | None = Field(default=None, description="Of this machine, where the engines find it; none: found")
+    lease: Lease = Field(default=None, description=LEASE)
+    timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
+
+    @property
+    def threads(self) -> int | None:
+        """With which an engine computes on the CPU."""
+        return self.cpus_per_engine
+
+
+class SshCluster(SettingsModel):
+    """Engines on hosts that ssh reaches."""
+
+    kind: Literal["ssh"] = "ssh"
+    hosts: dict[str, int | None] = Field(
+        min_length=1, description="Names of the hosts for ssh, as a list, or with how many engines each gets"
+    )
+    device: Device = Field(default="auto", description="What engines compute on")
+    threads: int | None = Field(default=None, ge=1, description="Of each engine on the CPU; none: its share")
+    python: str | None = Field(default=None, description="On the hosts; none: the path of this one")
+    ssh: tuple[str, ...] | None = Field(default=None, description="The command, with its options")
+    address: str | None = Field(default=None, description="Of this machine, where the engines find it; none: found")
+    lease: Lease = Field(default=None, description=LEASE)
+    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _named(cls, hosts: Any) -> Any:
+        return dict.fromkeys(hosts) if isinstance(hosts, list | tuple) else hosts
+
+
+AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
+CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
+
+
+class RunFile(SettingsModel):
+    """All that a run without a notebook needs."""
+
+    scan: Path = Field(description="File with the scan")
+    epochs: int = Field(ge=1, description="Epochs in all, those before a --resume counted")
+    result: Path = Field(description="File that the result is written to")
+    cluster: AnyCluster = Field(default=LocalCluster(), description="Where it runs")
+    keep: Keep = Field(
+        default=Keep(), description="States and pictures kept while it runs; their folder is named after the result"
+    )
+    on_failure: Literal["pause", "continue"] = Field(
+        default="continue", description="After an engine is lost: end, or go on from the last kept state"
+    )
+    settings: Settings = Field(default=Settings(), description="All that is chosen for the reconstruction")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections(cls, values: Any) -> Any:
+        """A section with nothing in it is one with its defaults; without a kind the cluster is local."""
+        if not isinstance(values, Mapping):
+            return values
+        values = {
+            name: {} if value is None and name in ("cluster", "keep", "settings") else value
+            for name, value in values.items()
+        }
+        cluster = values.get("cluster")
+        if isinstance(cluster, Mapping) and "kind" not in cluster:
+            values["cluster"] = {"kind": "local", **cluster}
+        return values
+
+    def placed(self, folder: Path, name: Path) -> Self:
+        """The same with paths relative to `folder` (where the file is), and a name for the folder of states."""
+        result = folder / self.result.expanduser()
+        kept = self.keep.folder if self.keep.folder is not None else result.with_name(f"{result.stem}.states")
+        keep = self.keep.model_copy(update={"folder": folder / kept.expanduser()})
+        return self.model_copy(update={"scan": folder / self.scan.expanduser(), "result": result, "keep": keep})
+
+
+def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
+    """The run in a file, or of a file with settings only; its paths are relative to the file's folder.
+
+    options: values that take the place of the file's, parts given as mappings; their paths are relative to the
+    working folder. Another kind of cluster replaces the file's whole.
+
+    Raises SettingsError with the file, the field, and what was expected.
+    """
+    path, options = path.expanduser(), dict(options or {})
+    values = _values(path)
+    if values.keys() & Settings.model_fields.keys() and not values.keys() & RunFile.model_fields.keys():
+        values = {"settings": values}
+    for name in ("scan", "result"):
+        if name in options:
+            options[name] = Path(options[name]).expanduser().absolute()
+    if (options.get("keep") or {}).get("folder") is not None:
+        options["keep"] = {**options["keep"], "folder": Path(options["keep"]["folder"]).expanduser().absolute()}
+    kind = (options.get("cluster") or {}).get("kind")
+    if kind is not None and kind != _kind_of(values.get("cluster")):
+        values = {**values, "cluster": None}
+    try:
+        return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
+    except SettingsError as error:
+        if not error.problems:
+            raise SettingsError(f"{path}: {error}") from None
+        # An unknown name comes first: it may be what another one is missing for.
+        problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
+        raise SettingsError(f"{path}: {'; '.join(_sentence(problem) for problem in problems)}.") from None
+
+
+def _kind_of(cluster: Any) -> Any:
+    return cluster.get("kind", "local") if isinstance(cluster, Mapping) else "local"
+
+
+def _values(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
+    try:
+        values = yaml.load(path.read_text(), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if values is None:
+        values = {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise SettingsError(f"{path} holds a {type(values).__name__}; expected names with values: 'epochs: 200'.")
+    return values
+
+
+def _sentence(problem: ErrorDetails) -> str:
+    """What is wrong with one field, without a full stop."""
+    location = problem["loc"]
+    # A cluster's kind stands second, and is no name in the file.
+    shown = ("cluster", *location[2:]) if location[:1] == ("cluster",) else location
+    name = ".".join(str(part) for part in shown)
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected").rstrip(".")
+    if problem["type"] == "extra_forbidden":
+        return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
+    if problem["type"] == "missing":
+        option = f" in the file or by --{name}" if len(shown) == 1 else ""
+        return f"'{name}' is missing ({_description(name)}); give it{option}"
+    if problem["type"] == "union_tag_invalid":
+        kinds = ", ".join(f"'{model.model_fields['kind'].default}'" for model in CLUSTERS)
+        return f"cluster.kind is {problem['input'].get('kind')!r}; expected one of {kinds}"
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{name} is {problem['input']!r}; expected {_description(name)}"
+    if not name:
+        return message
+    return f"{name} is {_short(problem['input'])}: {message}"
+
+
+def _unknown(name: str, last: str, known: list[str]) -> str:
+    if "." not in name and last in Settings.model_fields:
+        return f"'{name}' is one of the settings; expected it below 'settings:'"
+    near = difflib.get_close_matches(last, known, 1)
+    meant = f" (did you mean '{near[0]}'?)" if near else ""
+    return f"there is no field '{name}'{meant}; expected one of {', '.join(known)}"
+
+
+def _description(name: str) -> str:
+    """What a field of the run file is, by its dotted name."""
+    first, _, rest = name.partition(".")
+    models = CLUSTERS if first == "cluster" and rest else (Keep,) if first == "keep" and rest else (RunFile,)
+    for model in models:
+        field = model.model_fields.get(rest or first)
+        if field is not None and field.description:
+            return field.description[0].lower() + field.description[1:]
+    return "another value"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without two of its traps: 12:30:00 stays a time instead of 45000, and no name is given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: '{twice}' is given twice below it; give it once")
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), [*"-+0123456789"])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|nan)$", re.I),
+    [*"-+.0123456789"],
+)

@@ -1,0 +1,1 @@
+"""A page with the pictures that a run keeps in a folder."""

@@ -1,0 +1,38 @@
+"""What several widgets are made with."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+
+import ipywidgets
+
+STATE_COLOURS = {
+    "running": "#2e7d32",
+    "paused": "#b26a00",
+    "ready": "#1565c0",
+    "recovering": "#6a1b9a",
+    "failed": "#c62828",
+}
+
+
+def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
+    """All widgets in a box, and in the boxes in it."""
+    for widget in box.children:
+        if isinstance(widget, ipywidgets.Box):
+            yield from below(widget)
+        yield widget
+
+
+def put(widget: ipywidgets.HTML, value: str) -> None:
+    """Sets the value if it is another one, so that nothing travels to the browser for nothing."""
+    if widget.value != value:
+        widget.value = value
+
+
+def in_a_row(state: str, parts: Sequence[str]) -> str:
+    """HTML: the state in its colour, and the parts, which are HTML, beside it."""
+    colour = STATE_COLOURS.get(state, "#555")
+    badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'
+    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in (badge, *parts))
+    return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'

@@ -1,0 +1,277 @@
+"""What ranks do in the tests of keeping and going on, as functions that other processes can import."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ptynb.engine import resuming
+from ptynb.engine.group import Group, Membership, join
+from ptynb.engine.loop import Loop
+from ptynb.engine.worker import Command, Worker
+from ptynb.io import state as files
+from ptynb.io.state import State, packed
+from ptynb.physics.piece import Batch, Piece
+from ptynb.scan import Scan
+from ptynb.settings import Keep, Settings
+from tests.engine.work import leave, loaded, obeyed
+
+Change = tuple[int, dict[str, Any]]
+
+
+def run(loop: Loop, updates: int, changes: tuple[Change, ...] = ()) -> None:
+    """So many updates in all, with settings that change before some of them."""
+    while _done(loop) < updates:
+        for before, values in changes:
+            if before == _done(loop):
+                loop.settle()
+                loop.change(loop.settings.replace(**values))
+        loop.step()
+
+
+def _done(loop: Loop) -> int:
+    return loop.epoch * loop.updates + loop.update
+
+
+def numbers(loop: Loop) -> dict[str, Any]:
+    """All that the next updates depend on, without what a clock said."""
+    record, arrays = packed(loop.state(loop.loss_sums()))
+    record["losses"] = [epoch.pop("loss") for epoch in record.pop("epochs")]
+    del record["seconds"], record["about"]
+    mine = {name: values.clone().numpy() for name, values in loop.model.state_dict().items()}
+    return {**record, **arrays, **{f"mine/{name}": values for name, values in mine.items()}}
+
+
+def keep_beside(loop: Loop, group: Group, path: Path) -> None:
+    """Keeps a state as workers do, each rank its own part."""
+    state = loop.state(loop.loss_sums(), target=9)
+    token = group.tell(files.Header("a run", f"{time.time_ns():016x}", 0).token)
+    kept = files.image(State(**{**vars(state), "run": "a run", "token": token}), group.rank)
+    if group.rank == 0 or state.parts > 1:
+        files.put(files.companion(path, group.rank), kept)
+    group.tell(None)
+
+
+def straight(
+    membership: Membership,
+    scan: Scan,
+    settings: Settings,
+    updates: int,
+    keep_at: dict[int, Path] | None = None,
+    changes: tuple[Change, ...] = (),
+    extensions: Any = None,
+) -> dict[str, Any]:
+    """A run without interruption that keeps states after some updates, or none."""
+    group = join(membership)
+    loop = Loop(scan, settings, group, extensions() if extensions else ())
+    try:
+        for after, path in sorted((keep_at or {}).items()):
+            run(loop, after, changes)
+            assert loop.equal
+            keep_beside(loop, group, path)
+        run(loop, updates, changes)
+        return numbers(loop)
+    finally:
+        leave(loop, group)
+
+
+def going_on(
+    membership: Membership,
+    scan: Scan,
+    settings: Settings,
+    updates: int,
+    path: Path,
+    changes: tuple[Change, ...] = (),
+    extensions: Any = None,
+) -> dict[str, Any]:
+    """The same run from a kept state on, by other loops in a new group."""
+    found = resuming.read_start(path, membership.rank)
+    group = join(membership)
+    state = resuming.shared(found, group)
+    assert state is not None
+    now = Settings(**state.settings)
+    begun = resuming.settings_to_begin_with(state, now)
+    loop = Loop(scan, begun, group, extensions() if extensions else ())
+    try:
+        loop.restore(resuming.with_rows(state, path, loop.shard.patterns), now)
+        ahead = loop.shard._ahead
+        before = ahead.unexpected if ahead else 0
+        run(loop, updates, tuple(change for change in changes if change[0] > _done(loop)))
+        assert ahead is None or ahead.unexpected == before, "what was read ahead was not what was asked for"
+        return numbers(loop)
+    finally:
+        leave(loop, group)
+
+
+def work(
+    membership: Membership,
+    scan: Scan,
+    settings: Settings,
+    keep: Keep | None,
+    script: list[tuple[float, str, Any]],
+    start: Path | None = None,
+    slow: float = 0.0,
+) -> dict[str, Any]:
+    """A worker driven by (seconds to wait before, command, value), then told to close, if the script does not end it.
+
+    slow: seconds that a file of rank 0 takes to be written.
+    """
+    plain = files.put
+    if slow and membership.rank == 0:
+
+        def put(path: Path, data: memoryview) -> None:
+            time.sleep(slow)
+            plain(path, data)
+
+        files.put = put
+    try:
+        worker = Worker(scan, settings, membership, keep=keep, start=start)
+        if membership.rank == 0:
+            _drive(worker, script)
+        worker._thread.join(60)
+    finally:
+        files.put = plain
+    status, loop = worker.status(), worker._loop
+    assert loop is not None, status.failure
+    model = {name: values.numpy() for name, values in loop.model.state_dict().items()}
+    return {"status": status, "losses": [epoch.loss for epoch in loop.epochs], "model": model}
+
+
+def _drive(worker: Worker, script: list[tuple[float, str, Any]]) -> None:
+    loaded(worker)
+    for seconds, kind, value in script:
+        time.sleep(seconds)
+        if kind == "finish":
+            _finished(worker)
+        elif kind == "leave":
+            worker.command(Command("leave"))
+            return
+        else:
+            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+    worker.command(Command("close"))
+
+
+def equal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names of what differs in any bit."""
+    return [
+        name
+        for name in {*one, *other}
+        if not (
+            np.array_equal(one[name], other[name])
+            if isinstance(one.get(name), np.ndarray)
+            else one.get(name) == other.get(name)
+        )
+    ]
+
+
+class Fading(Piece):
+    """A piece of a user's with a parameter and a buffer that every update changes."""
+
+    name = "fading"
+    rate = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strength = torch.nn.Parameter(torch.zeros(()))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
+        return intensity * (1 + self.strength / (1 + self.steps))
+
+    def update_done(self) -> None:
+        self.steps += 1
+
+
+def fading() -> list[Piece]:
+    return [Fading()]
+
+
+def failing(membership: Membership, scan: Scan, settings: Settings, keep: Keep, epochs: int) -> dict[str, Any]:
+    """Rank 1 runs out of memory after so many epochs; the folder's bytes before and after."""
+    worker = Worker(scan, settings, membership, keep=keep)
+    loop = loaded(worker)
+    assert keep.folder is not None
+    if membership.rank == 0:
+        obeyed(worker, worker.command(Command("start", epochs)))
+        _finished(worker)
+        obeyed(worker, worker.command(Command("keep")))
+        until = time.monotonic() + 20
+        assert worker._keeper is not None
+        while worker._keeper._jobs.busy("state"):
+            assert time.monotonic() < until, worker.status()
+            time.sleep(0.01)
+        before = {path.name: path.read_bytes() for path in files.states(keep.folder)}
+        worker.command(Command("start", 100))
+    else:
+        while loop.epoch < epochs:
+            time.sleep(0.001)
+
+        def broken(patterns: Any, members: int) -> Any:
+            raise MemoryError("no more, says the test")
+
+        loop.shard.batch = broken  # type: ignore[method-assign]
+        before = {}
+    worker._thread.join(30)
+    after = {path.name: path.read_bytes() for path in files.states(keep.folder)}
+    return {"status": worker.status(), "before": before, "after": after}
+
+
+def full_disk(membership: Membership, scan: Scan, keep: Keep) -> dict[str, Any]:
+    """States kept by a worker whose files may suddenly have no more than 20 kB, twice; and what is told then."""
+    assert keep.folder is not None
+    worker = Worker(scan, Settings(batch=8), membership, keep=keep)
+    loaded(worker)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    told, names, good = [], [], []
+    for limited in (False, True, True, False, True):
+        obeyed(worker, worker.command(Command("start", 2)))
+        _finished(worker)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if limited else soft, hard))
+        try:
+            obeyed(worker, worker.command(Command("keep")))
+            assert worker._keeper is not None
+            while worker._keeper._jobs.busy("state"):
+                time.sleep(0.002)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        told.append(worker.status().notices)
+        names.append(sorted(path.name for path in keep.folder.iterdir()))
+        good.append(files.load_state(str(worker.status().kept)).epoch)
+    worker.close()
+    return {"told": told, "names": names, "good": good, "epoch": worker.status().epoch, "state": worker.status().state}
+
+
+def _finished(worker: Worker) -> None:
+    until = time.monotonic() + 60
+    while worker.status().state == "running":
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+handed: list[Path] = []
+
+
+def note(path: Path) -> None:
+    """A transfer hook."""
+    assert path.exists()
+    handed.append(path)
+
+
+def refuse(path: Path) -> None:
+    """A transfer hook that never works."""
+    raise ConnectionError("nobody answers")
+
+
+def refused(membership: Membership, scan: Scan, settings: Settings, start: Path) -> str:
+    """Why a worker does not go on from this state."""
+    worker = Worker(scan, settings, membership, start=start)
+    worker._thread.join(30)
+    failure = worker.status().failure
+    assert failure is not None, worker.status()
+    return failure.message

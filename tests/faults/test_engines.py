@@ -1,0 +1,235 @@
+"""Engines that die, stall or fail in mid-epoch, on a real cluster: how soon it is noticed, and what goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import ptynb as pt
+from ptynb.physics.model import Model
+from ptynb.scan import Scan
+
+NOTICED_SECONDS, STOPPED_SECONDS, RECOVERED_SECONDS = 1.0, 5.0, 15.0
+"""What the project promises."""
+LONG = 100_000
+KEPT_EPOCHS = 5
+
+
+@pytest.fixture
+def cluster() -> Iterator[pt.Cluster]:
+    with pt.Cluster(2, device="cpu") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> Scan:
+    """In a file, so that fresh engines can read it."""
+    path: Path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    return pt.save_scan(pt.simulate(patterns=100, window=64, seed=5), path)
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
+    """Seconds until it came true."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def pid_of(cluster: pt.Cluster, rank: int) -> int:
+    pid: int = cluster.status()[rank]["pid"]
+    return pid
+
+
+def nanny_of(pid: int) -> psutil.Process:
+    """The process that tells ipyparallel's controller when an engine ends."""
+    return next(child for child in psutil.Process(pid).children() if "nanny" in " ".join(child.cmdline()))
+
+
+def training(scan: Scan, cluster: pt.Cluster, folder: Path, on_failure: str) -> pt.Reconstruction:
+    """A run that has kept a state."""
+    keep = pt.Keep(folder=folder / "states", epochs=KEPT_EPOCHS, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, on_failure=on_failure)
+    recon.start(LONG)
+    until(lambda: recon.last_state is not None, 60, "a state")
+    return recon
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path, lost: int
+) -> None:
+    pid = pid_of(cluster, lost)
+    recon = training(scan, cluster, tmp_path, "continue")
+    before = recon.epoch
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    noticed = until(lambda: recon._link.recovering, 5, "recovery begins")
+    until(lambda: not recon._link.recovering and recon.epoch > 0 and recon.state == "running", 30, "it runs")
+    until(lambda: recon.epoch > before, 30, "it is beyond where it was")
+    recovered = time.monotonic() - killed
+    print(f"killed rank {lost}: noticed and understood after {noticed:.2f} s, beyond it after {recovered:.1f} s")
+    assert recovered < RECOVERED_SECONDS
+    (change,) = recon.changes
+    assert change.name == "engines"
+    assert f"engine of rank {lost}" in change.old
+    assert change.new == "2 engines go on"
+    assert change.epoch > 0
+    assert change.epoch % KEPT_EPOCHS == 0
+    losses = [epoch.loss for epoch in recon.epochs]
+    assert change.epoch <= len(losses)
+    assert [epoch.number for epoch in recon.epochs] == [*range(1, len(losses) + 1)]
+    recon.stop()
+    recon.close()
+    # The engines are those of an undisturbed run again: same numbers, one epoch after the other.
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None) as undisturbed:
+        expected = [epoch.loss for epoch in undisturbed.run(min(len(losses), 20))]
+    np.testing.assert_array_equal(losses[: len(expected)], expected)
+
+
+def test_by_default_it_pauses_and_offers_to_go_on(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
+    recon = training(scan, cluster, tmp_path, "pause")
+    engine, nanny = psutil.Process(pid_of(cluster, 1)), nanny_of(pid_of(cluster, 1))
+    nanny.kill()
+    engine.kill()
+    killed = time.monotonic()
+    with pytest.raises(pt.ReconstructionError, match=r"rank 1 has died(.|\n)*recover\(\) goes on from the state after"):
+        recon.wait(30)
+    assert time.monotonic() - killed < 10
+    assert recon.state == "failed"
+    assert recon.can_recover
+    started = time.monotonic()
+    recon.recover()
+    until(lambda: recon.state == "running", 30, "it runs")
+    assert time.monotonic() - started < RECOVERED_SECONDS
+    reached = recon.epoch
+    until(lambda: recon.epoch > reached, 30, "it goes on")
+    assert recon.changes[0].name == "engines"
+    recon.stop()
+    assert recon.result.r_factor < 1
+
+
+def test_a_lost_engine_is_noticed_soon_and_the_others_stop(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
+    recon = training(scan, cluster, tmp_path, "pause")
+    os.kill(pid_of(cluster, 1), signal.SIGKILL)
+    noticed = until(lambda: bool(recon._link.engines.lost()), 5, "noticed")
+    stopped = noticed + until(lambda: recon._link.engines.call(0, "status").failure is not None, 5, "stopped")
+    print(f"noticed after {noticed:.2f} s, the other stopped after {stopped:.2f} s")
+    assert noticed < NOTICED_SECONDS
+    assert stopped < STOPPED_SECONDS
+
+
+def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_shown(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    keep = pt.Keep(folder=tmp_path, epochs=5, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, timeout=4.0)
+    recon.start(LONG)
+    until(lambda: recon.last_state is not None, 60, "a state")
+    pid = pid_of(cluster, 1)
+    os.kill(pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    try:
+        with pytest.raises(pt.ReconstructionError) as told:
+            recon.wait(40)
+        assert 3.5 < time.monotonic() - stopped < 20
+        assert "rank 1 does not answer: its process is held by a signal" in str(told.value)
+        assert "Rank 0: " in str(told.value)
+        assert "in _turn" in str(told.value)
+        recon.recover()
+        until(lambda: recon.state == "running" and recon.epoch > 5, 30, "it runs")
+        assert pid_of(cluster, 1) != pid
+    finally:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGCONT)
+    recon.stop()
+
+
+def test_a_stall_shorter_than_the_timeout_is_survived(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
+    recon = training(scan, cluster, tmp_path, "pause")
+    pid = pid_of(cluster, 0)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(7)  # more than the five seconds after which rank 0's silence is looked into
+    os.kill(pid, signal.SIGCONT)
+    reached = recon.epoch
+    until(lambda: recon.epoch > reached + 2, 30, "it goes on")
+    assert recon.failure is None
+    assert recon.changes == ()
+    recon.stop()
+
+
+class Greedy(pt.Imposed):
+    """Asks for too much memory, on rank 1 only, from the third epoch on."""
+
+    after = "epoch"
+
+    def impose(self, model: Model) -> None:
+        self.called = getattr(self, "called", 0) + 1
+        if self.called == 3 and os.environ.get("PTYNB_RANK") == "1":
+            torch.empty(2**60)
+
+
+def test_an_exception_on_one_rank_ends_all_and_is_not_tried_again(cluster: pt.Cluster, scan: Scan) -> None:
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, on_failure="continue", extensions=[Greedy()])
+    recon.start(LONG)
+    started = time.monotonic()
+    with pytest.raises(pt.ReconstructionError) as told:
+        recon.wait(30)
+    assert time.monotonic() - started < 15
+    assert str(told.value).startswith("Rank 1: RuntimeError: ")
+    assert "in impose" in str(told.value)
+    assert "frames='disk'" in str(told.value)
+    assert not recon.can_recover
+    with pytest.raises(pt.ReconstructionError, match="did not lose an engine"):
+        recon.recover()
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster) as another:
+        assert another.step().number == 1
+
+
+def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recon = training(scan, cluster, tmp_path, "continue")
+
+    def refuse(ranks: object) -> None:
+        raise pt.ClusterError("Its machine is gone.")
+
+    assert cluster._crew is not None
+    monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+    reached = recon.epoch
+    os.kill(pid_of(cluster, 0), signal.SIGKILL)
+    until(lambda: recon.epoch < reached, 15, "it is opened again")
+    until(lambda: recon.epoch > reached, 30, "it is beyond where it was")
+    assert recon.engines == "1 engine on CPU"
+    assert recon.changes[0].new == "1 engine goes on"
+    assert [status.world for status in recon.status()] == [1]
+    recon.stop()
+    losses = [epoch.loss for epoch in recon.epochs]
+    with pt.Reconstruction(scan, pt.Settings(batch=20), device="cpu", keep=None) as alone:
+        expected = [epoch.loss for epoch in alone.run(min(len(losses), 20))]
+    np.testing.assert_allclose(losses[: len(expected)], expected, rtol=1e-3)
+    with pytest.raises(pt.ClusterError, match=r"engines of ranks \[0\] are lost, and no others came"):
+        pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None)
+    # Once one can be had again, a new reconstruction has all engines.
+    monkeypatch.undo()
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None) as both:
+        assert both.step().number == 1
+        assert both.engines.startswith("2 engines")
+
+
+def test_one_that_is_lost_again_and_again_without_getting_further_is_given_up(cluster: pt.Cluster, scan: Scan) -> None:
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None, on_failure="continue")
+    recon._link._recoveries = [None] * 3
+    recon.start(LONG)
+    os.kill(pid_of(cluster, 1), signal.SIGKILL)
+    with pytest.raises(pt.ReconstructionError, match="goes on from the beginning"):
+        recon.wait(30)

@@ -1,0 +1,171 @@
+"""Nothing grows: not with runs, reconstructions and clusters begun and ended, not with epochs, not with engines.
+
+PTYNB_LEAK_CYCLES (60 unless set) says how often runs are begun and ended; reconstructions a third as often.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import ptynb as pt
+from ptynb.driver.guardian import MARK
+from ptynb.io.state import load_state, newest_state
+from ptynb.scan import Scan
+from tests.faults import figures
+from tests.faults.figures import MEGABYTE, Figures
+from tests.faults.test_notebook import until
+
+CYCLES = int(os.environ.get("PTYNB_LEAK_CYCLES", "60"))
+WARM = 10
+"""Cycles before anything is compared: memory is taken for the first time, modules are loaded."""
+GROWTH_BYTES, GROWTH_BYTES_A_CYCLE = 4 * MEGABYTE, 20_000
+"""Allocators keep some; a cycle that leaks the answers to its questions (as once) leaves 200 kB in the kernel."""
+MORE = 2
+"""Files and threads, of which a moment may have one more than another."""
+EPOCHS = 10_000
+EPOCH_BYTES = 600
+"""Of one epoch's record in a process, with what the allocator adds: 380 measured."""
+START_SECONDS, STOP_SECONDS = 120.0, 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[pt.Cluster]:
+    with pt.Cluster(2, device="cpu", threads=1) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> Scan:
+    path: Path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    return pt.save_scan(pt.simulate(patterns=16, window=16, seed=5), path)
+
+
+def assert_not_grown(before: dict[str, Figures], after: dict[str, Figures], cycles: int) -> None:
+    for name in before:
+        grown = after[name].grown(before[name])
+        print(f"{name}: {after[name]}; in {cycles} cycles {grown}")
+        assert grown.memory < GROWTH_BYTES + cycles * GROWTH_BYTES_A_CYCLE, name
+        assert grown.files <= MORE, name
+        assert grown.threads <= MORE, name
+        assert grown.processes <= 0, name
+
+
+def test_runs_that_are_begun_and_ended_leave_nothing(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
+    keep = pt.Keep(folder=tmp_path, epochs=10, seconds=None)
+    before: dict[str, Figures] = {}
+    with pt.Reconstruction(scan, pt.Settings(batch=8), cluster, keep=keep) as recon:
+        for cycle in range(WARM + CYCLES):
+            if cycle == WARM:
+                before = figures.taken(cluster)
+            recon.start(2)
+            recon.wait()
+            recon.start(100_000)
+            recon.pause()
+            recon.resume()
+            recon.stop()
+        assert_not_grown(before, figures.taken(cluster), CYCLES)
+        assert cluster._crew is not None
+        assert cluster._crew.caller is not None
+        client = cluster._crew.caller._client
+        tables = client._futures, client._output_futures, client.results, client.history
+        # What follows the record asks ten times a second: between two questions there is nothing.
+        until(lambda: not any(map(len, tables)), 10, "no answer is kept")
+
+
+def test_reconstructions_that_are_opened_and_closed_leave_nothing(cluster: pt.Cluster, scan: Scan) -> None:
+    before: dict[str, Figures] = {}
+    cycles = CYCLES // 3
+    for cycle in range(WARM + cycles):
+        if cycle == WARM:
+            before = figures.taken(cluster)
+        with pt.Reconstruction(scan, pt.Settings(batch=8), cluster) as recon:
+            recon.start(1)
+            recon.wait()
+    del recon
+    time.sleep(0.3)  # the one that follows the last one's record looks ten times a second
+    assert_not_grown(before, figures.taken(cluster), cycles)
+
+
+def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path: Path) -> None:
+    keep = pt.Keep(folder=tmp_path, epochs=500, seconds=None, pictures=0.5)
+    with (
+        pt.Cluster(1, device="cpu", threads=1) as cluster,
+        pt.Reconstruction(scan, pt.Settings(batch=16), cluster, keep=keep) as recon,
+    ):
+        recon.start(EPOCHS // 10)
+        recon.wait()
+        before, first = figures.taken(cluster), pickle.dumps(recon._link.engines.call(0, "status", recon.epoch))
+        recon.start(EPOCHS - EPOCHS // 10)
+        recon.wait()
+        after, last = figures.taken(cluster), pickle.dumps(recon._link.engines.call(0, "status", recon.epoch))
+        assert [epoch.number for epoch in recon.epochs] == [*range(1, EPOCHS + 1)]
+        one = recon.epochs[-1]
+        record = sys.getsizeof(one) + sys.getsizeof(vars(one)) + sum(map(sys.getsizeof, vars(one).values()))
+        assert record < EPOCH_BYTES
+        assert len(last) < len(first) + 16, "what travels grows with the record"
+        assert len(last) < 2000
+        for name in before:
+            grown = after[name].grown(before[name])
+            print(f"{name}: {after[name]}; in {EPOCHS} epochs {grown}; {record} bytes an epoch")
+            assert grown.memory < GROWTH_BYTES + 4 * EPOCHS * EPOCH_BYTES, name
+            assert grown.files <= MORE, name
+            assert grown.threads <= MORE, name
+            assert grown.processes <= 0, name
+        assert not recon.notices
+    assert len(sorted(tmp_path.glob("state-*.h5"))) == keep.last
+    assert {one.name for one in tmp_path.glob("*.jpg")} == {"amplitude.jpg", "phase.jpg", "probe.jpg"}
+    state = load_state(newest_state(tmp_path))
+    assert (state.epoch, len(state.epochs)) == (EPOCHS, EPOCHS)
+
+
+def test_eight_engines_on_two_cores_give_one_engines_losses_and_leave(scan: Scan) -> None:
+    settings = pt.Settings(batch=8, optimiser="sgd")
+    with pt.Reconstruction(scan, settings, device="cpu", keep=None) as alone:
+        expected = [epoch.loss for epoch in alone.run(3)]
+    started = time.monotonic()
+    with pt.Cluster(8, device="cpu", threads=1) as cluster:
+        assert time.monotonic() - started < START_SECONDS
+        name = cluster.name
+        with pt.Reconstruction(scan, settings, cluster, keep=None) as recon:
+            losses = [epoch.loss for epoch in recon.run(3)]
+        stopped = time.monotonic()
+    assert time.monotonic() - stopped < STOP_SECONDS
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert not _marked(name)
+
+
+def test_clusters_that_are_started_and_stopped_leave_nothing() -> None:
+    before: Figures | None = None
+    for cycle in range(3):
+        with pt.Cluster(1, device="cpu", threads=1) as cluster:
+            name, folder = cluster.name, cluster.folder
+        assert folder is not None
+        assert not folder.exists()
+        assert not _marked(name)
+        del cluster
+        gc.collect()
+        if cycle == 0:
+            before = figures.kernel()
+    assert before is not None
+    assert_not_grown({"kernel": before}, {"kernel": figures.kernel()}, 2)
+
+
+def _marked(name: str) -> list[psutil.Process]:
+    """Living processes of the cluster of this name."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == name and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

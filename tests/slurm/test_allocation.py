@@ -1,0 +1,208 @@
+"""What is asked of Slurm, and which GPU an engine gets: no Slurm is needed for these."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptynb.driver import slurm
+from ptynb.driver.allocation import Allocation, own_gpu
+from ptynb.driver.enter import complete
+from ptynb.driver.job_state import JobState
+from ptynb.driver.slurm_launcher import SlurmLauncher
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"nodes": 0}, "nodes is 0; expected a whole number, at least 1"),
+        ({"nodes": 1.5}, "nodes is 1.5"),
+        ({"nodes": True}, "nodes is True"),
+        ({"gpus_per_node": -1}, "gpus_per_node is -1; expected a whole number, at least 0"),
+        ({"gpus_per_node": 4, "engines_per_node": 2}, "2 engines on 4 GPUs of a node"),
+        ({"time": "an hour"}, "time is 'an hour'; expected hours:minutes:seconds"),
+        ({"time": "1:00:00\n#SBATCH --exclusive"}, "time is "),
+        ({"memory": "64 GB"}, "memory is '64 GB'"),
+        ({"partition": "gpu --exclusive"}, "partition is 'gpu --exclusive'"),
+        ({"account": "a\nb"}, "account is "),
+        ({"extra": "--qos=high"}, "extra is '--qos=high'; expected options of sbatch, each a string"),
+        ({"extra": ("qos",)}, "extra is "),
+        ({"extra": ("--comment=a\nrm",)}, "extra is "),
+    ],
+)
+def test_what_can_not_be_is_refused_with_one_sentence(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        Allocation(**wrong)
+
+
+@pytest.mark.parametrize("time", ["", "90", "90:30", "01:00:00", "2-12", "2-12:30", "2-12:30:00", "UNLIMITED"])
+def test_slurms_spellings_of_time(time: str) -> None:
+    assert (f"--time={time}" in Allocation(time=time).options()) == bool(time)
+
+
+def test_ranks_fill_one_node_after_the_other() -> None:
+    allocation = Allocation(nodes=2, gpus_per_node=3)
+    assert allocation.engines == 6
+    assert [allocation.place(rank) for rank in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert (Allocation(nodes=2).per_node, Allocation(engines_per_node=5).per_node) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("environment", "own"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_LOCALID": "2", "SLURM_GPUS_ON_NODE": "4"}, "2"),
+        ({"CUDA_VISIBLE_DEVICES": "4,6", "SLURM_LOCALID": "1", "SLURM_GPUS_ON_NODE": "2"}, "6"),
+        ({"CUDA_VISIBLE_DEVICES": " 4 , 6 ", "SLURM_LOCALID": "0"}, "4"),
+        # --gpus-per-task: this task's own; numbered from 0 where others are hidden by the kernel
+        ({"CUDA_VISIBLE_DEVICES": "3", "SLURM_LOCALID": "3", "SLURM_GPUS_ON_NODE": "4"}, "3"),
+        ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_LOCALID": "3", "SLURM_GPUS_ON_NODE": "4"}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_LOCALID": "0", "SLURM_GPUS_ON_NODE": "1"}, "0"),
+        # started again, alone in a step that sees all
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_LOCALID": "0", "PTYNB_LOCALID": "1", "SLURM_GPUS_ON_NODE": "2"}, "1"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-aa,GPU-bb", "SLURM_LOCALID": "1"}, "GPU-bb"),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-aa,MIG-bb", "SLURM_LOCALID": "0"}, "MIG-aa"),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-GPU-aa/1/0,MIG-GPU-aa/2/0", "SLURM_LOCALID": "1"}, "MIG-GPU-aa/2/0"),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_LOCALID": "0"}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "", "SLURM_LOCALID": "0"}, ""),
+        ({"SLURM_LOCALID": "0"}, ""),
+    ],
+)
+def test_every_task_has_a_gpu_of_its_own(environment: dict[str, str], own: str) -> None:
+    assert own_gpu(environment) == own
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"CUDA_VISIBLE_DEVICES": "0", "SLURM_LOCALID": "1", "SLURM_GPUS_ON_NODE": "1"},
+        {"CUDA_VISIBLE_DEVICES": "0", "SLURM_LOCALID": "1"},
+        {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_LOCALID": "2", "SLURM_GPUS_ON_NODE": "2"},
+    ],
+)
+def test_tasks_do_not_share_a_gpu_silently(environment: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="has no GPU of its own"):
+        own_gpu(environment)
+
+
+def test_an_engine_of_slurm_knows_rank_gpu_and_threads() -> None:
+    given = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "CUDA_VISIBLE_DEVICES": "4,6", "SLURM_CPUS_PER_TASK": "5"}
+    complete(given)
+    assert (given["PTYNB_RANK"], given["CUDA_VISIBLE_DEVICES"], given["OMP_NUM_THREADS"]) == ("3", "6", "5")
+    without = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "CUDA_VISIBLE_DEVICES": "", "PTYNB_GPU": "chosen"}
+    complete(without)
+    assert without["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize(
+    ("wrote", "dead"),
+    [
+        ("", []),
+        ("srun: error: n2: task 3: Killed\n", [3]),
+        ("srun: error: n2: task 3: Killed", []),  # half a line: the rest is to come
+        ("srun: error: n[1-2]: tasks 0,2-3: Exited with exit code 1\n", [0, 2, 3]),
+        ("srun: launch/slurm: step_signal\nsrun: error: Node failure on n2\nsrun: error: n2: task 1: Killed\n", [1]),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-31T12:00:00 DUE TO TIME LIMIT ***\n",
+            [0, 1, 2, 3],
+        ),
+        ("slurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-31T12:00:00 ***\n", [0, 1, 2, 3]),
+    ],
+)
+def test_engines_that_srun_has_seen_end(wrote: str, dead: list[int], tmp_path: Path) -> None:
+    launcher = SlurmLauncher(Allocation(nodes=2, engines_per_node=2), "ptynb-1", tmp_path)
+    launcher.log.parent.mkdir()
+    launcher.log.write_text(wrote)
+    assert launcher.dead() == dead
+
+
+def test_an_engines_environment_is_complete_before_torch_loads() -> None:
+    script = "import sys, ptynb.driver.enter; print('torch' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
+
+
+NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (JobState("7", "PENDING", "None"), "job 7 waits in the queue"),
+        (
+            JobState("7", "PENDING", "Priority", start="2026-01-31T14:05:00"),
+            "job 7 waits in the queue (others come first; may start at 14:05)",
+        ),
+        (
+            JobState("7", "PENDING", "QOSMaxCpuPerUserLimit", start="2026-02-01T14:05:00"),
+            "job 7 waits in the queue (QOSMaxCpuPerUserLimit; may start at 2026-02-01 14:05)",
+        ),
+        (
+            JobState("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n2"),
+            "job 7 waits in the queue (a node it needs is not available)",
+        ),
+        (JobState("7", "CONFIGURING", nodes=("n1",)), "job 7 has n1, which are being made ready"),
+        (JobState("7", "RUNNING", nodes=("n1", "n2")), "job 7 runs on n1, n2"),
+        (JobState("7", "COMPLETING", nodes=("n1",)), "job 7 is ending on n1"),
+        (JobState("7", "SUSPENDED"), "job 7 is suspended"),
+        (JobState("7", "SOME_NEW_STATE"), "job 7 is some new state"),
+        (JobState("7", "FAILED", exit="3:0"), "job 7 failed (exit code 3)"),
+        (JobState("7", "OUT_OF_MEMORY"), "job 7 ran out of the memory it asked for; start again with more memory="),
+        (JobState("7", "NODE_FAIL"), "job 7 ended because a node failed"),
+    ],
+)
+def test_a_state_in_words(state: JobState, told: str) -> None:
+    assert state.words(NOON) == told
+
+
+def offered(*lines: str, **environment: str) -> Allocation:
+    head = "JobId=7 JobState=RUNNING Partition=gpu Account=(null) NumNodes=2 TRES=cpu=8,gres/gpu=4"
+    return slurm.offered(" ".join([head, *lines]), environment)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["Nodes=n[1-2] CPU_IDs=0-3,8 Mem=0 GRES="], Allocation(nodes=2, engines_per_node=1, cpus_per_engine=5)),
+        (
+            ["Nodes=n1 CPU_IDs=0-7 Mem=9 GRES=gpu:a100:2(IDX:0-1)", "Nodes=n2 CPU_IDs=0-3 Mem=9 GRES=gpu:2(IDX:1,3)"],
+            Allocation(nodes=2, gpus_per_node=2, cpus_per_engine=2),
+        ),
+        (
+            ["Nodes=n[1-2] CPU_IDs=5 Mem=0 GRES=gpu:a100:1(IDX:0),gpu:v100:2(IDX:1-2),nic:1"],
+            Allocation(nodes=2, gpus_per_node=3, cpus_per_engine=1),
+        ),
+    ],
+)
+def test_what_a_job_offers(lines: list[str], expected: Allocation) -> None:
+    found = offered(*lines)
+    assert found.partition == "gpu"
+    assert Allocation(**{**vars(found), "partition": ""}) == expected
+
+
+def test_unequal_gpus_are_not_halved_silently() -> None:
+    with pytest.raises(slurm.ClusterError, match=r"unequal numbers of GPUs \(2 on n1, 1 on n2\)"):
+        offered("Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)")
+
+
+def test_a_script_says_what_was_asked_for_and_no_secret(tmp_path: Path) -> None:
+    wanted = Allocation(nodes=2, gpus_per_node=4, cpus_per_engine=8, time="01:00:00", partition="gpu", account="beam",
+                        memory="64G", extra=("--qos=high", '--comment=a "b" c'))  # fmt: skip
+    lines = slurm.script(wanted, "ptynb-1", tmp_path, ["srun", "true"]).splitlines()
+    options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+    for expected in ("--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=8", "--gres=gpu:4", "--time=01:00:00",
+                     "--partition=gpu", "--account=beam", "--mem=64G", "--qos=high", "--no-kill"):  # fmt: skip
+        assert expected in options
+    assert options[-1] == r'"--comment=a \"b\" c"'
+
+
+def test_a_surrounding_step_leaves_no_trace_in_what_is_asked() -> None:
+    environment = {"SLURM_NTASKS": "7", "SLURM_CONF": "/etc/x", "SQUEUE_FORMAT": "%i", "PMIX_RANK": "1",
+                   "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}  # fmt: skip
+    assert slurm.clean(environment) == {"SLURM_CONF": "/etc/x", "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}

@@ -1,0 +1,347 @@
+"""Engines as tasks of a real Slurm of two nodes. What stands for an engine writes its environment and stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ptynb.driver import folders, slurm
+from ptynb.driver.allocation import Allocation, own_gpu
+from ptynb.driver.devices import ClusterError
+from ptynb.driver.slurm_launcher import SlurmLauncher
+from tests.slurm.daemons import Slurm
+from tests.slurm.runs import NAME, Run, until
+
+
+@pytest.fixture
+def runs(nodes: Slurm, folder: Path) -> Iterator[Callable[..., Run]]:
+    """Makes runs that are stopped at the end."""
+    made: list[Run] = []
+
+    def make(allocation: Allocation, job: str = "") -> Run:
+        made.append(Run(folder, allocation, job))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.launcher.stop()
+
+
+@pytest.fixture
+def job(nodes: Slurm) -> Iterator[str]:
+    """The number of a job of two nodes, as salloc gives one."""
+    made = slurm.submit("#!/bin/sh\n#SBATCH --nodes=2 --cpus-per-task=4 --gres=gpu:2 --output=/dev/null\nsleep 600\n")
+    until(lambda: slurm.state(made).name == "RUNNING")
+    yield made
+    slurm.cancel(made)
+    until(lambda: slurm.state(made).over)
+
+
+def alive(engine: dict[str, str]) -> bool:
+    return psutil.pid_exists(int(engine["pid"])) and psutil.Process(int(engine["pid"])).status() != "zombie"
+
+
+def test_a_job_on_two_nodes_has_every_rank_once_and_is_gone_after_stop(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=2, time="00:10:00"))
+    engines = run.start()
+    assert sorted(engines) == [0, 1, 2, 3]
+    assert [engines[rank]["SLURMD_NODENAME"] for rank in range(4)] == ["n1", "n1", "n2", "n2"]
+    assert [engines[rank]["SLURM_LOCALID"] for rank in range(4)] == ["0", "1", "0", "1"]
+    assert {one["SLURM_CPUS_PER_TASK"] for one in engines.values()} == {"2"}
+    assert {one["CUDA_VISIBLE_DEVICES"] for one in engines.values()} == {""}
+    assert {one["PTYNB_CLUSTER"] for one in engines.values()} == {NAME}
+    job = run.launcher.job
+    until(lambda: "runs" in run.launcher.news())
+    assert run.launcher.news() == f"job {job} runs on n1, n2"
+    for rank in range(4):
+        log = run.folder / "log" / f"engine-rank{rank}.log"
+        until(lambda log=log: log.read_text() == f"engine {log.stem[-1]} came\n")
+    assert run.launcher.dead() == []
+    assert run.launcher.record() == {"processes": [], "end": [["scancel", "--quiet", job]]}
+    run.launcher.stop()
+    assert slurm.state(job).name == "CANCELLED"
+    until(lambda: not any(map(alive, engines.values())))
+    run.launcher.stop()
+
+
+def test_each_engine_of_a_node_has_a_gpu_of_its_own(runs: Callable[..., Run]) -> None:
+    engines = runs(Allocation(nodes=2, gpus_per_node=2)).start()
+    assert [own_gpu(engines[rank]) for rank in range(4)] == ["0", "1", "0", "1"]
+
+
+def test_gpus_that_slurm_binds_to_tasks_are_theirs(runs: Callable[..., Run]) -> None:
+    engines = runs(Allocation(nodes=2, gpus_per_node=2, extra=("--gpus-per-task=1",))).start()
+    assert [own_gpu(engines[rank]) for rank in range(4)] == ["0", "1", "0", "1"]
+
+
+def test_a_job_that_waits_says_why_and_until_when(runs: Callable[..., Run], nodes: Slurm) -> None:
+    full = slurm.submit("#!/bin/sh\n#SBATCH --nodes=2 --exclusive --time=30 --output=/dev/null\nsleep 600\n")
+    run = runs(Allocation(nodes=1, engines_per_node=2, time="5"))
+    run.launcher.start(range(2))
+    expected = f"job {run.launcher.job} waits in the queue (waiting for resources; may start at "
+    until(lambda: run.launcher.news().startswith(expected), 30)
+    hours, minutes = run.launcher.news().removeprefix(expected).removesuffix(")").split()[-1].split(":")
+    in_minutes = (int(hours) * 60 + int(minutes) - time.localtime().tm_hour * 60 - time.localtime().tm_min) % 1440
+    assert 28 <= in_minutes <= 31  # when the other's time is over
+    assert not run.launcher.failed()
+    assert run.launcher.dead() == []
+    slurm.cancel(full)
+    until(lambda: len(run.came()) == 2)
+    until(lambda: run.launcher.news() == f"job {run.launcher.job} runs on n1", 20)
+
+
+def test_a_waiting_job_is_cancelled_at_once(runs: Callable[..., Run], nodes: Slurm) -> None:
+    run = runs(Allocation(nodes=1, extra=("--begin=now+1hour",)))
+    run.launcher.start([0])
+    job = run.launcher.job
+    until(lambda: "its time of beginning has not come" in run.launcher.news())
+    began = time.monotonic()
+    run.launcher.stop()
+    assert time.monotonic() - began < 5
+    assert slurm.state(job).name == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("allocation", "told"),
+    [
+        (Allocation(time="01:00:00", partition="short"), "its time is longer than the partition allows"),
+        (Allocation(nodes=3), "the partition allows no such number of nodes"),
+    ],
+)
+def test_a_job_that_can_never_start_is_an_error(runs: Callable[..., Run], allocation: Allocation, told: str) -> None:
+    run = runs(allocation)
+    run.launcher.start(range(allocation.engines))
+    until(run.launcher.failed)
+    assert f"Job {run.launcher.job} will never start: {told} (" in run.launcher.failed()
+
+
+@pytest.mark.parametrize(
+    ("allocation", "told"),
+    [
+        (Allocation(partition="nowhere"), "sbatch failed: .*invalid partition"),
+        (
+            Allocation(gpus_per_node=9, cpus_per_engine=1),
+            "sbatch failed: .*Requested node configuration is not available",
+        ),
+        (Allocation(memory="100G"), "sbatch failed: .*Memory specification can not be satisfied"),
+        (Allocation(extra=("--no-such-option",)), "sbatch failed: .*unrecognized option"),
+    ],
+)
+def test_what_slurm_refuses_is_said_in_its_words(runs: Callable[..., Run], allocation: Allocation, told: str) -> None:
+    with pytest.raises(ClusterError, match=told):
+        runs(allocation).launcher.start(range(allocation.engines))
+
+
+def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(nodes=2, gpus_per_node=2))
+    engines = run.start()
+    for rank in (1, 3):
+        os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [1, 3], 5)
+    assert alive(engines[0])
+    assert alive(engines[2])
+    run.launcher.start([3])
+    until(lambda: len(run.came()) == 5)
+    assert run.launcher.dead() == [1]
+    [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]
+    assert (fresh["PTYNB_RANK"], fresh["SLURMD_NODENAME"], fresh["SLURM_JOB_ID"]) == ("3", "n2", run.launcher.job)
+    assert (fresh["SLURM_LOCALID"], own_gpu(fresh)) == ("0", "1")
+    assert fresh["SLURM_STEP_ID"] != engines[3]["SLURM_STEP_ID"]
+    # The job lasts as long as any engine does, also when all that came first have ended.
+    for rank in (0, 2):
+        os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [0, 1, 2], 5)
+    until(lambda: len(slurm.ask("squeue", "-h", "-s", "-j", run.launcher.job, "-o", "%i").split()) == 2)
+    time.sleep(1)
+    assert alive(fresh)
+    assert not run.launcher.failed()
+    os.kill(int(fresh["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [0, 1, 2, 3], 5)
+
+
+def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1))
+    engines = run.start()
+    until(lambda: run.launcher.news().endswith("runs on n1, n2"))
+    slurm.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    until(lambda: run.launcher.dead() == [2, 3], 10)
+    with pytest.raises(ClusterError, match=r"rank 3 can't be started again: its node n2 is lost to job \d+; go on"):
+        run.launcher.start([3])
+    until(lambda: not alive(engines[2]))
+    assert alive(engines[0])
+    assert alive(engines[1])
+    assert not run.launcher.failed()
+
+
+def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(nodes=2))
+    engines = run.start()
+    slurm.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    until(run.launcher.failed)
+    assert "failed (its first node, where its script runs, was lost" in run.launcher.failed()
+    assert run.launcher.dead() == [0, 1]
+    with pytest.raises(ClusterError, match=r"rank 1 can't be started again: job .* failed"):
+        run.launcher.start([1])
+    until(lambda: not any(map(alive, engines.values())))
+    run.launcher.start([0, 1])  # all of them: a new job, once its nodes are back
+    until(lambda: len(run.came()) == 4, 20)
+
+
+def test_the_time_limit_is_named(nodes: Slurm, limited: Run) -> None:
+    until(lambda: limited.launcher.dead() == [0], 40)  # from what Slurm wrote, nobody was asked
+    until(limited.launcher.failed)
+    assert "reached its time limit" in limited.launcher.failed()
+
+
+def test_a_program_that_is_missing_is_told_with_what_slurm_wrote(nodes: Slurm, folder: Path) -> None:
+    launcher = SlurmLauncher(Allocation(), NAME, folder, command=("/no/such/python",))
+    launcher.start([0])
+    until(launcher.failed)
+    assert "failed (exit code 127)" in launcher.failed()
+    assert "No such file or directory" in (folder / "log" / "engine-rank0.log").read_text()
+    launcher.stop()
+
+
+def test_a_folder_that_the_nodes_can_not_write_is_named(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(extra=("--hold",)))
+    run.launcher.start([0])
+    until(lambda: "(held; 'scontrol release' lets it go)" in run.launcher.news())
+    run.launcher.log.parent.rename(run.folder / "elsewhere")
+    slurm.ask("scontrol", "release", run.launcher.job)
+    until(run.launcher.failed)
+    assert "its first node can't write" in run.launcher.failed()
+
+
+def test_inside_a_job_a_step_of_it_is_used(runs: Callable[..., Run], job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", job)
+    monkeypatch.setenv("SLURM_NTASKS", "7")  # a step around the notebook: no option of ours
+    monkeypatch.setenv("SLURM_CPU_BIND", "nonsense")
+    allocation, present = slurm.choose(None)
+    assert present == job
+    assert allocation == Allocation(nodes=2, gpus_per_node=2, cpus_per_engine=2, partition="long")
+    run = runs(allocation, present)
+    engines = run.start()
+    assert [engines[rank]["SLURMD_NODENAME"] for rank in range(4)] == ["n1", "n1", "n2", "n2"]
+    assert {one["SLURM_JOB_ID"] for one in engines.values()} == {job}
+    [[pid, _]] = run.launcher.record()["processes"]
+    assert os.getsid(int(pid)) == pid  # Ctrl-C in the notebook's terminal does not reach it
+    os.kill(int(engines[2]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [2], 5)
+    run.launcher.start([2])
+    until(lambda: len(run.came()) == 5)
+    assert run.launcher.dead() == []
+    run.launcher.stop()
+    until(lambda: not any(map(alive, run.came())))
+    assert slurm.state(job).name == "RUNNING"
+
+
+def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> None:
+    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1))
+    engines = run.start()
+    for rank in (0, 3):
+        os.kill(int(engines[rank]["pid"]), signal.SIGSTOP)
+        run.launcher.kill(rank)
+    until(lambda: run.launcher.dead() == [0, 3], 5)
+    assert alive(engines[1])
+    assert alive(engines[2])
+    run.launcher.start([0])
+    until(lambda: len(run.came()) == 5)
+    [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]
+    run.launcher.kill(0)
+    until(lambda: not alive(fresh), 5)
+    assert alive(engines[1])
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: bool) -> None:
+    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1), job if within else "")
+    engines = run.start()
+    for rank in (1, 2):
+        os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [1, 2], 5)
+    run.launcher.start([2])
+    until(lambda: len(run.came()) == 5)
+    record = run.launcher.record()
+    folders.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
+    other = SlurmLauncher.again(json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
+    other.join({}, {})
+    assert other.record() == record
+    assert other.dead() == [1]
+    [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]
+    other.kill(2)
+    until(lambda: other.dead() == [1, 2], 5)
+    assert not alive(fresh)
+    other.stop()
+    until(lambda: not any(map(alive, engines.values())))
+    assert slurm.state(run.launcher.job).name == ("RUNNING" if within else "CANCELLED")
+    assert run.launcher.dead() == [0, 1, 2, 3]
+
+
+def test_a_job_of_its_own_from_inside_another(runs: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPU_BIND", "nonsense")  # of the step in which the notebook runs
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "1")
+    assert sorted(runs(Allocation(nodes=2, memory="100M")).start()) == [0, 1]
+
+
+def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
+    script = "from ptynb.driver import slurm; print(slurm.inside())"
+    told = subprocess.run(
+        ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=3", sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout
+    assert told.strip() == repr(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=3, partition="long"))
+
+
+def test_a_present_job_is_neither_left_nor_overfilled_silently(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = Allocation(nodes=3)
+    assert slurm.choose(wanted) == (wanted, "")
+    with pytest.raises(ClusterError, match="no Slurm job around"):
+        slurm.choose(None)
+    with pytest.raises(ClusterError, match="no Slurm job around"):
+        slurm.choose(wanted, within=True)
+    monkeypatch.setenv("SLURM_JOB_ID", job)
+    assert slurm.choose(wanted, within=False) == (wanted, "")
+    assert slurm.choose(Allocation(nodes=2)) == (Allocation(nodes=2, cpus_per_engine=4), job)
+    with pytest.raises(ClusterError, match=f"job {job} has 2 nodes where 3 are wanted"):
+        slurm.choose(wanted)
+    with pytest.raises(ClusterError, match="2 GPUs on each node where 4"):
+        slurm.choose(Allocation(gpus_per_node=4))
+    with pytest.raises(ClusterError, match="4 cores on each node where 5"):
+        slurm.choose(Allocation(cpus_per_engine=5))
+    monkeypatch.setenv("SLURM_JOB_ID", "999999")
+    with pytest.raises(ClusterError, match="Invalid job id"):
+        slurm.choose(None)
+
+
+def test_a_forgotten_job_and_a_silent_controller(nodes: Slurm, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    assert slurm.state("999999").name == "GONE"
+    slurm.cancel("999999")
+    launcher = SlurmLauncher(Allocation(), NAME, folder, job="999999")
+    monkeypatch.setenv("SLURM_CONF", "/no/such/file")
+    monkeypatch.setattr(slurm, "COMMAND_SECONDS", 0.5)
+    assert launcher.news().startswith("squeue did not answer within")
+    assert not launcher.failed()  # silence is no end
+
+
+def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hanging = tmp_path / "sbatch"
+    hanging.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    hanging.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(slurm, "COMMAND_SECONDS", 0.2)
+    with pytest.raises(ClusterError, match="sbatch did not answer within 0 s"):
+        slurm.submit("#!/bin/sh\n")
+    with pytest.raises(ClusterError, match=r"squeue was not found on this machine; .* login node"):
+        slurm.state("1")

@@ -1,0 +1,136 @@
+import inspect
+from pathlib import Path
+
+import pytest
+
+from ptynb.driver.cluster import Cluster
+from ptynb.settings import Keep, Settings, SettingsError
+from ptynb.settings.example import MARK, example
+from ptynb.settings.runfile import LocalCluster, SlurmCluster, SshCluster, read_run
+
+LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, options=None):
+        path = tmp_path / "run.yaml"
+        path.write_text(text)
+        return read_run(path, options)
+
+    return read
+
+
+def test_the_least_is_scan_epochs_and_result_and_paths_are_relative_to_the_file(read, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    plan = read(LEAST)
+    assert (plan.scan, plan.epochs, plan.result) == (tmp_path / "a.h5", 3, tmp_path / "out" / "b.h5")
+    assert plan.keep == Keep(folder=tmp_path / "out" / "b.states")
+    assert (plan.cluster, plan.on_failure, plan.settings) == (LocalCluster(), "continue", Settings())
+    elsewhere = read(f"{LEAST}keep: {{folder: /abs/kept, last: 7}}\nsettings:\ncluster:\n")
+    assert elsewhere.keep == Keep(folder=Path("/abs/kept"), last=7)
+
+
+def test_options_take_the_place_of_what_the_file_says_and_are_relative_to_the_working_folder(
+    read, tmp_path, monkeypatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    text = f"{LEAST}cluster: {{engines: 3, threads: 2}}\nkeep: {{last: 5}}\n"
+    options = {"scan": Path("x.h5"), "epochs": 9, "keep": {"folder": Path("k")}, "cluster": {"engines": 1}}
+    plan = read(text, options)
+    assert (plan.scan, plan.epochs) == (tmp_path / "here" / "x.h5", 9)
+    assert plan.result == tmp_path / "out" / "b.h5"
+    assert plan.keep == Keep(folder=tmp_path / "here" / "k", last=5)
+    assert plan.cluster == LocalCluster(engines=1, threads=2)
+    assert read(text, {"cluster": {"kind": "slurm"}}).cluster == SlurmCluster()
+
+
+def test_a_file_of_settings_is_a_run_once_the_rest_is_given(read, tmp_path):
+    plan = read("batch: 12\nprobe: {modes: 2}\n", {"scan": "/a", "epochs": 2, "result": "/b"})
+    assert plan.settings == Settings(batch=12, probe={"modes": 2})
+    with pytest.raises(SettingsError, match=r"run\.yaml: 'scan' is missing \(.*\); give it in the file or by --scan"):
+        read("batch: 12\n")
+
+
+def test_times_stay_times_and_numbers_numbers(read):
+    plan = read(
+        f"{LEAST}cluster: {{kind: slurm, time: 12:30:00, nodes: 2}}\n"
+        "settings: {object: {rate: 1e-3}, seed: 10, constraints: [{kind: orthogonal_modes}]}\n"
+    )
+    assert plan.cluster == SlurmCluster(nodes=2, time="12:30:00")
+    assert (plan.settings.object.rate, plan.settings.seed) == (0.001, 10)
+
+
+@pytest.mark.parametrize(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
+def test_a_cluster_takes_every_field_of_its_kind_and_has_the_same_defaults(made, kind):
+    taken = inspect.signature(made).parameters
+    for name, field in kind.model_fields.items():
+        if name != "kind":
+            there = taken["n" if name == "engines" else name]
+            assert there.default in (inspect.Parameter.empty, field.default) or field.default is None
+
+
+def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
+    assert read(f"{LEAST}cluster: {{kind: ssh, hosts: [a, b]}}").cluster.hosts == {"a": None, "b": None}
+    assert read(f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 4, b: null}}}}").cluster.hosts == {"a": 4, "b": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "scna: a\nepochs: 3\nresult: x",
+            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, epochs, result, cluster, keep, "
+            "on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
+        ),
+        (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
+        (f"{LEAST}batch: 3", "'batch' is one of the settings; expected it below 'settings:'."),
+        (
+            f"{LEAST}cluster: {{engine: 3}}",
+            "there is no field 'cluster.engine' (did you mean 'engines'?); expected one of engines, device, "
+            "threads, lease, timeout.",
+        ),
+        (f"{LEAST}cluster: {{kind: slurm, hosts: [a]}}", "there is no field 'cluster.hosts'; expected one of nodes, "),
+        (
+            f"{LEAST}cluster: {{kind: slrum}}",
+            "cluster.kind is 'slrum'; expected one of 'local', 'none', 'slurm', 'ssh'.",
+        ),
+        (f"{LEAST}cluster: {{kind: ssh}}", "'cluster.hosts' is missing (names of the hosts for ssh"),
+        (f"{LEAST}cluster: {{kind: slurm, time: later}}", "cluster.time is 'later'; expected longest time of the job"),
+        (f"{LEAST}keep: {{last: 0}}", "keep.last is 0: expected greater than or equal to 1."),
+        (f"{LEAST}settings: {{probe: {{mode: 3}}}}", "no field 'settings.probe.mode' (did you mean 'modes'?)"),
+        (
+            f"{LEAST}settings: {{object: {{rate: 0}}, probe: {{rate: 0}}}}",
+            "object.rate and probe.rate are both 0, so nothing would change",
+        ),
+        (f"{LEAST}on_failure: stop", "on_failure is 'stop': expected 'pause' or 'continue'."),
+        (f"{LEAST}epochs: 4", "'epochs' is given twice"),
+        ("scan: [", "is not valid YAML: "),
+        ("- scan", "holds a list; expected names with values"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_path, text, sentence):
+    with pytest.raises(SettingsError) as told:
+        read(text)
+    assert str(told.value).startswith(str(tmp_path / "run.yaml"))
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_that_is_not_there_is_told_with_what_was_expected(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.yaml does not exist; expected a run file"):
+        read_run(tmp_path / "none.yaml")
+    with pytest.raises(SettingsError, match="is a folder; expected a run file"):
+        read_run(tmp_path)
+
+
+def test_the_example_is_a_run_and_says_what_holds_anyway(read):
+    plan = read(example())
+    assert plan.settings == Settings()
+    assert (plan.epochs, plan.cluster) == (200, LocalCluster())
+    unmarked = example().replace(MARK, "")
+    assert "batch: 16  # Diffraction patterns behind one update" in unmarked
+    assert read(unmarked) == plan
+    changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
+    assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
