@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ptynb.snapshot import Picture
+
 Array = NDArray[Any]
 SAMPLE = 20_000
 """Values that percentiles are taken from: within 0.1% of those of all, at a fraction of the time."""
@@ -62,10 +64,7 @@ def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[floa
 
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
     """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
-    low, high = limits
-    finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
-    index = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
-    rgb: NDArray[np.uint8] = np.take(colours, index, axis=0)
+    rgb: NDArray[np.uint8] = np.take(colours, levels(values, limits), axis=0)
     return rgb
 
 
@@ -80,17 +79,57 @@ def complex_colours(field: Array) -> NDArray[np.uint8]:
 
 
 def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
-    """(y, x, rgb) uint8 as a JPEG file."""
+    """(y, x) or (y, x, rgb) uint8 as a JPEG file."""
     buffer = io.BytesIO()
     Image.fromarray(rgb).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
 def png(rgb: NDArray[np.uint8]) -> bytes:
-    """(y, x, rgb) uint8 as a PNG file, for pictures of hard pixels."""
+    """(y, x) or (y, x, rgb) uint8 as a PNG file, for pictures of hard pixels."""
     buffer = io.BytesIO()
     Image.fromarray(rgb).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
+
+
+def picture(
+    values: Array,
+    name: str,
+    title: str = "",
+    *,
+    size: int = 1024,
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] = (1.0, 99.0),
+    lossless: bool = True,
+    quality: int = 85,
+    unit: str = "",
+    pixel_size: tuple[float, float] | None = None,
+    colours: str = "gray",
+    note: str = "",
+) -> Picture:
+    """A picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
+
+    size: longest side of the image [its pixels]; the array is averaged down to it. limits: values of black and white;
+    the percentiles of the values unless given. lossless: PNG rather than JPEG of this quality.
+    """
+    reduction = reduction_for(values.shape, size)
+    reduced = reduce_by(values, reduction)
+    encode = png if lossless else (lambda pixels: jpeg(pixels, quality))
+    height, width = values.shape
+    if np.iscomplexobj(values):
+        image, limits = encode(complex_colours(reduced)), None
+    else:
+        limits = limits_of(reduced, *percentiles) if limits is None else limits
+        image = encode(levels(reduced, limits))
+    return Picture(name, title or name, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
+
+
+def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
+    """(y, x) -> (y, x) uint8: 0 at the lower limit and below, 255 at the upper one and above; no number is 0."""
+    low, high = limits
+    finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
+    grey: NDArray[np.uint8] = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
+    return grey
 
 
 def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:

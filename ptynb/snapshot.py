@@ -131,6 +131,30 @@ class Kept:
     frames: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture for a screen: grey levels that stand for values, or colours that stand for themselves.
+
+    name: what it shows, unique among those shown together ("amplitude"); title: the same for a reader.
+    image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
+    shape: (y, x) of the array behind it; reduction: how many of its pixels a side one of the picture stands for.
+    limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: colour map at first.
+    note: a sentence beneath it.
+    """
+
+    name: str
+    title: str
+    image: bytes
+    shape: tuple[int, int]
+    reduction: int = 1
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    pixel_size: tuple[float, float] | None = None
+    colours: str = "gray"
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class PictureRequest:
     """What a live view wants to see.

@@ -36,3 +36,20 @@ def in_a_row(state: str, parts: Sequence[str]) -> str:
     badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'
     spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in (badge, *parts))
     return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
+
+
+def complaint(error: Exception | str) -> str:
+    """HTML of something that went wrong: its first line beside a red bar, the rest as details."""
+    return _box(str(error), "#c62828", "alert")
+
+
+def remark(text: str) -> str:
+    """HTML of something to know, beside an amber bar."""
+    return _box(text, "#b26a00", "status")
+
+
+def _box(text: str, colour: str, role: str) -> str:
+    first, *more = text.split("\n", 1)
+    details = f"<details><summary>details</summary><pre>{html.escape(more[0])}</pre></details>" if more else ""
+    style = f"border-left:4px solid {colour};padding:4px 10px;margin:4px 0;line-height:1.4"
+    return f'<div role="{role}" style="{style}">{html.escape(first)}{details}</div>'

@@ -205,10 +205,10 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
 
     assert cluster._crew is not None
     monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
-    reached = recon.epoch
-    os.kill(pid_of(cluster, 0), signal.SIGKILL)
-    until(lambda: recon.epoch < reached, 15, "it is opened again")
-    until(lambda: recon.epoch > reached, 30, "it is beyond where it was")
+    pid, reached = pid_of(cluster, 0), recon.epoch
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: any(change.name == "engines" for change in recon.changes), 30, "it is opened again")
+    until(lambda: not recon.recovering and recon.epoch > reached, 30, "it is beyond where it was")
     assert recon.engines == "1 engine on CPU"
     assert recon.changes[0].new == "1 engine goes on"
     assert [status.world for status in recon.status()] == [1]

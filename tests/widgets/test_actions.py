@@ -1,0 +1,77 @@
+"""The queue of what was clicked."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import pytest
+
+from ptynb.widgets.actions import Actions
+
+
+class Widget:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.actions = Actions("a test's actions", self.complain, self.clear, self.done)
+
+    def complain(self, error: Exception) -> None:
+        self.seen.append(str(error))
+
+    def clear(self) -> None:
+        self.seen.append("clear")
+
+    def done(self) -> None:
+        self.seen.append("done")
+
+
+def threads() -> int:
+    return sum(thread.name == "a test's actions" for thread in threading.enumerate())
+
+
+def test_actions_are_carried_out_in_order_and_complaints_are_shown() -> None:
+    widget = Widget()
+    widget.actions.put(lambda: widget.seen.append("first"))
+    widget.actions.put(lambda: {}["missing"])
+    widget.actions.put(lambda: widget.seen.append("last"))
+    widget.actions.settle()
+    assert widget.seen == ["clear", "first", "done", "clear", "'missing'", "done", "clear", "last", "done"]
+    widget.actions.close()
+
+
+def test_of_actions_of_one_kind_that_wait_only_the_newest_is_carried_out() -> None:
+    widget, held = Widget(), threading.Event()
+    moved: list[int] = []
+    widget.actions.put(held.wait)
+    for position in range(5):
+        widget.actions.put(lambda position=position: moved.append(position), instead_of="slider")
+    widget.actions.put(lambda: moved.append(-1), instead_of="another")
+    held.set()
+    widget.actions.settle()
+    assert moved == [4, -1]
+    widget.actions.close()
+
+
+def test_settling_has_an_end() -> None:
+    widget, held = Widget(), threading.Event()
+    widget.actions.put(held.wait)
+    with pytest.raises(TimeoutError, match=r"after 0.05 s"):
+        widget.actions.settle(0.05)
+    held.set()
+    widget.actions.close()
+
+
+@pytest.mark.parametrize("how", ["close", "forget"])
+def test_the_thread_ends_with_its_widget(how: str) -> None:
+    before = threads()
+    widget = Widget()
+    assert threads() == before + 1
+    if how == "close":
+        widget.actions.close()
+    del widget
+    gc.collect()
+    until = time.monotonic() + 5
+    while threads() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threads() == before
