@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+PANES = "amplitude", "phase", "complex"
+"""Ways to look at an object."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Status:
     kept: path of the newest whole state, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
     of states. keeps: how many were kept by this
     engine, and how many could not be. notices: sentences about what went wrong without stopping anything, such as a
-    full disk; each once.
+    full disk; each once. r_factors: the last ones measured, (epochs completed, amplitude R-factor).
     """
 
     rank: int
@@ -95,6 +98,44 @@ class Status:
     kept_in: str | None = None
     notices: tuple[str, ...] = ()
     keeps: tuple[int, int] = (0, 0)
+    r_factors: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """A state in a file, to which a reconstruction can go back.
+
+    path: of the file. branch: the line that it belongs to. epoch, update: completed, of the reconstruction and of the
+    epoch after it. loss: of the last epoch completed; None at the very beginning. written: when [s since 1970].
+    size: of its files [bytes]. stays: whether it is kept for good, and not only until newer ones have come.
+    """
+
+    path: Path
+    branch: str
+    epoch: int
+    update: int
+    loss: float | None
+    written: float
+    size: int
+    stays: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A named line of kept states of a reconstruction.
+
+    newest: its newest state. states: how many it has; size: of all of them [bytes]. origin: the branch that it came
+    from, at `epoch`; empty for the first. present: whether the reconstruction is on it.
+    """
+
+    name: str
+    folder: Path
+    newest: KeptState
+    states: int
+    size: int
+    origin: str = ""
+    epoch: int | None = None
+    present: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,35 +196,123 @@ class Picture:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PictureRequest:
-    """What a live view wants to see.
+    """What somebody wants to look at while it is reconstructed.
 
-    size: longest side of the object's pictures [screen pixels]; modes: probe modes at most.
-    colours: look-up tables (256, 3) uint8 by the pictures' names: "amplitude", "phase", "probe".
-    quality: of the JPEG encoding, 1 to 95.
+    panes: of the object, any of "amplitude", "phase" and "complex" (phase as hue, amplitude as brightness).
+    slice: of a thick object, 0 for the first; None: the product of all, what a thin one in its place would be.
+    state: of an object with several.
+    modes: of the probe at most; 0: none. modes_as: "complex" or "amplitude".
+    flat: phases without their mean and their linear ramp, which can't be known from diffraction patterns.
+    size: longest side of the object's pictures [their pixels]. quality: of the JPEG encoding, 1 to 95.
+
+    Raises ValueError for what is none of these.
     """
 
-    size: int = 512
+    panes: tuple[str, ...] = ("amplitude", "phase")
+    slice: int | None = None
+    state: int = 0
     modes: int = 4
-    colours: dict[str, Array] = field(default_factory=dict)
+    modes_as: str = "complex"
+    flat: bool = True
+    size: int = 1024
     quality: int = 85
+
+    def __post_init__(self) -> None:
+        wrong = [pane for pane in self.panes if pane not in PANES]
+        if wrong or len(set(self.panes)) < len(self.panes):
+            raise ValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
+        if self.modes_as not in ("complex", "amplitude"):
+            raise ValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
+        for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ValueError(f"{name} is {value}; expected at least {low}.")
+        if not 1 <= self.quality <= 95:
+            raise ValueError(f"quality is {self.quality}; expected 1 to 95.")
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures made on rank 0, as JPEG: object amplitude, object phase, probe modes side by side.
+    """Pictures made on rank 0, between two updates.
 
-    limits: (low, high) of each picture's colours; powers: each probe mode's part of the total.
+    pictures: the panes that were asked for, under their names, then the probe's modes: "probe 1", "probe 2" ...
+    powers: each probe mode's part of the total, of all modes.
+    corner: (y, x) of the first pixel of the object's pictures in the object's array: what no probe has seen is left
+    out. slices, states: how many the object has. cost: for how long updates stood still [s].
     """
 
     epoch: int
     update: int
-    amplitude: bytes
-    phase: bytes
-    probe: bytes
+    pictures: tuple[Picture, ...]
+    powers: tuple[float, ...]
+    corner: tuple[int, int] = (0, 0)
+    slices: int = 1
+    states: int = 1
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedPictures:
+    """Pictures for a watched folder, JPEG files by name: "amplitude", "phase", "probe" (its modes side by side).
+
+    limits: (low, high) of each picture's grey levels or colours; powers: each probe mode's part of the total.
+    """
+
+    epoch: int
+    update: int
+    files: dict[str, bytes]
     limits: dict[str, tuple[float, float]]
     powers: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PatternPair:
+    """A diffraction pattern as it was measured, and as the present state of the reconstruction has it.
+
+    index: in the whole scan. measured, modelled: (y, x) counts, centred. mask: (y, x) bool, True where the detector
+    works. position: (y, x) of the probe window's top-left corner now [object pixels].
+    """
+
+    index: int
+    epoch: int
+    update: int
+    measured: Array
+    modelled: Array
+    mask: Array
+    position: tuple[float, float]
+
+    @property
+    def r_factor(self) -> float:
+        """Amplitude R-factor Σ |√I - √M| / Σ √I of this pattern alone."""
+        measured, modelled = (np.sqrt(counts[self.mask]) for counts in (self.measured, self.modelled))
+        return float(np.abs(measured - modelled).sum() / max(measured.sum(), 1e-30))
+
+
+@dataclass(frozen=True)
+class Health:
+    """How an engine is doing.
+
+    patterns: how many it holds; patterns_per_second: that it went through in the last epoch.
+    memory, memory_total: in use and there, of its GPU (by everybody) or, on a CPU, of its process and the machine
+    [bytes]. load: 0 to 1, of its GPU, or of the cores that its threads may take. temperature: of its GPU [°C].
+    agreed: the last epoch after which all engines were found to hold the same parameters, to the last bit; 0: none yet.
+    None: not known. answered: False where it was too busy to answer in time, and this is what it said last.
+    """
+
+    rank: int
+    host: str
+    device: str
+    state: str
+    patterns: int = 0
+    patterns_per_second: float | None = None
+    memory: int | None = None
+    memory_total: int | None = None
+    load: float | None = None
+    temperature: float | None = None
+    agreed: int = 0
+    answered: bool = True
 
 
 @dataclass(frozen=True, eq=False)

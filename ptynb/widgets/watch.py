@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import html
+import io
 import threading
 import weakref
 from pathlib import Path
 
 import ipywidgets
+from PIL import Image
 
 from ptynb.io.status import PICTURES, Folder, Shown
-from ptynb.snapshot import Pictures
+from ptynb.snapshot import Picture
 from ptynb.widgets.curve import loss_curve
-from ptynb.widgets.parts import below, in_a_row, put
-from ptynb.widgets.picture_view import PictureView
+from ptynb.widgets.parts import below, complaint, in_a_row, put
+from ptynb.widgets.viewer import Viewer
 
 LOOK_SECONDS = 0.5
 
@@ -25,8 +27,8 @@ class Watch(ipywidgets.VBox):
         self._folder = Folder(folder)
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._waiting: Pictures | None = None
-        self._pictures = PictureView()
+        self._waiting: list[Picture] | None = None
+        self._pictures = Viewer()
         self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
         self._summary, self._message, self._record = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         wide = ipywidgets.Layout(width="540px", max_width="100%")
@@ -71,8 +73,14 @@ class Watch(ipywidgets.VBox):
                 put(self._record, _record(shown))
                 self._waiting = _pictures(folder, shown)
             if self._waiting is not None and self._pictures.ready:
-                self._pictures.show(self._waiting)
+                self._pictures.show(self._waiting, epoch=shown.picture[0], update=shown.picture[1])
                 self._waiting = None
+
+    def complain(self, error: Exception) -> None:
+        """Shows what a look raised, until the next one that works."""
+        with self._lock:
+            if not self.closed:
+                put(self._message, complaint(f"{type(error).__name__}: {error}"))
 
 
 def watch(folder: str | Path) -> Watch:
@@ -89,17 +97,34 @@ def _look(reference: weakref.ref[Watch], ended: threading.Event) -> None:
         view = reference()
         if view is None:
             return
-        view.refresh()
+        try:
+            view.refresh()
+        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
+            view.complain(error)
         del view
 
 
-def _pictures(folder: Folder, shown: Shown) -> Pictures | None:
-    """The pictures for the screen, once all three are there."""
+def _pictures(folder: Folder, shown: Shown) -> list[Picture] | None:
+    """The pictures for the screen, once all three are there: grey levels of the object, colours of the probe."""
     if any(name not in folder.pictures for name in PICTURES):
         return None
-    nothing = {"amplitude": (0.0, 0.0), "phase": (0.0, 0.0)}
+    powers = ", ".join(f"{power:.1%}" for power in shown.powers)
     amplitude, phase, probe = (folder.pictures[name] for name in PICTURES)
-    return Pictures(*shown.picture, amplitude, phase, probe, {**nothing, **shown.limits}, shown.powers)
+    limits = {name: shown.limits.get(name, (0.0, 1.0)) for name in PICTURES}
+    return [
+        Picture("amplitude", "Object amplitude", amplitude, _shape(amplitude), limits=limits["amplitude"]),
+        Picture("phase", "Object phase, ramp removed", phase, _shape(phase), limits=limits["phase"], unit="rad"),
+        Picture("probe", "Probe modes", probe, _shape(probe), note=f"power {powers}" if powers else ""),
+    ]
+
+
+def _shape(image: bytes) -> tuple[int, int]:
+    """(y, x) of a picture as its file says; (0, 0) of one that is none, which the browser says too."""
+    try:
+        with Image.open(io.BytesIO(image)) as opened:
+            return opened.height, opened.width
+    except (OSError, Image.DecompressionBombError):
+        return 0, 0
 
 
 def _record(shown: Shown) -> str:

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 import ptynb as pt
-from ptynb.engine.pictures import make_pictures
-from ptynb.snapshot import PictureRequest
+from ptynb.engine.pictures import make_watched
 from ptynb.watching.server import Server
 from tests.io.test_status import WHOLE, put
 from tests.widgets.conftest import screenshot
@@ -31,14 +30,18 @@ HOSTILE = "<img src=x onerror=\"document.title='HACKED'\"><script>document.title
 def run(folder, epoch, **changes):
     """What a run would show after this epoch."""
     waves = np.exp(1j * np.add.outer(np.arange(64), np.arange(64)) * 0.05 * epoch)
-    made = make_pictures(waves, waves[None], (slice(None), slice(None)), epoch, 0, PictureRequest())
+    made = make_watched(waves, waves[None], (slice(None), slice(None)), epoch, 0)
     folder.mkdir(exist_ok=True)
     for name in ("amplitude", "phase", "probe"):
-        (folder / f"{name}.jpg").write_bytes(getattr(made, name))
+        (folder / f"{name}.jpg").write_bytes(made.files[name])
     losses = [1 / number for number in range(1, epoch + 1)]
     picture = {"epoch": epoch, "update": 0, "limits": made.limits, "powers": made.powers}
     put(folder, epoch=epoch, losses=losses, seconds=[0.5] * epoch, picture=picture, **changes)
     return made
+
+
+def shown(view, name):
+    return next(picture for picture in view._pictures.frame["pictures"] if picture["name"] == name)
 
 
 @pytest.fixture
@@ -52,14 +55,15 @@ def test_the_view_waits_for_the_folder_and_follows_it(tmp_path, view):
     assert "waiting for a run to show itself" in view._message.value
     made = run(tmp_path / "kept", 3)
     until(lambda: view._pictures.frame["number"] == 1)
-    assert view._pictures.frame["phase"] == made.phase
-    assert view._pictures.frame["notes"]["probe"].endswith("power 100.0%")
+    assert shown(view, "phase")["image"] == made.files["phase"]
+    assert shown(view, "phase")["shape"] == [64, 64]
+    assert shown(view, "probe")["note"] == "power 100.0%"
     assert (view._message.value, view._curve.value.count("<circle")) == ("", 1)
     for words in (">running</b>", "epoch 3 of 200", "loss 0.33333", "2 engines on CPU", "last written just now"):
         assert words in view._summary.value
     assert "<td>3</td><td>probe.rate</td>" in view._record.value
     made = run(tmp_path / "kept", 4)
-    until(lambda: view._pictures.frame["phase"] == made.phase)
+    until(lambda: shown(view, "phase")["image"] == made.files["phase"])
     time.sleep(0.6)  # pictures and status are files of their own
     sent_so_far = view._pictures.frame["number"]
     steady(lambda: view._pictures.frame["number"] == sent_so_far, seconds=1.0)
@@ -71,6 +75,21 @@ def test_half_a_folder_shows_what_is_whole(tmp_path, view):
     assert view._pictures.frame["number"] == 0
     (tmp_path / "kept" / "status.json").write_text("{")
     steady(lambda: ">paused</b>" in view._summary.value and view._message.value == "", seconds=1.0)
+
+
+def test_a_look_that_fails_is_told_and_the_next_one_goes_on(tmp_path, view):
+    look = view._folder.look
+
+    def broken():
+        raise ValueError(f"no such thing {HOSTILE}")
+
+    view._folder.look = broken
+    until(lambda: "ValueError: no such thing" in view._message.value)
+    assert "<script" not in view._message.value
+    view._folder.look = look
+    run(tmp_path / "kept", 3)
+    until(lambda: view._pictures.frame["number"] == 1)
+    until(lambda: view._message.value == "")
 
 
 def test_hostile_text_is_text(tmp_path, view):

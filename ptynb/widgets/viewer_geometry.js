@@ -1,0 +1,65 @@
+// Where a picture lies in its pane. A view is {y, x, scale}: the parts of the picture that are in the pane's middle, and
+// how much larger it is than fits. Sizes of panes are in screen pixels, extents of pictures in pixels of the array.
+
+const MOST_SCALE = 400;
+const WHOLE = { y: 0.5, x: 0.5, scale: 1 };
+
+const within = (value, low, high) => Math.min(Math.max(value, low), high);
+const fit = (room, extent) => Math.min(room.width / extent.x, room.height / extent.y);
+
+/** The view with no more of the pane left empty than must be. */
+function bounded(view, room, extent) {
+  const scale = within(view.scale, 1, MOST_SCALE);
+  const middle = (part, size, space) => {
+    const half = space / (2 * fit(room, extent) * scale * size);
+    return half >= 0.5 ? 0.5 : within(part, half, 1 - half);
+  };
+  return { y: middle(view.y, extent.y, room.height), x: middle(view.x, extent.x, room.width), scale };
+}
+
+/** {scale, left, top}: screen pixels for one of the array, and where its corner lies on the screen. */
+function placed(view, room, extent) {
+  const inside = bounded(view, room, extent);
+  const scale = fit(room, extent) * inside.scale;
+  const left = room.width / 2 - inside.x * extent.x * scale;
+  return { scale, left, top: room.height / 2 - inside.y * extent.y * scale };
+}
+
+const toArray = (place, point) => ({ y: (point.y - place.top) / place.scale, x: (point.x - place.left) / place.scale });
+const toScreen = (place, point) => ({ y: place.top + point.y * place.scale, x: place.left + point.x * place.scale });
+
+/** The view in which this pixel of the array lies at this point of the screen. */
+function holding(pixel, point, scale, room, extent) {
+  const size = fit(room, extent) * scale;
+  const y = (pixel.y + (room.height / 2 - point.y) / size) / extent.y;
+  const x = (pixel.x + (room.width / 2 - point.x) / size) / extent.x;
+  return bounded({ y, x, scale }, room, extent);
+}
+
+/** The view larger by a factor, with what is at this point of the screen staying there. */
+function zoomed(view, room, extent, point, factor) {
+  const scale = within(view.scale * factor, 1, MOST_SCALE);
+  return holding(toArray(placed(view, room, extent), point), point, scale, room, extent);
+}
+
+/** The view moved by this many screen pixels. */
+function panned(view, room, extent, by) {
+  const place = placed(view, room, extent);
+  return holding(toArray(place, { y: 0, x: 0 }), by, bounded(view, room, extent).scale, room, extent);
+}
+
+const UNITS = [["m", 1], ["mm", 1e-3], ["µm", 1e-6], ["nm", 1e-9], ["pm", 1e-12]];
+
+/** A length [m] in the unit that suits it. */
+function lengthText(length) {
+  const [unit, size] = UNITS.find(([, metres]) => length >= metres * 0.9999) ?? UNITS[UNITS.length - 1];
+  return `${Number((length / size).toPrecision(3))} ${unit}`;
+}
+
+/** A bar of a round length, at most a third of the pane: {pixels on the screen, text}. */
+function scaleBarOf(pixelSize, scale, width) {
+  const most = (Math.min(width / 3, 150) / scale) * pixelSize;
+  const power = 10 ** Math.floor(Math.log10(most));
+  const length = power * [5, 2, 1].find((step) => step * power <= most * 1.0001);
+  return { pixels: (length / pixelSize) * scale, text: lengthText(length) };
+}

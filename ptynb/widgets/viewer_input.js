@@ -1,0 +1,126 @@
+// Mouse and keyboard on a pane. `board` is what the pane is in: view(pane), look(pane, view), click, stroke, point.
+
+const STILL = 4;
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+function listen(pane, board) {
+  const { stage } = pane;
+  const pointOf = (event) => {
+    const box = stage.getBoundingClientRect();
+    return { y: event.clientY - box.top, x: event.clientX - box.left };
+  };
+  let drag = null;
+  let dragged = false;
+
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      const lines = event.deltaMode === 1 ? 33 : 1;
+      const factor = Math.exp(-0.002 * within(event.deltaY * lines, -300, 300));
+      // The page scrolls past a picture that nobody asked to zoom, and where a whole picture can't get smaller.
+      const asked = event.ctrlKey || stage.contains(stage.getRootNode().activeElement);
+      if (event.ctrlKey && !pane.empty) event.preventDefault(); // else the browser would zoom the page
+      if (pane.empty || !asked || (factor < 1 && pane.view.scale <= 1)) return;
+      event.preventDefault();
+      board.look(pane, zoomed(pane.view, pane.room, pane.extent, pointOf(event), factor));
+    },
+    { passive: false },
+  );
+
+  stage.addEventListener("pointerdown", (event) => {
+    if (pane.empty || event.button > 1) return;
+    stage.setPointerCapture(event.pointerId);
+    const point = pointOf(event);
+    dragged = false;
+    drag = { point, start: point, stroke: null };
+    if (pane.brush && event.button === 0 && !event.shiftKey) {
+      drag.stroke = { path: [toArray(pane.place, point)], radius: pane.brush, erase: board.erase };
+      pane.strokes.push(drag.stroke);
+    }
+    board.refresh(pane);
+  });
+
+  stage.addEventListener("pointermove", (event) => {
+    if (pane.empty) return;
+    const point = pointOf(event);
+    if (drag?.stroke) {
+      drag.stroke.path.push(toArray(pane.place, point));
+    } else if (drag) {
+      dragged ||= Math.hypot(point.y - drag.start.y, point.x - drag.start.x) > STILL;
+      if (dragged) {
+        board.look(pane, panned(pane.view, pane.room, pane.extent, { y: point.y - drag.point.y, x: point.x - drag.point.x }));
+        drag.point = point;
+      }
+    }
+    board.point(pane, point, "off");
+  });
+
+  const release = (event) => {
+    if (drag?.stroke) board.stroke(pane, drag.stroke);
+    drag = null;
+    if (event.type === "pointercancel") dragged = true;
+  };
+  stage.addEventListener("pointerup", release);
+  stage.addEventListener("pointercancel", release);
+  stage.addEventListener("pointerleave", () => board.point(pane, null, "off"));
+
+  stage.addEventListener("click", (event) => {
+    // The second click of a double one, which shows the whole picture, is none of its own.
+    const under = pane.under(pointOf(event));
+    if (under && !dragged && !pane.brush && event.detail <= 1) board.click(under.pane, under.at);
+  });
+  stage.addEventListener("dblclick", () => {
+    if (!pane.brush) board.look(pane, WHOLE);
+  });
+  stage.addEventListener("keydown", (event) => {
+    if (!pane.empty && !event.ctrlKey && !event.metaKey && !event.altKey && pressed(pane, board, event)) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  });
+}
+
+/** Does what a key stands for; whether it stands for something. */
+function pressed(pane, board, event) {
+  const { room, extent, view } = pane;
+  const arrow = ARROWS[event.key];
+  if (arrow && event.shiftKey) {
+    moveCross(pane, board, arrow);
+  } else if (arrow) {
+    board.look(pane, panned(view, room, extent, { y: -0.1 * arrow[0] * room.height, x: -0.1 * arrow[1] * room.width }));
+  } else if (["+", "=", "-", "_"].includes(event.key)) {
+    const middle = pane.cross ? toScreen(pane.place, pane.cross) : { y: room.height / 2, x: room.width / 2 };
+    board.look(pane, zoomed(view, room, extent, middle, "+=".includes(event.key) ? 1.25 : 0.8));
+  } else if (event.key === "0") {
+    board.look(pane, WHOLE);
+  } else if (event.key === "Enter" && pane.cross) {
+    if (pane.brush) {
+      const stroke = { path: [pane.cross], radius: pane.brush, erase: board.erase };
+      pane.strokes.push(stroke);
+      board.stroke(pane, stroke);
+    } else {
+      board.click(pane, pane.cross);
+    }
+  } else if (event.key === "Escape" && pane.cross) {
+    pane.cross = null;
+    board.point(pane, null, "off");
+  } else {
+    return false;
+  }
+  board.refresh(pane);
+  return true;
+}
+
+/** A step of the cross: about four screen pixels, at least one of the array; the picture follows it. */
+function moveCross(pane, board, [down, across]) {
+  const { room, extent } = pane;
+  const step = Math.max(1, Math.round(4 / pane.place.scale));
+  const from = pane.cross ?? toArray(pane.place, { y: room.height / 2, x: room.width / 2 });
+  const move = (value, by, size) => within(Math.floor(value) + by + 0.5, 0.5, size - 0.5);
+  pane.cross = { y: move(from.y, pane.cross ? step * down : 0, extent.y), x: move(from.x, pane.cross ? step * across : 0, extent.x) };
+  const at = toScreen(pane.place, pane.cross);
+  const over = (value, size) => Math.max(0, value - size + 12) + Math.min(0, value - 12);
+  const by = { y: -over(at.y, room.height), x: -over(at.x, room.width) };
+  if (by.y || by.x) board.look(pane, panned(pane.view, room, extent, by));
+  board.point(pane, null, "polite");
+}

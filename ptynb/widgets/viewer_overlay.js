@@ -1,0 +1,105 @@
+// What is drawn over a picture: points and where they moved, cross, strokes and brush, scale bar. Everything has a light
+// and a dark edge, so that it is seen on any colours without relying on its own.
+
+const LIGHT = "#ffffff";
+const DARK = "rgba(0, 0, 0, 0.75)";
+const ACCENT = "#ffb000";
+const MANY = 3000;
+
+function line(context, draw, width, colour) {
+  for (const [extra, style] of [[2, DARK], [0, colour]]) {
+    context.lineWidth = width + extra;
+    context.strokeStyle = style;
+    context.beginPath();
+    draw();
+    context.stroke();
+  }
+}
+
+function circle(context, point, radius) {
+  context.moveTo(point.x + radius, point.y);
+  context.arc(point.x, point.y, radius, 0, 2 * Math.PI);
+}
+
+const pairAt = (values, index) => ({ y: values[2 * index], x: values[2 * index + 1] });
+
+/** marks: {points, moves: Float32Array (n, yx) or undefined, chosen: index or undefined}. */
+function drawMarks(context, place, room, { points, moves, chosen }) {
+  if (!points) return;
+  const count = points.length / 2;
+  const seen = ({ y, x }) => y > -9 && x > -9 && y < room.height + 9 && x < room.width + 9;
+  if (moves) {
+    line(context, () => {
+      for (let index = 0; index < count; index += 1) {
+        const from = toScreen(place, pairAt(points, index));
+        const to = toScreen(place, pairAt(moves, index));
+        if (!seen(from) && !seen(to)) continue;
+        context.moveTo(from.x, from.y);
+        context.lineTo(to.x, to.y);
+      }
+    }, 1.5, LIGHT);
+  }
+  const size = count > MANY ? 2 : 5;
+  for (const [extra, style] of count > MANY ? [[0, ACCENT]] : [[2, DARK], [0, ACCENT]]) {
+    context.fillStyle = style;
+    const side = size + extra;
+    for (let index = 0; index < count; index += 1) {
+      const at = toScreen(place, pairAt(points, index));
+      if (seen(at)) context.fillRect(at.x - side / 2, at.y - side / 2, side, side);
+    }
+  }
+  if (chosen !== undefined) line(context, () => circle(context, toScreen(place, pairAt(points, chosen)), 9), 2.5, LIGHT);
+}
+
+function drawStrokes(context, place, strokes) {
+  context.lineCap = context.lineJoin = "round";
+  for (const { path, radius, erase } of strokes) {
+    context.lineWidth = 2 * radius * place.scale;
+    context.strokeStyle = erase ? "rgba(255, 255, 255, 0.55)" : "rgba(255, 176, 0, 0.65)";
+    context.beginPath();
+    path.forEach((point, index) => {
+      const at = toScreen(place, point);
+      if (index === 0) context.moveTo(at.x, at.y);
+      context.lineTo(at.x, at.y);
+    });
+    context.stroke();
+  }
+  context.lineCap = "butt";
+  context.lineJoin = "miter";
+}
+
+function drawBrush(context, place, at, radius) {
+  line(context, () => circle(context, at, radius * place.scale), 1.5, LIGHT);
+}
+
+function drawCross(context, place, at) {
+  const { y, x } = toScreen(place, at);
+  line(context, () => {
+    for (const [down, across] of [[0, 1], [1, 0], [0, -1], [-1, 0]]) {
+      context.moveTo(x + 4 * across, y + 4 * down);
+      context.lineTo(x + 14 * across, y + 14 * down);
+    }
+  }, 2, LIGHT);
+}
+
+function drawDivider(context, room, at) {
+  line(context, () => {
+    context.moveTo(at * room.width, 0);
+    context.lineTo(at * room.width, room.height);
+  }, 1.5, LIGHT);
+}
+
+function drawScaleBar(context, room, bar) {
+  context.font = "12px system-ui, sans-serif";
+  const textWidth = context.measureText(bar.text).width;
+  const width = Math.max(bar.pixels, textWidth) + 16;
+  const top = room.height - 38;
+  context.fillStyle = "rgba(0, 0, 0, 0.6)";
+  context.beginPath();
+  context.roundRect(8, top, width, 30, 4);
+  context.fill();
+  context.fillStyle = LIGHT;
+  context.fillRect(8 + (width - bar.pixels) / 2, top + 22, bar.pixels, 3);
+  context.textAlign = "center";
+  context.fillText(bar.text, 8 + width / 2, top + 15);
+}

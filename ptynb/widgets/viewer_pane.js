@@ -1,0 +1,217 @@
+// One pane: a picture, what is drawn over it, and what is written around it.
+
+const KEYS =
+  "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
+  "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away.";
+
+/** An element; Lab's own keys are kept away from those that take the focus. */
+function make(name, className, properties = {}) {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  Object.assign(element, properties);
+  if (["INPUT", "SELECT", "BUTTON", "SUMMARY"].includes(element.tagName) || element.tabIndex >= 0) {
+    element.dataset.lmSuppressShortcuts = "true";
+  }
+  return element;
+}
+
+class Pane {
+  constructor(name) {
+    this.name = name;
+    this.figure = make("figure", "ptynb-pane");
+    this.figure.dataset.name = name;
+    this.heads = make("div", "ptynb-pane-row");
+    this.head = make("div", "ptynb-pane-head");
+    this.title = make("span", "ptynb-pane-title");
+    this.select = make("select", "ptynb-pane-colours");
+    this.head.append(this.title, this.select);
+    this.heads.append(this.head);
+    this.stage = make("div", "ptynb-pane-stage", { tabIndex: 0 });
+    this.stage.setAttribute("role", "application");
+    this.stage.setAttribute("aria-roledescription", "picture to explore");
+    this.stage.setAttribute("aria-description", KEYS);
+    this.canvas = make("canvas", "ptynb-pane-picture");
+    this.canvas.setAttribute("role", "img");
+    this.overlay = make("canvas", "ptynb-pane-overlay");
+    this.overlay.setAttribute("aria-hidden", "true");
+    this.stage.append(this.canvas, this.overlay);
+    this.feet = make("div", "ptynb-pane-row");
+    this.foot = make("div", "ptynb-pane-foot");
+    this.low = make("span", "ptynb-pane-limit");
+    this.bar = make("canvas", "ptynb-pane-bar", { width: 256, height: 1 });
+    this.bar.setAttribute("aria-hidden", "true");
+    this.high = make("span", "ptynb-pane-limit");
+    this.wheel = make("span", "ptynb-pane-wheel");
+    this.wheel.setAttribute("aria-hidden", "true");
+    this.legend = make("span", "", { textContent: "hue: phase, brightness: amplitude" });
+    this.foot.append(this.low, this.bar, this.high, this.wheel, this.legend);
+    this.feet.append(this.foot);
+    this.readout = make("output", "ptynb-pane-readout");
+    this.note = make("div", "ptynb-pane-note");
+    this.figure.append(this.heads, this.stage, this.feet, this.readout, this.note);
+
+    this.source = document.createElement("canvas");
+    this.levels = new Uint8Array(0);
+    this.room = { width: 0, height: 0 };
+    this.view = WHOLE;
+    this.marks = {};
+    this.strokes = [];
+    this.dirty = this.overlayDirty = true;
+    this.picture = this.cross = this.pointer = this.brush = this.beside = null;
+  }
+
+  get extent() {
+    const { reduction } = this.picture;
+    return { y: this.source.height * reduction, x: this.source.width * reduction };
+  }
+
+  get place() {
+    return placed(this.view, this.room, this.extent);
+  }
+
+  get empty() {
+    return this.picture === null || this.source.width === 0 || this.room.width === 0;
+  }
+
+  /** Takes over a picture; its bitmap is read and left to whoever made it. */
+  take(picture, bitmap) {
+    const before = this.picture;
+    this.picture = picture;
+    this.strokes = [];
+    this.problem = bitmap === null ? "This picture could not be decoded." : "";
+    if (bitmap !== null) this.read(bitmap);
+    this.dirty = true;
+    this.overlayDirty = true;
+    write(this.title, picture.title);
+    write(this.note, this.problem || picture.note);
+    this.foot.classList.toggle("ptynb-complex", !picture.limits);
+    if (!before || String(before.shape) !== String(picture.shape)) {
+      const aspect = this.source.height ? this.source.width / this.source.height : 1;
+      this.figure.style.setProperty("--ptynb-aspect", String(within(aspect, 0.4, 8)));
+    }
+  }
+
+  read(bitmap) {
+    const { source } = this;
+    const { width, height } = bitmap;
+    if (source.width !== width || source.height !== height) Object.assign(source, { width, height });
+    this.context ??= source.getContext("2d", { willReadFrequently: true });
+    this.context.drawImage(bitmap, 0, 0);
+    if (!this.picture.limits) return;
+    this.image = this.context.getImageData(0, 0, width, height);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+    if (this.levels.length !== this.pixels.length) this.levels = new Uint8Array(this.pixels.length);
+    const { levels, pixels } = this;
+    for (let index = 0; index < levels.length; index += 1) levels[index] = pixels[index] & 255;
+  }
+
+  /** Colours the levels: table of the map, percentiles of the levels for its ends. */
+  colour(table, percentiles) {
+    const { picture, levels, pixels } = this;
+    if (!picture?.limits || !pixels) {
+      this.canvas.setAttribute("aria-label", picture ? `${picture.title}, hue is phase, brightness is amplitude` : "");
+      return;
+    }
+    const contrast = contrastOf(levels, percentiles);
+    const colours = stretched(table, contrast);
+    for (let index = 0; index < levels.length; index += 1) pixels[index] = colours[levels[index]];
+    this.context.putImageData(this.image, 0, 0);
+    const bar = this.bar.getContext("2d");
+    bar.putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+    const [low, high] = narrowed(picture.limits, contrast).map((value) => numberText(value, picture.limits));
+    const unit = picture.unit ? ` ${picture.unit}` : "";
+    write(this.low, low);
+    write(this.high, `${high}${unit}`);
+    this.canvas.setAttribute("aria-label", `${picture.title}, ${low} to ${high}${unit}`);
+    this.dirty = true;
+  }
+
+  /** Follows the size of the stage. */
+  resize(width, height) {
+    const ratio = window.devicePixelRatio || 1;
+    this.room = { width, height };
+    for (const canvas of [this.canvas, this.overlay]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    this.dirty = this.overlayDirty = true;
+  }
+
+  start(canvas) {
+    const context = canvas.getContext("2d");
+    context.setTransform(canvas.width / this.room.width, 0, 0, canvas.height / this.room.height, 0, 0);
+    context.clearRect(0, 0, this.room.width, this.room.height);
+    return context;
+  }
+
+  /** Draws what has changed. beside: {pane, at}: another picture right of the part `at` of the pane. */
+  draw() {
+    if (this.empty || this.figure.hidden) return;
+    if (this.dirty) {
+      const context = this.start(this.canvas);
+      this.drawPicture(context, this);
+      if (this.beside) {
+        const left = this.beside.at * this.room.width;
+        context.beginPath();
+        context.rect(left, 0, this.room.width - left, this.room.height);
+        context.save();
+        context.clip();
+        context.clearRect(0, 0, this.room.width, this.room.height);
+        this.drawPicture(context, this.beside.pane);
+        context.restore();
+      }
+    }
+    if (this.overlayDirty) this.drawOver(this.start(this.overlay));
+    this.dirty = this.overlayDirty = false;
+  }
+
+  drawPicture(context, { source, extent, picture }) {
+    const { scale, left, top } = placed(this.view, this.room, extent);
+    // Pixels stay crisp once one of them is larger than two of the screen's.
+    context.imageSmoothingEnabled = scale * picture.reduction * (this.canvas.width / this.room.width) < 2;
+    context.imageSmoothingQuality = "medium";
+    context.drawImage(source, left, top, extent.x * scale, extent.y * scale);
+  }
+
+  drawOver(context) {
+    const { place, room, picture } = this;
+    drawStrokes(context, place, this.strokes);
+    drawMarks(context, place, room, this.marks);
+    if (this.beside) drawDivider(context, room, this.beside.at);
+    if (this.brush && this.pointer) drawBrush(context, place, this.pointer, this.brush);
+    if (this.cross) drawCross(context, place, this.cross);
+    if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));
+  }
+
+  /** {pane, at}: whose picture is at a point of the screen, and which pixel of its array; null beside it. */
+  under(point) {
+    if (this.empty) return null;
+    const pane = this.beside && point.x > this.beside.at * this.room.width ? this.beside.pane : this;
+    const { extent } = pane;
+    const at = toArray(placed(this.view, this.room, extent), point);
+    return at.y < 0 || at.x < 0 || at.y >= extent.y || at.x >= extent.x ? null : { pane, at };
+  }
+
+  /** What the picture says about a pixel of the array, in words. */
+  valueText(at) {
+    const { picture, source, levels } = this;
+    const [row, column] = [Math.floor(at.y / picture.reduction), Math.floor(at.x / picture.reduction)];
+    if (!picture.limits) return `≈ ${complexText(this.context.getImageData(column, row, 1, 1).data)}`;
+    const level = levels[row * source.width + column];
+    const sign = level === 0 ? "≤" : level === 255 ? "≥" : "≈";
+    const value = level === 0 ? picture.limits[0] : level === 255 ? picture.limits[1] : valueOf(level, picture.limits);
+    return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
+  }
+
+  /** Frees the memory of the canvases now rather than some time later. */
+  end() {
+    for (const canvas of [this.canvas, this.overlay, this.source, this.bar]) canvas.width = canvas.height = 0;
+    this.levels = this.image = this.pixels = null;
+    this.figure.remove();
+  }
+}
+
+/** Sets a text if it is another one. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,81 @@
+// Grey levels to colours, and back to values.
+
+const DECODE = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
+
+/** A picture's file as a bitmap; null where the browser can't read it. */
+async function decoded(picture) {
+  try {
+    return await createImageBitmap(new Blob([picture.image]), DECODE);
+  } catch {
+    return null;
+  }
+}
+
+/** Colour tables by name, from the bytes the kernel sent: 256 pixels (RGBA in one number) each. */
+function tablesOf(sent) {
+  const tables = {};
+  for (const [name, bytes] of Object.entries(sent)) {
+    const rgb = new Uint8Array(bytes.buffer, bytes.byteOffset, 768);
+    tables[name] = Uint32Array.from({ length: 256 }, (_, level) => {
+      const [red, green, blue] = rgb.subarray(3 * level, 3 * level + 3);
+      return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    });
+  }
+  return tables;
+}
+
+/** The levels (low, high) that get the ends of the colours, at these percentiles of the picture's levels. */
+function contrastOf(levels, [low, high]) {
+  if (low <= 0 && high >= 100) return [0, 255];
+  const counts = new Uint32Array(256);
+  for (const level of levels) counts[level] += 1;
+  const at = (percentile) => {
+    const wanted = (percentile / 100) * levels.length;
+    let sum = 0;
+    for (let level = 0; level < 256; level += 1) {
+      sum += counts[level];
+      if (sum >= wanted && sum > 0) return level;
+    }
+    return 255;
+  };
+  const bottom = low <= 0 ? 0 : Math.min(at(low), 254);
+  return [bottom, high >= 100 ? 255 : Math.max(at(high), bottom + 1)];
+}
+
+/** A table stretched so that the levels of the contrast get its ends. */
+function stretched(table, [low, high]) {
+  return table.map((_, level) => table[Math.round((255 * Math.min(Math.max(level - low, 0), high - low)) / (high - low))]);
+}
+
+/** The value that a level stands for: the middle of those that have it. */
+function valueOf(level, [low, high]) {
+  return low + ((high - low) * (level + 0.5)) / 256;
+}
+
+/** The limits that the contrast leaves of a picture's. */
+function narrowed([low, high], [bottom, top]) {
+  const step = (high - low) / 255;
+  return [low + bottom * step, low + top * step];
+}
+
+/** A number with as many digits as a step of the grey levels deserves. */
+function numberText(value, [low, high]) {
+  const step = Math.abs(high - low) / 255;
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  if (largest >= 1e5 || (largest > 0 && largest < 1e-3)) return value.toExponential(2).replace("e+", "e");
+  const digits = step > 0 ? Math.min(Math.max(Math.ceil(-Math.log10(step)), 0), 6) : 3;
+  return value.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
+}
+
+/** What colours of a complex picture say: hue is the phase, brightness the amplitude. */
+function complexText([red, green, blue]) {
+  const most = Math.max(red, green, blue);
+  const percent = `${Math.round((100 * most) / 255)}% of the largest`;
+  const span = most - Math.min(red, green, blue);
+  if (span === 0) return percent;
+  let sixth = (red - green) / span + 4;
+  if (most === red) sixth = (green - blue) / span;
+  else if (most === green) sixth = (blue - red) / span + 2;
+  const phase = (sixth > 3 ? sixth - 6 : sixth) * (Math.PI / 3);
+  return `${percent}, phase ${phase.toFixed(2).replace("-", "−")} rad`;
+}

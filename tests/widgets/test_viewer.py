@@ -1,0 +1,127 @@
+"""The viewer without a browser: what is sent to one, and what one would send."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import traitlets
+
+from ptynb.render import picture
+from ptynb.widgets import viewer as module
+from ptynb.widgets.colours import look_up_table
+from ptynb.widgets.viewer import PATIENCE, Viewer
+
+RAMP = np.arange(12.0).reshape(3, 4)
+
+
+@pytest.fixture
+def viewer():
+    shown = Viewer()
+    yield shown
+    shown.close()
+
+
+def says(viewer, buffers=(), **content):
+    viewer._handle_custom_msg(content, list(buffers))
+
+
+def test_a_frame_holds_all_pictures_and_its_facts(viewer):
+    made = picture(RAMP, "ramp", "A ramp", unit="rad", pixel_size=(1e-9, 2e-9), colours="magma", note="a note")
+    viewer.show([made, picture(RAMP * 1j, "wave")], epoch=3, update=1)
+    first, second = viewer.frame["pictures"]
+    assert first == {
+        **dataclasses.asdict(made),
+        "shape": [3, 4],
+        "limits": list(made.limits),
+        "pixel_size": [1e-9, 2e-9],
+    }
+    assert (second["name"], second["limits"]) == ("wave", None)
+    assert viewer.frame_facts == {"epoch": 3, "update": 1}
+    assert viewer.tables["magma"] == look_up_table("magma").tobytes()
+
+
+def test_at_most_two_frames_wait_unless_the_kernel_hears_nothing_for_long(viewer, monkeypatch):
+    for _ in range(2):
+        assert viewer.ready
+        viewer.show([picture(RAMP, "ramp")])
+    assert not viewer.ready
+    viewer.shown = 1
+    assert viewer.ready
+    viewer.show([picture(RAMP, "ramp")])
+    assert not viewer.ready
+    later = viewer._sent_at + PATIENCE + 0.01
+    monkeypatch.setattr(module.time, "monotonic", lambda: later)
+    assert viewer.ready
+
+
+def test_wrong_pictures_and_choices_are_refused_in_a_sentence(viewer):
+    with pytest.raises(ValueError, match="need different names"):
+        viewer.show([picture(RAMP, "ramp"), picture(RAMP, "ramp")])
+    with pytest.raises(ValueError, match="no colour map 'rainbows'"):
+        viewer.show([picture(RAMP, "ramp", colours="rainbows")])
+    for trait, value in {
+        "percentiles": [3, 2],
+        "view": {"y": 0.5},
+        "swipe": ["one"],
+        "colours": {"ramp": "rainbows"},
+    }.items():
+        with pytest.raises((traitlets.TraitError, ValueError)):
+            setattr(viewer, trait, value)
+    viewer.colours = {"ramp": "inferno"}
+    assert viewer.tables["inferno"] == look_up_table("inferno").tobytes()
+
+
+def test_clicks_and_strokes_arrive_and_what_callbacks_raise_is_shown(viewer):
+    clicks, strokes = [], []
+    assert not viewer.clickable
+    viewer.on_click(lambda *click: clicks.append(click))
+    viewer.on_stroke(lambda *stroke: strokes.append(stroke))
+    assert viewer.clickable
+    viewer.paint("ramp")
+    assert viewer.painted == "ramp"
+    says(viewer, kind="click", name="ramp", y=1.5, x=2)
+    path = np.array([[0.5, 1.5], [2.0, 3.0]], "<f4").tobytes()
+    says(viewer, [memoryview(path)], kind="stroke", name="ramp", radius=2, erase=True)
+    assert clicks == [("ramp", 1.5, 2.0)]
+    name, drawn, radius, erase = strokes[0]
+    assert (name, drawn.tolist(), radius, erase) == ("ramp", [[0.5, 1.5], [2.0, 3.0]], 2.0, True)
+    says(viewer, kind="click", name="ramp", y="nowhere", x=0)
+    assert "nowhere" in viewer.problem
+    viewer.on_click(lambda *_: {}["no pattern there"])
+    says(viewer, kind="click", name="ramp", y=0, x=0)
+    assert "no pattern there" in viewer.problem
+
+
+def test_marks_are_sent_as_pairs_and_taken_away(viewer):
+    points = np.array([[1.0, 2.0], [3.0, 4.0]])
+    viewer.mark("ramp", points, chosen=1, moved=points + 1)
+    assert np.frombuffer(viewer.points["ramp"], "<f4").tolist() == [1, 2, 3, 4]
+    assert np.frombuffer(viewer.moves["ramp"], "<f4").tolist() == [2, 3, 4, 5]
+    assert viewer.chosen == {"ramp": 1}
+    changed = []
+    viewer.observe(lambda change: changed.append(change["name"]), ["points", "moves", "chosen"])
+    viewer.mark("ramp", points, chosen=0, moved=points + 1)
+    assert changed == ["chosen"]
+    viewer.mark("ramp", np.zeros((0, 2)))
+    assert (viewer.points, viewer.moves, viewer.chosen) == ({}, {}, {})
+    with pytest.raises(ValueError, match=r"need \(point, yx\)"):
+        viewer.mark("ramp", np.zeros(3))
+    with pytest.raises(ValueError, match="no point 2 to choose"):
+        viewer.mark("ramp", points, chosen=2)
+    with pytest.raises(ValueError, match="give one each"):
+        viewer.mark("ramp", points, moved=points[:1])
+
+
+def test_exact_values_are_asked_for_in_a_thread(monkeypatch):
+    viewer, sent = Viewer(value_at=lambda name, y, x: f"{RAMP[y, x]:g} of {name}"), []
+    monkeypatch.setattr(viewer, "send", sent.append)
+    assert viewer.exact
+    says(viewer, kind="value", name="ramp", y=1, x=2)
+    viewer._questions.settle()
+    assert sent == [{"kind": "value", "name": "ramp", "y": 1, "x": 2, "text": "6 of ramp"}]
+    says(viewer, kind="value", name="ramp", y=9, x=9)
+    viewer._questions.settle()
+    assert "out of bounds" in viewer.problem
+    viewer.close()
