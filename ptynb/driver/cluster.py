@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import secrets
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -234,6 +235,7 @@ class Cluster:
         self._timeout, self._report = timeout, report
         self._crew, self._selftest = None, None
         self._errands = Errands("ptynb stopping", finish=True)
+        self._replacing = threading.Lock()
 
     @property
     def held_here(self) -> bool:
@@ -422,7 +424,8 @@ class Cluster:
 
     def replace_lost(self) -> None:
         """Starts an engine in the place of each that is lost; those that don't come in time stay lost."""
-        self._running_crew().replace_lost(self._lease)
+        with self._replacing:  # several reconstructions may each have lost one
+            self._running_crew().replace_lost(self._lease)
 
     def complete(self) -> None:
         """Replaces engines that are lost. Raises ClusterError where one can't be had."""

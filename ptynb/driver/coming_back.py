@@ -15,10 +15,11 @@ from ptynb.driver.engines import ClusterEngines
 from ptynb.driver.opening import OnFailure, Opening
 from ptynb.driver.session import Reconstruction
 from ptynb.engine import opened
+from ptynb.io import branches
 from ptynb.io.hdf5 import FileError
 from ptynb.io.kept import default_folder
 from ptynb.io.load import load
-from ptynb.io.state import load_state, newest_state
+from ptynb.io.state import load_state
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import Status
@@ -28,7 +29,8 @@ from ptynb.snapshot import Status
 class Running:
     """A reconstruction that is open on a cluster.
 
-    name: that of its cluster. opened: when, seconds since 1970. places: the engines, in the order of the group's ranks.
+    name: that of its cluster; where it is one of several there, with its group's: "cluster/group".
+    opened: when, seconds since 1970. places: the engines, in the order of the group's ranks.
     """
 
     name: str
@@ -47,8 +49,9 @@ class Running:
 def attach(name: str | None = None) -> Reconstruction:
     """Joins a reconstruction that goes on without its notebook, or that this notebook has lost sight of.
 
-    name: of its cluster, as `ptynb ps` lists it; needed only where there are several. The record is whole, the live
-    view works, and from now on this process holds the cluster.
+    name: of its cluster, as `ptynb ps` lists it; needed only where there are several. Of several on one cluster: what
+        the error that lists them says. The record is whole, the live view works, and from now on this process holds
+        the cluster.
 
     Raises ClusterError where there is none (then `resume` goes on from its last state), or where another process that
     still lives holds it.
@@ -71,24 +74,23 @@ def attach(name: str | None = None) -> Reconstruction:
 def _running(name: str | None) -> list[Running]:
     found = []
     for folder in folders.known_clusters():
-        if name is not None and folder.name != name:
+        if name is not None and folder.name != name.partition("/")[0]:
             continue
         cluster = Cluster.joined(folder)
         if cluster is None:
             if name is not None:
                 raise ClusterError(
-                    f"The cluster {name!r} does not answer; 'ptynb stop {name}' ends what is left of it."
+                    f"The cluster {folder.name!r} does not answer; 'ptynb stop {folder.name}' ends what is left of it."
                 )
             continue
-        running = _on(cluster)
-        if running is None:
+        running = [one for one in _on(cluster) if name in (None, cluster.name, one.name)]
+        if not running:
             _let_go(cluster)
-        else:
-            found.append(running)
+        found += running
     return found
 
 
-def _on(cluster: Cluster) -> Running | None:
+def _on(cluster: Cluster) -> list[Running]:
     places = cluster.alive()
     answers = cluster.call_all(places, opened.joinable, [()] * len(places), timeout=10.0)
     by_group: dict[str, dict[int, tuple[int, Opening, Status]]] = {}
@@ -96,14 +98,17 @@ def _on(cluster: Cluster) -> Running | None:
         for group, opening, settings, status in found:
             present = replace(opening, settings=settings)
             by_group.setdefault(group, {})[status.rank] = place, present, status
+    running = []
     for group, members in by_group.items():
         first = min(members)
         _, opening, status = members[first]
         # Where one was lost meanwhile, its place is one of those that nobody of the group is at.
-        free = iter(sorted({*range(len(cluster))} - {place for place, _, _ in members.values()}))
+        possible = {*(range(len(cluster)) if opening.places is None else opening.places)}
+        free = iter(sorted(possible - {place for place, _, _ in members.values()}))
         in_order = [members[rank][0] if rank in members else next(free) for rank in range(status.world)]
-        return Running(cluster.name, cluster, opening, status, group, in_order)
-    return None
+        name = cluster.name if len(by_group) == 1 else f"{cluster.name}/{group}"
+        running.append(Running(name, cluster, opening, status, group, in_order))
+    return running
 
 
 def _let_go(cluster: Cluster) -> None:
@@ -113,10 +118,12 @@ def _let_go(cluster: Cluster) -> None:
 
 
 def _last_kept() -> str:
-    newest = sorted(default_folder().glob("*/state-*.h5"), key=lambda path: path.stat().st_mtime)
-    if not newest:
+    found = (path for place in ("*", "*/branches/*") for path in default_folder().glob(f"{place}/state-*.h5"))
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
         return "And no state of one was kept."
-    return f"The last state was kept in {newest[-1].parent}: ptynb.resume({str(newest[-1].parent)!r}) goes on from it."
+    folder = branches.root_of(newest.parent)
+    return f"The last state was kept in {folder}: ptynb.resume({str(folder)!r}) goes on from it."
 
 
 def resume(
@@ -133,15 +140,15 @@ def resume(
 ) -> Reconstruction:
     """A reconstruction that goes on from a kept state, bit for bit on as many engines.
 
-    path: of a state file, or of the folder with states, whose newest is taken.
+    path: of a state file, or of the folder with states: the newest is taken, of the branch that was worked on last.
     scan: that it is of; None: from the file it was in. settings: to go on with; None: those of the state.
     extensions: the same ones as before. keep: None: as usual, in the folder of the state.
     The others are those of `Reconstruction`.
 
     Raises FileError where the state is truncated, damaged or foreign; the sentence names the one before it.
     """
-    path = Path(path).expanduser()
-    start = newest_state(path) if path.is_dir() else path
+    path = Path(path).expanduser().absolute()  # engines need not be where the notebook is
+    start = branches.newest(path) if path.is_dir() else path
     state = load_state(start)
     if scan is None:
         file = state.scan.get("file")
@@ -152,7 +159,7 @@ def resume(
             )
         scan = load(file)
     if keep is None:
-        inside = start.absolute().parent.parent == default_folder()
+        inside = branches.root_of(start.absolute().parent).parent == default_folder()
         keep = Keep() if inside else Keep(folder=start.absolute().parent)
     chosen = settings or Settings(**state.settings)
     return Reconstruction._from_state(

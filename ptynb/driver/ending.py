@@ -14,6 +14,7 @@ import psutil
 
 from ptynb.driver import folders, guardian
 from ptynb.driver.ghosts import Found, again
+from ptynb.io import branches
 from ptynb.io.kept import default_folder
 from ptynb.io.state import NAME, newest_written, states
 
@@ -72,7 +73,10 @@ def _state_since(found: Found, began: int) -> Path | None:
         return None
     folder = found.work.folder
     if folder is None:
-        fresh = [path for path in default_folder().glob("*") if newest_written(path) >= began]
-        folder = max(fresh, key=newest_written, default=None)
-    written = [] if folder is None else states(folder)
+        found_lines = [line for path in default_folder().glob("*") for line in branches.lines(path)]
+        fresh = [line for line in found_lines if newest_written(line) >= began]
+        line = max(fresh, key=newest_written, default=None)
+    else:
+        line = branches.last_line(folder)
+    written = [] if line is None else states(line)
     return written[-1] if written else None

@@ -63,6 +63,13 @@ class Engines(ABC):
         start: the state to go on from; None: from the beginning. why: for the record. Raises ClusterError.
         """
 
+    @abstractmethod
+    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
+        """New workers in the place of these, which were closed: on the same engines, from this state.
+
+        remark: for the record. Raises ClusterError, or SettingsError where the engines refuse.
+        """
+
 
 @final
 class LocalEngine(Engines):
@@ -96,12 +103,16 @@ class LocalEngine(Engines):
             self.close()
         return LocalEngine(opening, self._device, start, ("engines", why, self.description))
 
+    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
+        return LocalEngine(opening, self._device, start, remark)
+
 
 @final
 class ClusterEngines(Engines):
     """One worker on each of some engines of a cluster, joined in a group.
 
-    places: the cluster's ranks, in the order of the group's; None: all of them, lost ones replaced.
+    places: the cluster's ranks, in the order of the group's; None: those that the opening is confined to, or all of
+        them, lost ones replaced.
     """
 
     _store: str
@@ -116,9 +127,11 @@ class ClusterEngines(Engines):
     ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
-        if places is None:
+        if places is None and opening.places is None:
             cluster.complete()
-        self._set_up(cluster, secrets.token_hex(4), [*range(len(cluster))] if places is None else places)
+        if places is None:
+            places = [*range(len(cluster))] if opening.places is None else [*opening.places]
+        self._set_up(cluster, secrets.token_hex(4), places)
         order = Order.of(opening.scan, opening.settings, self.world)
         self._store = cluster.open_store(self._places[0])
         remembered = opening.for_memory()
@@ -186,15 +199,19 @@ class ClusterEngines(Engines):
             )
         self._end_those_left()
         self._cluster.replace_lost()
-        places = self._cluster.alive()
+        places = [place for place in self._cluster.alive() if opening.places is None or place in opening.places]
         if not places:
-            raise ClusterError("No engine of the cluster is left; stop() it, and start a new one.")
+            of = "the cluster" if opening.places is None else f"the ranks {[*opening.places]} it was confined to"
+            raise ClusterError(f"No engine of {of} is left; stop() the cluster, and start a new one.")
         now = "1 engine goes on" if len(places) == 1 else f"{len(places)} engines go on"
         return ClusterEngines(self._cluster, opening, places, start, ("engines", why, now))
 
+    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
+        return ClusterEngines(self._cluster, opening, self._places, start, remark)
+
     def _end_those_left(self) -> None:
         """Ends the workers that are left; an engine whose worker does not end is itself ended."""
-        for place in self._cluster.alive():
+        for place in sorted({*self._cluster.alive()} & {*self._places}):
             try:
                 self._cluster.call(place, opened.abandon_worker, self.name, ENDING_SECONDS, timeout=ENDING_SECONDS + 2)
             except ClusterError:

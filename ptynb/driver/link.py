@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ptynb.driver.calling import ClusterStoppedError, EngineLostError
 from ptynb.driver.devices import ClusterError
-from ptynb.driver.engines import Engines
+from ptynb.driver.engines import Engines, Remark
 from ptynb.driver.opening import Opening
 from ptynb.driver.outcome import Cause, find_cause
 from ptynb.engine.worker import Command
@@ -37,15 +38,24 @@ class ReconstructionError(RuntimeError):
     """A reconstruction that failed or can't do what was asked; with rank and traceback where an engine raised."""
 
 
+class EnginesBusyError(ReconstructionError):
+    """The engines that were asked for are at work for another reconstruction."""
+
+
 class Link:
     """What the session knows of its engines, and how it speaks to them. Used by several threads."""
 
-    def __init__(self, engines: Engines, opening: Opening, epochs: Sequence[Epoch] = ()) -> None:
-        """epochs: the record so far, where the engines go on from a state."""
+    def __init__(
+        self, engines: Engines, opening: Opening, epochs: Sequence[Epoch] = (), start: Path | None = None
+    ) -> None:
+        """epochs: the record so far, where the engines go on from the state `start`."""
         self.engines, self.opening = engines, opening
         self.lock = threading.RLock()
         self.epochs = [*epochs]
         self.statuses: dict[int, Status] = {}
+        self.r_factors: dict[int, float] = {}
+        """By the epochs completed."""
+        self.r_factor_every = 0
         self.sent = 0
         self.failure: ReconstructionError | None = None
         self.can_recover = False
@@ -53,6 +63,8 @@ class Link:
         self.wanted: int | None = None
         """Epoch at which the run is to end; None while none is wanted."""
         self.held = False
+        self._line = None if start is None else str(start.absolute().parent)
+        """Folder of the state that it was last opened from on purpose; known before an engine tells."""
         self._generation = 0
         self._recovery: threading.Thread | None = None
         self._recoveries: list[str | None] = []
@@ -78,6 +90,11 @@ class Link:
                 return engines.call(rank, method, *arguments, timeout=timeout)
             except EngineLostError as error:
                 self.fail(error, generation)
+            except ClusterStoppedError:
+                raise
+            except ClusterError:
+                if self._recovery is None and generation == self._generation:
+                    raise
 
     def fetch(self) -> Status:
         """Rank 0's status, with the records of new epochs taken over. Raises what ended the reconstruction."""
@@ -94,6 +111,8 @@ class Link:
             except ClusterStoppedError:
                 raise
             except ClusterError:
+                if generation != self._generation:
+                    continue
                 self._ask_others(generation)
                 if time.monotonic() > silent_until:
                     raise
@@ -110,6 +129,7 @@ class Link:
             if generation != self._generation:
                 return False
             self.epochs += status.epochs[len(self.epochs) - known :]
+            self.r_factors.update(status.r_factors)
             before = self.statuses.get(0)
             if before is None or status.applied >= before.applied:
                 self.statuses[0] = status
@@ -227,19 +247,26 @@ class Link:
             kept = self._last_good_state()
             start = None if kept is None else kept[0]
             engines = self.engines.again(self.opening, start, cause.text.split("\n", 1)[0])
-            with self.lock:
-                self.engines, self.sent = engines, 0
-                self.epochs = [] if kept is None else [*kept[1].epochs]
-                self.statuses = {}
-                self._generation += 1
-                self._go_on(0 if kept is None else kept[1].epoch)
+            self._take_up(engines, None if kept is None else kept[1])
         except Exception as error:  # noqa: BLE001 - whatever it is, the user is to see it beside the first cause
             self.failure = ReconstructionError(f"{cause.text}\n\nIt could not go on by itself: {error}")
             self.can_recover = True
         finally:
             self._recovery = None
 
+    def _take_up(self, engines: Engines, state: State | None) -> None:
+        """From now on these are the engines, which were opened from this state; the run goes on, if one is wanted."""
+        with self.lock:
+            self.engines, self.sent = engines, 0
+            self.epochs = [] if state is None else [*state.epochs]
+            self.statuses = {}
+            self._generation += 1
+            self._go_on(0 if state is None else state.epoch)
+
     def _go_on(self, epoch: int) -> None:
+        self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
+        if self.r_factor_every:
+            self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))
         if self.wanted is None or self.wanted <= epoch:
             return
         self.sent = self.engines.call(0, "command", Command("start", self.wanted - epoch))
@@ -248,7 +275,7 @@ class Link:
 
     def _last_good_state(self) -> tuple[Path, State] | None:
         """The newest state of this reconstruction that is whole; None where there is none."""
-        folder = self._folder_of_states()
+        folder = self.folder_of_states()
         for path in reversed(states(folder)) if folder else ():
             try:
                 return path, load_state(path)
@@ -256,17 +283,69 @@ class Link:
                 continue
         return None
 
-    def _folder_of_states(self) -> str | None:
+    def folder_of_states(self) -> str | None:
         """From any engine that still answers, since it may be rank 0 that is lost, before anything was heard of it."""
         known = self.statuses.get(0)
         if known is not None and known.kept_in is not None:
             return known.kept_in
+        if self._line is not None:
+            return self._line
         for rank in range(self.engines.world):
             with contextlib.suppress(ClusterError):
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
                 if status.kept_in is not None:
                     return status.kept_in
         return None
+
+    # Being opened again on purpose: see `ptynb.driver.reopening`
+
+    def apart(self, work: Callable[[], None]) -> None:
+        """Does this work on the engines while everybody else waits, in a thread that goes on if the waiting is cut."""
+        outcome: Future[None] = Future()
+
+        def do() -> None:
+            problem: Exception | None = None
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - goes to who asked for it
+                problem = error
+            self._recovery = None  # first: whoever waits for the outcome may ask something at once
+            outcome.set_result(None) if problem is None else outcome.set_exception(problem)
+
+        self.alive()
+        with self.lock:
+            if self._recovery is not None:
+                raise ReconstructionError("It is being opened again just now; wait until it is, and try again.")
+            self._recovery = threading.Thread(target=do, name="ptynb recovery", daemon=True)
+            self._recovery.start()
+        outcome.result()
+
+    def ask(self) -> Status:
+        """Rank 0's status, from inside such work. Raises ReconstructionError where an engine failed."""
+        status: Status = self.engines.call(0, "status", 10**9, timeout=MOST_SILENCE)
+        if status.failure is not None or (why := self.engines.lost()):
+            raise ReconstructionError(status.failure.message if status.failure is not None else why)
+        return status
+
+    def open_from(self, opening: Opening, start: Path, state: State, remark: Remark | None) -> None:
+        """Opens engines in the place of closed ones, from this state; once they have read it, they are taken up.
+
+        Raises what kept them from it.
+        """
+        self.opening, self._line = opening, str(start.parent)
+        engines = self.engines.anew(opening, start, remark)
+        try:
+            while (status := engines.call(0, "status", 10**9, timeout=MOST_SILENCE)).state == "loading":
+                time.sleep(0.01)
+                if why := engines.lost():
+                    raise EngineLostError(why)
+            if status.failure is not None:
+                raise ReconstructionError(find_cause(engines, None).text)
+        except Exception:
+            with contextlib.suppress(ClusterError, TimeoutError):
+                engines.close()
+            raise
+        self._take_up(engines, state)
 
     def settings_are(self, settings: Settings) -> None:
         """From now on it is opened again with these."""

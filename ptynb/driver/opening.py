@@ -19,6 +19,7 @@ class Opening:
 
     extensions: pieces and constraints of the user's, by value (cloudpickle). keep: how states are kept; None: not.
     timeout: seconds after which engines give up waiting for each other. opened: when, seconds since 1970.
+    places: ranks of the cluster that it is confined to, in the order of the group's; None: all of them.
     """
 
     scan: Scan
@@ -28,6 +29,7 @@ class Opening:
     timeout: float
     on_failure: OnFailure
     opened: float
+    places: tuple[int, ...] | None = None
 
     def for_memory(self) -> Opening:
         """The same for engines to remember: patterns that are in no file stay behind."""

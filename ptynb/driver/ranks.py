@@ -27,6 +27,7 @@ from ptynb.driver.shares import batch_text, check_shares
 from ptynb.engine.group import Membership
 from ptynb.engine.order import Order
 from ptynb.engine.worker import Command, Worker
+from ptynb.io import branches
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import load
 from ptynb.io.result import save_result
@@ -226,15 +227,15 @@ def check_folder(plan: RunFile) -> None:
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     """The state to go on from; None: from the beginning. Raises FileError where states are there that nobody named."""
     folder = plan.keep.folder
-    found = states(folder) if folder is not None else []
-    if not found:
+    line = None if folder is None else branches.last_line(folder.expanduser())
+    if line is None:
         return None
     if not resume:
         raise FileError(
-            f"{folder} holds states of a run before, the newest {found[-1].name}; go on from it with --resume, or name "
-            "another folder with --keep."
+            f"{folder} holds states of a run before, the newest {states(line)[-1].name}; go on from it with --resume, "
+            "or name another folder with --keep."
         )
-    newest = newest_state(found[-1].parent)
+    newest = newest_state(line)
     log(console, f"Going on from {newest}.")
     return newest
 

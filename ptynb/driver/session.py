@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import cloudpickle
 import torch
 
+from ptynb.driver.branching import Lines
 from ptynb.driver.calling import EngineLostError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.driver.errors import PtynbWarning
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.link import EnginesBusyError, Link, ReconstructionError
+from ptynb.driver.looks import Looking
 from ptynb.driver.memory import Asked
+from ptynb.driver.moving import Movable
 from ptynb.driver.opening import OnFailure, Opening
 from ptynb.driver.results import make_result
 from ptynb.driver.room import check_room, room_for
@@ -31,18 +35,21 @@ from ptynb.physics.build import check_together
 from ptynb.physics.piece import Imposed, Piece
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
-from ptynb.snapshot import Change, Epoch, Kept, PictureRequest, Pictures, Result, Snapshot, Status
+from ptynb.snapshot import Change, Epoch, Kept, Result, Status
+
+Answer = TypeVar("Answer")
 
 KEEP = Keep()
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
 
 
-_open: weakref.WeakKeyDictionary[Cluster, weakref.ref[Reconstruction]] = weakref.WeakKeyDictionary()
-"""The reconstruction that holds a cluster's engines."""
+_open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = weakref.WeakKeyDictionary()
+"""The reconstructions that hold a cluster's engines, or had them."""
+_open_lock = threading.Lock()
 
 
-class Reconstruction:
+class Reconstruction(Looking, Movable):
     """A reconstruction of a scan on the engines of a cluster, or in this process.
 
     scan: from `load`, `Scan.from_arrays` or `simulate`. settings: `Settings()` unless given.
@@ -51,11 +58,13 @@ class Reconstruction:
     timeout: seconds after which engines give up waiting for each other.
     extensions: pieces of the forward model (`Piece`) and constraints (`Imposed`) of your own, beside ptynb's.
     keep: how often the state is kept in files, and where (see `Keep`); None: never. `ptynb.resume` goes on from one.
+    places: ranks of the cluster's engines that reconstruct; None: all of them. Several reconstructions can be at work
+        on different engines of one cluster.
     on_failure: what happens when an engine is lost: "pause" leaves it to `recover`, "continue" goes on by itself, from
         the last kept state, on the engines that are left and fresh ones; a line in `changes` tells.
 
-    The engines begin to read the scan at once. A new reconstruction on a cluster takes the engines over from the one
-    before it, whose result is kept.
+    The engines begin to read the scan at once. A new reconstruction on a cluster takes its engines over from the one
+    that had them, whose result is kept.
     """
 
     def __init__(
@@ -69,8 +78,11 @@ class Reconstruction:
         extensions: Sequence[Any] = (),
         keep: Keep | None = KEEP,
         on_failure: OnFailure = "pause",
+        places: Sequence[int] | None = None,
     ) -> None:
-        self._open(scan, settings or Settings(), cluster, device, timeout, extensions, keep, on_failure, start=None)
+        self._open(
+            scan, settings or Settings(), cluster, device, timeout, extensions, keep, on_failure, places, start=None
+        )
 
     @classmethod
     def _from_state(cls, start: Path, epochs: Sequence[Epoch], *arguments: Any) -> Self:
@@ -83,9 +95,11 @@ class Reconstruction:
     def _joined(cls, cluster: Cluster, engines: Engines, opening: Opening, status: Status) -> Self:
         """One that is open on the cluster's engines already."""
         recon = cls.__new__(cls)
-        recon._set_up(opening.scan, opening.settings, cluster, Link(engines, opening))
+        recon._set_up(cluster, opening, Link(engines, opening))
         with contextlib.suppress(ReconstructionError):  # an engine was lost meanwhile: it is `recover` that goes on
             recon._link.fetch()
+            recon._link.r_factor_every, measured = recon._call(0, "measured")
+            recon._link.r_factors = dict(measured)
         if status.state not in ("ready", "closed"):
             recon._link.wanted, recon._link.held = status.target, status.state == "paused"
         return recon
@@ -100,6 +114,7 @@ class Reconstruction:
         extensions: Sequence[Any],
         keep: Keep | None,
         on_failure: OnFailure,
+        places: Sequence[int] | None = None,
         *,
         start: Path | None,
         epochs: Sequence[Epoch] = (),
@@ -108,29 +123,31 @@ class Reconstruction:
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         if on_failure not in get_args(OnFailure):
             raise SettingsError(f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.")
-        engines = 1 if cluster is None else len(cluster)
+        confined = None if places is None else check_places(places, cluster)
+        engines = 1 if cluster is None else len(confined or cluster)
         check_shares(scan, settings, engines)
         check_together(scan, settings)
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster CUDA is not even asked for
-        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        held = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
+        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, held)
         check_room(scan, Asked(settings, engines, cluster is not None, keep is not None), room)
         if cluster is not None:
-            holder = _open.get(cluster)
-            if (before := holder() if holder else None) is not None:
-                before._make_way()
+            make_way(cluster, confined)
         opening = Opening(
-            scan, settings, cloudpickle.dumps(tuple(extensions)), keep, timeout, on_failure, opened=time.time()
+            scan, settings, cloudpickle.dumps(tuple(extensions)), keep, timeout, on_failure, time.time(), confined
         )
         if cluster is not None:
             opened: Engines = ClusterEngines(cluster, opening, start=start)
-            self._set_up(scan, settings, cluster, Link(opened, opening, epochs))
+            self._set_up(cluster, opening, Link(opened, opening, epochs, start))
             return
         with held_back():  # or nobody would ever end its thread
-            self._set_up(scan, settings, cluster, Link(LocalEngine(opening, local, start), opening, epochs))
+            self._set_up(cluster, opening, Link(LocalEngine(opening, local, start), opening, epochs, start))
 
-    def _set_up(self, scan: Scan, settings: Settings, cluster: Cluster | None, link: Link) -> None:
-        self.scan, self._settings, self._cluster, self._link = scan, settings, cluster, link
+    def _set_up(self, cluster: Cluster | None, opening: Opening, link: Link) -> None:
+        self.scan, self._settings, self._cluster, self._link = opening.scan, opening.settings, cluster, link
+        self._places = opening.places
+        self._lines = Lines(link, opening.scan, cluster)
         self._folder = None if cluster is None else cluster.folder
         self._stops = 0
         self._errands = Errands("ptynb order")
@@ -140,7 +157,8 @@ class Reconstruction:
         self._result_at: tuple[int, int, int] | None = None
         self._closed = False
         if cluster is not None:
-            _open[cluster] = weakref.ref(self)
+            with _open_lock:
+                _open.setdefault(cluster, weakref.WeakSet()).add(self)
         else:
             # Nobody else would ever end its thread; on a cluster the next reconstruction does.
             weakref.finalize(self, _close_last, link)
@@ -156,8 +174,7 @@ class Reconstruction:
 
         After `stop` it goes on exactly where it stopped, in the middle of an epoch too.
         """
-        if epochs < 1:
-            raise ReconstructionError(f"start got {epochs} epochs; expected at least 1.")
+        epochs = _whole("start", epochs)
         self._end_what_was_cut()
         self._errands.run(lambda: self._begin(epochs))
         self._tell()
@@ -290,9 +307,7 @@ class Reconstruction:
         The engines wait while the loop's body runs. An interrupt stops them, and so does `stop` or its button, which
         ends the loop; running again goes on where they stopped.
         """
-        if epochs < 1:
-            raise ReconstructionError(f"run got {epochs} epochs; expected at least 1.")
-        return self._run(epochs)
+        return self._run(_whole("run", epochs))
 
     def _run(self, epochs: int) -> Iterator[Epoch]:
         stops = self._stops
@@ -329,9 +344,22 @@ class Reconstruction:
 
     @property
     def target(self) -> int:
-        """Epoch at which the present run ends."""
+        """Epoch at which the present run ends; assigning another makes it longer or shorter, and `changes` tells."""
         status = self._link.statuses.get(0)
         return status.target if status else 0
+
+    @target.setter
+    def target(self, epoch: int) -> None:
+        self._errands.run(lambda: self._aim(epoch))
+
+    def _aim(self, epoch: int) -> None:
+        epoch = _whole("target", epoch)
+        if not self._busy() or self._advancing is not None:
+            raise ReconstructionError(f"No run is under way that could end at epoch {epoch}; start(...) begins one.")
+        if epoch <= self.epoch:
+            raise ReconstructionError(f"target is {epoch}, and epoch {self.epoch} is completed; give a later one.")
+        self._link.wanted = epoch
+        self._link.order("target", epoch)
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -402,19 +430,6 @@ class Reconstruction:
         """Where rank 0 stood at most 0.1 s ago; asks nobody."""
         return self._link.statuses.get(0)
 
-    def snapshot(self, size: int = 512) -> Snapshot:
-        """A preview of object and probe from rank 0, the object reduced to at most `size` pixels a side."""
-        if size < 1:
-            raise ReconstructionError(f"snapshot got a size of {size} pixels; expected at least 1.")
-        self._loaded()
-        snapshot: Snapshot = self._call(0, "snapshot", size)
-        return snapshot
-
-    def pictures(self, request: PictureRequest) -> Pictures | None:
-        """Pictures for a screen, made on rank 0; None while the engines are still loading."""
-        pictures: Pictures | None = self._call(0, "pictures", request)
-        return pictures
-
     @property
     def result(self) -> Result:
         """Object, probe, positions and the whole record as they are now; costs a pass over all patterns.
@@ -449,8 +464,8 @@ class Reconstruction:
         fixed = [name for name in changed if not Settings.is_live(name)]
         if fixed:
             raise SettingsError(
-                f"{', '.join(fixed)} can't change in a reconstruction that has begun; "
-                "make a new Reconstruction with these settings."
+                f"{', '.join(fixed)} can't change while a reconstruction runs; restructure(settings) holds it, maps "
+                "its state onto them, and goes on."
             )
         if changed:
             self._errands.run(lambda: self._change(settings))
@@ -461,17 +476,37 @@ class Reconstruction:
         self._settings = settings
         self._link.settings_are(settings)
 
-    def close(self) -> None:
-        """Keeps the result and frees the engines for another reconstruction; the record stays readable."""
-        self._errands.run(self._close)
+    def _move(self, work: Callable[[], Answer], stops: bool = False) -> Answer:
+        """To another state: whatever is known of the present one holds no more."""
 
-    def _close(self) -> None:
+        def do() -> Answer:
+            self._alive()
+            try:
+                answer = work()
+            finally:
+                self._settings, self._result_at = self._link.opening.settings, None
+            if stops:  # not where it was refused: it goes on as before then, and so does a loop
+                self._stops += 1
+                self._advancing = None
+            return answer
+
+        return self._errands.run(do)
+
+    def close(self, *, result: bool = True) -> None:
+        """Frees the engines for another reconstruction; the record stays readable.
+
+        result: whether the result is kept, which costs a pass over all patterns.
+        """
+        self._errands.run(lambda: self._close(result))
+
+    def _close(self, result: bool = True) -> None:
         if self._closed:
             return
         if self._link.failure is None and self._cluster_alive():
             self._stops += 1
             self._end_run()
-            self._take_result()
+            if result:
+                self._take_result()
         self._closed = True
         if self._cluster_alive():
             self._link.engines.close()
@@ -508,9 +543,7 @@ class Reconstruction:
         if self._closed or not self._cluster_alive():
             return
         if self._link.failure is None and self._busy():
-            raise ReconstructionError(
-                f"The cluster's engines are at work for {self!r}; stop() or close() that one first."
-            )
+            raise EnginesBusyError(f"The cluster's engines are at work for {self!r}; stop() or close() that one first.")
         self.close()
 
     def _busy(self) -> str:
@@ -542,6 +575,13 @@ class Reconstruction:
     def _call(self, rank: int, method: str, *arguments: Any) -> Any:
         self._alive()
         return self._link.call(rank, method, *arguments)
+
+    def _order(self, kind: str, value: Any) -> None:
+        def give() -> None:
+            self._alive()
+            self._link.order(kind, value)
+
+        self._errands.run(give)
 
     def _fetch(self) -> Status:
         self._alive()
@@ -583,6 +623,39 @@ class Reconstruction:
             if kept is not None:
                 return kept
         return None
+
+
+def _whole(what: str, epochs: int) -> int:
+    """A number of epochs as Python has it: numpy's own do not travel to other engines."""
+    try:
+        number = operator.index(epochs)
+    except TypeError:
+        raise ReconstructionError(f"{what} got {epochs!r}; expected a whole number of epochs.") from None
+    if number < 1:
+        raise ReconstructionError(f"{what} got {number} epochs; expected at least 1.")
+    return number
+
+
+def check_places(places: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:
+    """Ranks of a cluster's engines. Raises SettingsError where there are none of these."""
+    if cluster is None:
+        raise SettingsError(f"places is {[*places]}, and there is no cluster whose engines these could be; give one.")
+    known = range(len(cluster))
+    if not places or len({*places}) < len(places) or not {*places} <= {*known}:
+        raise SettingsError(f"places is {[*places]}; expected different ranks from 0 to {len(cluster) - 1}.")
+    return tuple(int(place) for place in places)
+
+
+def make_way(cluster: Cluster, places: Sequence[int] | None = None) -> None:
+    """Ends what is open on these engines of the cluster, on any of them for None; its result is kept.
+
+    Raises EnginesBusyError where one of them is at work.
+    """
+    with _open_lock:
+        found = [*_open.get(cluster, ())]
+    for recon in found:
+        if places is None or recon._places is None or {*places} & {*recon._places}:
+            recon._make_way()
 
 
 def _follow(reference: weakref.ref[Reconstruction]) -> None:

@@ -76,10 +76,11 @@ class Gradient(Algorithm):
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other terms gradients come in another order, and with them the messages: see `_rehearse`.
         asked = moving, self.alone, settings.terms, settings.object.amplitude_rate == 0
+        # Before the comparison: a kept state put back meanwhile may have sent what moves to sleep again.
+        self.problem.free(moving)
         if asked == self._prepared:
             return
         self._prepared = asked
-        self.problem.free(moving)
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
         # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
         self._distributed = (

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.engine.pictures import make_pictures
+from ptynb.engine.pictures import make_watched
+from ptynb.io import branches
 from ptynb.io import kept as own_folder
 from ptynb.io import state as files
 from ptynb.io.state import Array, State
 from ptynb.settings import Keep
-from ptynb.snapshot import Change, Epoch, PictureRequest, Pictures
+from ptynb.snapshot import Change, Epoch, WatchedPictures
 
 COMPANION_SECONDS = 60.0
 """How long rank 0 waits for the rows of other ranks, after it has written its own."""
@@ -150,9 +151,12 @@ class Keeper:
         self._picture: dict[str, Any] | None = None
 
     def _choose(self, start: Path | None) -> None:
+        line = None if start is None else start.absolute().parent
+        if line is not None and branches.root_of(line) == self._folder:
+            self._folder = line  # a branch of it: what comes now belongs there
         if self._folder is None:
-            inside = start is not None and start.absolute().parent.parent == own_folder.default_folder()
-            self._folder = start.absolute().parent if start is not None and inside else None
+            inside = line is not None and branches.root_of(line).parent == own_folder.default_folder()
+            self._folder = line if inside else None
             return
         for path in files.states(self._folder):
             found = _header(path)
@@ -199,6 +203,7 @@ class Keeper:
         self._last_epoch, self._last_time, self.kept_in = mark[0], time.monotonic(), order.folder
         # The others follow rank 0, which waits for their parts before it takes up its next state.
         if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
+            self.failures += 1
             self._tell(
                 "slow", f"{MOST_WAITING} states wait for the disk already, so that of epoch {mark[0]} was left out."
             )
@@ -209,6 +214,7 @@ class Keeper:
         try:
             state = dataclasses.replace(copy(), run=order.run, token=token)
         except (RuntimeError, MemoryError, TypeError) as error:
+            self.failures += 1
             self._tell("state", f"The state of epoch {mark[0]} could not be copied: {error}; training goes on.")
             return
         if self._rank and state.parts == 1:
@@ -229,12 +235,12 @@ class Keeper:
             return
         arrays = None if look is None else look()
         self._pictures_time = time.monotonic()
-        folder = Path(self.order().folder)
+        folder = branches.root_of(Path(self.order().folder))  # whichever branch it is: who watches stays where he is
 
         def draw() -> None:
             made = None
             if arrays is not None:
-                made = make_pictures(*arrays, area, standing.epoch, standing.update, PictureRequest())
+                made = make_watched(*arrays, area, standing.epoch, standing.update)
             self._publish(folder, standing, made)
 
         self._jobs.give("pictures", draw)
@@ -289,8 +295,11 @@ class Keeper:
             time.sleep(0.02)
 
     def _remove_old(self, folder: Path) -> None:
+        for_good = branches.read_note(folder).stays
         known = files.states(folder)
-        old, stay = known[: -self._keep.last], known[-self._keep.last :]
+        passing = [path for path in known if path.name not in for_good]
+        old = passing[: -self._keep.last]
+        stay = [path for path in known if path not in old]
         for path in old:
             for part in [path, *folder.glob(f"{path.stem}.rank*.h5")]:
                 part.unlink(missing_ok=True)
@@ -303,14 +312,14 @@ class Keeper:
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink()
 
-    def _publish(self, folder: Path, standing: Standing, made: Pictures | None) -> None:
+    def _publish(self, folder: Path, standing: Standing, made: WatchedPictures | None) -> None:
         written = []
         try:
             self._make_folder(folder)
             if made is not None:
                 limits = {name: list(values) for name, values in made.limits.items()}
                 self._picture = {"epoch": made.epoch, "update": made.update, "limits": limits, "powers": [*made.powers]}
-                for name, jpeg in (("amplitude", made.amplitude), ("phase", made.phase), ("probe", made.probe)):
+                for name, jpeg in made.files.items():
                     files.put(folder / f"{name}.jpg", memoryview(jpeg))
                     written.append(folder / f"{name}.jpg")
             text = json.dumps(self._status(folder, standing), allow_nan=False).encode()

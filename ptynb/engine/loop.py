@@ -70,6 +70,8 @@ class Loop:
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
+        self.agreed = 0
+        """The last epoch after which all engines had the same parameters, to the last bit; 0: none yet."""
         self._seconds = 0.0
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
@@ -164,6 +166,7 @@ class Loop:
                 f"After epoch {self.epoch} the engines hold different parameters; this is a fault of ptynb "
                 "or of the hardware. The result up to here is not to be trusted."
             )
+        self.agreed = self.epoch
         self._begin_epoch()
 
     def settle(self) -> None:

@@ -51,15 +51,17 @@ class Projections(Algorithm):
         super().__init__(problem)
         self._beta = problem.settings.relaxation
         self._reflects = problem.settings.optimiser == "raar"
-        model = problem.model
-        probe = model.probe.values.detach()
+        probe = problem.model.probe.values.detach()
         self._waves = probe.new_empty((len(problem.own()), *probe.shape))
-        for rows, batch in portions(problem):
+        self._begin()
+        self._sought = torch.empty_like(self._waves) if self._reflects else self._waves
+
+    def _begin(self) -> None:
+        """The waves that object and probe give now."""
+        for rows, batch in portions(self.problem):
             self._waves[rows] = self._products(batch)[0]
-        self._sought = self._waves
         if self._reflects:
             self._waves.mul_(1 - self._beta)
-            self._sought = torch.empty_like(self._waves)
 
     @property
     def updates(self) -> int:
@@ -79,8 +81,11 @@ class Projections(Algorithm):
         return {"waves": torch.view_as_real(self._waves)}
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Takes over the waves."""
-        torch.view_as_real(self._waves).copy_(rows["waves"])
+        """Takes over the waves; where there are none, after a restructuring, they begin anew."""
+        if "waves" in rows:
+            torch.view_as_real(self._waves).copy_(rows["waves"])
+        else:
+            self._begin()
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:

@@ -62,7 +62,10 @@ def with_rows(state: State, start: Path, patterns: NDArray[np.int64]) -> State:
     """The state with the rows of this engine's patterns, read from the files of all ranks."""
     if state.begun.get("optimiser") not in PROJECTIONS:
         return state
-    return dataclasses.replace(state, rows=load_rows(start, load_state(start), patterns), patterns=patterns)
+    kept = load_state(start)
+    if not kept.rows:  # it was restructured
+        return state
+    return dataclasses.replace(state, rows=load_rows(start, kept, patterns), patterns=patterns)
 
 
 def settings_to_begin_with(state: State, settings: Settings) -> Settings:

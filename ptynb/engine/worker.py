@@ -26,19 +26,32 @@ import torch
 import torch.distributed as dist
 
 from ptynb.compiled.threads import count
-from ptynb.engine import resuming
+from ptynb.engine import looking, resuming
 from ptynb.engine.connections import Connections
 from ptynb.engine.group import ECHOES, Group, Membership, join
 from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import make_pictures, make_snapshot
+from ptynb.engine.pictures import Taken, make_pictures, make_snapshot, take, value_at
 from ptynb.geometry import lit_area
 from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
-from ptynb.snapshot import Array, Change, Failure, Kept, PictureRequest, Pictures, Snapshot, Status
+from ptynb.snapshot import (
+    Array,
+    Change,
+    Failure,
+    Health,
+    Kept,
+    PatternPair,
+    PictureRequest,
+    Pictures,
+    Snapshot,
+    Status,
+)
 
 IDLE_SECONDS = 0.02
+MOST_R_FACTORS = 100
+"""The newest ones, told with every status; whoever follows has the others already."""
 WRITING_SECONDS = 120.0
 """How long an engine that leaves waits for a state that is being written."""
 
@@ -49,12 +62,15 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """What all ranks are to do before their next update.
 
-    start: train `value` more epochs. pause, resume, stop. settings: take over `value`, as plain values.
-    evaluate: keep a result. keep: the state, in a file, as soon as the engines are equal. leave: keep the state, if
-    something changed since the last time, and close. close: leave the group and end.
+    start: train `value` more epochs. target: train until `value` are completed. pause, resume, stop.
+    settings: take over `value`, as plain values. evaluate: keep a result. measure: the R-factor after every `value`
+    epochs from now on; 0: not any more. keep: the state, in a file, as soon as the engines are equal. leave: keep the
+    state, if something changed since the last time, and close. close: leave the group and end.
     """
 
-    kind: Literal["start", "pause", "resume", "stop", "settings", "evaluate", "keep", "leave", "close"]
+    kind: Literal[
+        "start", "target", "pause", "resume", "stop", "settings", "evaluate", "measure", "keep", "leave", "close"
+    ]
     value: Any = None
 
 
@@ -97,7 +113,11 @@ class Worker:
         self._wake = threading.Event()
         self._kept: Kept | None = None
         self._area = (slice(None), slice(None))
+        self._pixel = scan.pixel_size
+        self._measure_every = 0
+        self._r_factors: list[tuple[int, float]] = []
         self._threads = count()
+        self._vitals = looking.Vitals(membership.device, self._threads)
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
         self._thread.start()
 
@@ -143,6 +163,7 @@ class Worker:
             kept_in=keeper.kept_in if keeper else None,
             notices=keeper.notices if keeper else (),
             keeps=(keeper.successes, keeper.failures) if keeper else (0, 0),
+            r_factors=tuple(self._r_factors[-MOST_R_FACTORS:]),
         )
 
     @property
@@ -152,19 +173,41 @@ class Worker:
 
     def snapshot(self, size: int) -> Snapshot | None:
         """A preview, taken between two updates; None while still loading."""
-        taken = self._arrays()
-        if taken is None:
+        loop = self._loop
+        if loop is None:
             return None
-        arrays, epoch, update = taken
-        return make_snapshot(arrays["object"], arrays["probe"], epoch, update, size)
+        (object, probe), epoch, update = self._ask(lambda: (_for_looking(loop), loop.epoch, loop.update))
+        return make_snapshot(object, probe, epoch, update, size)
 
     def pictures(self, request: PictureRequest) -> Pictures | None:
         """Pictures, taken between two updates; None while still loading."""
-        taken = self._arrays()
-        if taken is None:
-            return None
-        arrays, epoch, update = taken
-        return make_pictures(arrays["object"], arrays["probe"], self._area, epoch, update, request)
+        taken = self._take(request)
+        return None if taken is None else make_pictures(taken, request, self._pixel)
+
+    def value_at(self, name: str, y: int, x: int, request: PictureRequest) -> complex | float | None:
+        """The value behind pixel (y, x) of the picture `name`; None while still loading."""
+        taken = self._take(request)
+        return None if taken is None else value_at(taken, name, y, x, request)
+
+    def pattern(self, index: int) -> PatternPair | None:
+        """A measured and modelled pattern; None where another engine holds it, and while still loading."""
+        loop = self._loop
+        found: PatternPair | None = None if loop is None else self._ask(lambda: looking.pattern(loop, index))
+        return found
+
+    def positions(self) -> tuple[Array, Array] | None:
+        """Top-left corners of the probe windows at the start and now; None while still loading."""
+        loop = self._loop
+        found: tuple[Array, Array] | None = None if loop is None else self._ask(lambda: looking.positions(loop))
+        return found
+
+    def measured(self) -> tuple[int, list[tuple[int, float]]]:
+        """Epochs from one measurement of the R-factor to the next, and all measured so far."""
+        return self._measure_every, [*self._r_factors]
+
+    def health(self) -> Health:
+        """How this engine is doing. Never waits for the training thread."""
+        return looking.health(self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals)
 
     def result(self) -> Kept | None:
         """The state that the last `evaluate` kept, on rank 0; after a failure the state as it is, on any rank."""
@@ -269,6 +312,8 @@ class Worker:
         agreed = group.agree(len(self._commands))
         if self._state == "running":
             loop.step()
+            if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
+                self._measure(loop)
         else:
             loop.hold()
         self._obey(agreed(), group, loop)
@@ -299,6 +344,11 @@ class Worker:
             case "start":
                 self._target = loop.epoch + command.value
                 self._state = "running"
+            case "target":
+                loop.changes.append(Change(loop.epoch, loop.update, "target", self._target, command.value))
+                self._target = command.value
+                if self._state == "ready":  # the run has just come to its end
+                    self._state = "running"
             case "pause" if self._state == "running":
                 self._state = "paused"
             case "resume" if self._state == "paused":
@@ -309,10 +359,11 @@ class Worker:
             case "settings":
                 loop.change(Settings(**command.value))
             case "evaluate":
-                r_factor = loop.r_factor()
+                r_factor = self._measure(loop)
                 if self._membership.rank == 0:
                     self._kept = _keep(loop, r_factor)
-                loop.hold()
+            case "measure":
+                self._measure_every = command.value
             case "keep":
                 self._pending = Order(**command.value)
                 if loop.equal:
@@ -321,6 +372,14 @@ class Worker:
                 self._leave(group, loop)
             case "close":
                 self._state = "closed"
+
+    def _measure(self, loop: Loop) -> float:
+        """The R-factor now; its time belongs to no epoch. On all ranks."""
+        r_factor = loop.r_factor()
+        if loop.update == 0 and (not self._r_factors or self._r_factors[-1][0] < loop.epoch):
+            self._r_factors.append((loop.epoch, r_factor))
+        loop.hold()
+        return r_factor
 
     # Keeping
 
@@ -369,19 +428,16 @@ class Worker:
             self._membership.world,
         )
 
-        def arrays() -> tuple[Array, Array]:
-            taken = _for_looking(loop)
-            return taken["object"], taken["probe"]
-
-        self._keeper.show(standing, arrays if look else None, self._area)
+        self._keeper.show(standing, (lambda: _for_looking(loop)) if look else None, self._area)
 
     # Questions of the kernel that need tensors: asked by the process's main thread, answered between two updates
 
-    def _arrays(self) -> tuple[dict[str, Array], int, int] | None:
+    def _take(self, request: PictureRequest) -> Taken | None:
         loop = self._loop
         if loop is None:
             return None
-        return self._ask(lambda: (_for_looking(loop), loop.epoch, loop.update))
+        taken: Taken = self._ask(lambda: take(loop.model, request, self._area, loop.epoch, loop.update))
+        return taken
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
@@ -405,8 +461,9 @@ class Worker:
                 answer.set_exception(error)
 
 
-def _for_looking(loop: Loop) -> dict[str, Array]:
-    return {"object": loop.projection().numpy(), "probe": loop.arrays()["probe"].numpy()}
+@torch.no_grad()
+def _for_looking(loop: Loop) -> tuple[Array, Array]:
+    return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
 def _keep(loop: Loop, r_factor: float) -> Kept:

@@ -14,7 +14,9 @@ DAYS = 14
 MOST_BYTES = 10 * 2**30
 """Beyond this, in all, the oldest go."""
 FOLDER = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
-OURS = re.compile(r"\.?state-.*\.(h5|part)|status\.json|(amplitude|phase|probe)\.jpg|\..*\.part")
+OURS = re.compile(
+    r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal|(amplitude|phase|probe)\.jpg|\..*\.part"
+)
 """Files that ptynb writes in such a folder; anything else stays, and its folder with it."""
 
 
@@ -55,11 +57,23 @@ def make_room(present: Path, remove: bool = True) -> None:
 
 
 def _ours(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if OURS.fullmatch(path.name) and not path.is_dir()]
+    inside = [path for one in _with_branches(folder) for path in one.iterdir()]
+    return [path for path in inside if OURS.fullmatch(path.name) and not path.is_dir()]
+
+
+def _is_dir(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _with_branches(folder: Path) -> list[Path]:
+    """The folder, and those of its branches; see `ptynb.io.branches`."""
+    inner = folder / "branches"
+    return [folder, *(path for path in inner.iterdir() if _is_dir(path))] if _is_dir(inner) else [folder]
 
 
 def _remove(folder: Path) -> None:
     for path in _ours(folder):
         path.unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+    for one in (*reversed(_with_branches(folder)[1:]), folder / "branches", folder):
+        if one.is_dir() and not any(one.iterdir()):
+            one.rmdir()

@@ -10,6 +10,9 @@ from torch import Tensor
 STATE_PHASE = 0.05
 """How far the phases of an object's states lie apart at the start [rad]: equal ones would stay equal for ever."""
 
+NOTHING_NEW = 1e-6
+"""Power left of a mode without those before it, as a part of its own, at or below which it is rounding."""
+
 
 def flat_object(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """An object of transmission 1 (slice, y, x)."""
@@ -60,7 +63,9 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
 
     A new mode is the first one times a product of Hermite polynomials over its own width, made orthogonal to the modes
     before it, and gets `fraction` of the total power. The total power stays. Horizontal ones come first: sources are
-    mostly wider than high.
+    mostly wider than high. One that is among the modes already, as after a run, is passed over.
+
+    Raises ValueError where the probe lights too few pixels for so many.
     """
     total = probe.abs().square().sum()
     given = probe[:modes]
@@ -69,15 +74,20 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     weight = probe[0].abs().square()
     weight = weight / weight.sum()
     y, x = (_standardised(side, weight.sum(1 - axis)) for axis, side in enumerate((height, width)))
-    orders = ((k, n - k) for n in range(1, modes + 1) for k in range(n + 1))
+    orders = ((k, n - k) for n in range(1, modes + 2) for k in range(n + 1))
     # The guess's own modes need not be orthogonal; what is orthogonal to this basis is orthogonal to all of them.
     basis = list(torch.linalg.qr(given.flatten(1).T)[0].T.reshape(given.shape))
     while len(result) < modes:
-        order_y, order_x = next(orders)
+        order_y, order_x = next(orders, (None, None))
+        if order_y is None or order_x is None:
+            raise ValueError(f"The probe lights too few pixels for {modes} modes that differ; ask for fewer.")
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])
+        whole = mode.abs().square().sum()
         for other in basis:
             mode = mode - other * torch.vdot(other.flatten(), mode.flatten())
         power = mode.abs().square().sum()
+        if power <= NOTHING_NEW * whole:
+            continue
         result.append(mode * (fraction * total / power).sqrt())
         basis.append(mode / power.sqrt())
     extended = torch.stack(result)

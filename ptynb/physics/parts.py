@@ -34,6 +34,13 @@ class Object(Piece):
         """The object (state, slice, y, x), complex, differentiable in the parameters."""
         return torch.polar(self.amplitude, self.phase) if self.polar else torch.view_as_complex(self.parts)
 
+    def seen(self, state: int, area: tuple[slice, slice]) -> Tensor:
+        """A part (slice, y, x) of the object in one state; costs no more than that part."""
+        here = (state, slice(None), *area)
+        if self.polar:
+            return torch.polar(self.amplitude[here], self.phase[here])
+        return torch.view_as_complex(self.parts[here])
+
     @torch.no_grad()
     def set(self, values: Tensor) -> None:
         """Takes over other values (state, slice, y, x)."""

@@ -51,8 +51,17 @@ class Ranks:
             pipe.send((function, membership, arguments))
         answers = [self._answer(rank, pipe) for rank, pipe in enumerate(taking_part)]
         failures = [text for failed, text in answers if failed]
+        if failures:
+            self._begin_anew()  # what failed may have left half a group, at which every later test would fail too
         assert not failures, "\n".join(failures)
         return [answer for _, answer in answers]
+
+    def _begin_anew(self) -> None:
+        most = len(self._processes)
+        self.close()
+        started = [_start() for _ in range(most)]
+        self._pipes = [pipe for pipe, _ in started]
+        self._processes = [process for _, process in started]
 
     def _answer(self, rank: int, pipe: Connection) -> tuple[bool, Any]:
         if not pipe.poll(ANSWER_SECONDS):
@@ -65,7 +74,8 @@ class Ranks:
     def close(self) -> None:
         for pipe, process in zip(self._pipes, self._processes, strict=True):
             if process.is_alive():
-                pipe.send(None)
+                pipe.send(None)  # to all before waiting for the first: they end beside each other
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
             process.join(5)
             if process.is_alive():
                 process.kill()

@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 
 from ptynb.engine.group import Membership
+from ptynb.engine.keeper import Keeper
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import kept as own_folder
-from ptynb.io.state import load_state, newest_state, states
+from ptynb.io.state import State, load_state, newest_state, states
 from ptynb.settings import Keep, Probe, Settings
 from tests.cases import a_scan
 from tests.engine import keep_work as work
@@ -85,6 +86,21 @@ def test_a_folder_that_vanished_is_made_again_and_one_that_can_not_be_is_told(tm
     worker.close()
     assert names(folder) == ["state-00005.h5"]
     assert worker.status().failure is None
+
+
+def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> None:
+    keeper = Keeper(Keep(folder=tmp_path, **ON_REQUEST), 0, 1, "scan")
+
+    def short() -> State:
+        raise MemoryError("no room, says the test")
+
+    keeper.take(short, keeper.order(), (1, 0, 0))
+    assert (keeper.successes, keeper.failures) == (0, 1)
+    assert "could not be copied: no room" in keeper.notices[-1]
+    keeper._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
+    keeper.take(short, keeper.order(), (2, 0, 0))
+    assert keeper.failures == 2
+    assert "2 states wait for the disk already" in keeper.notices[-1]
 
 
 def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks, tmp_path: Path) -> None:

@@ -48,6 +48,24 @@ def test_a_new_mode_is_orthogonal_to_guesses_that_are_not():
     assert overlap.max() < 1e-12
 
 
+def test_a_mode_that_is_there_already_is_passed_over():
+    given = add_modes(a_beam(), 3)
+    for guess in (given[:2], given, given.to(torch.complex64)):
+        modes = add_modes(guess, 5).to(torch.complex128)
+        plain = add_modes(a_beam(), 5)
+        overlaps = gram(torch.cat([plain, modes[len(guess) :]]))[:5, 5:].abs()
+        unit = power(plain)[:, None].sqrt() * power(modes[len(guess) :]).sqrt()
+        expected = torch.eye(5, dtype=torch.float64)[:, len(guess) :]
+        torch.testing.assert_close(overlaps / unit, expected, rtol=0, atol=1e-4)
+
+
+def test_modes_that_a_point_can_not_have_are_refused():
+    point = torch.zeros(1, 8, 8, dtype=torch.complex128)
+    point[0, 3, 4] = 1
+    with pytest.raises(ValueError, match="too few pixels for 2 modes"):
+        add_modes(point, 2)
+
+
 @pytest.mark.parametrize("modes", [1, 2, 3, 10, 40])
 @pytest.mark.parametrize("guess", [1, 2, 3])
 def test_the_total_power_stays(modes, guess):

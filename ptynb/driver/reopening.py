@@ -1,0 +1,117 @@
+"""Opening a reconstruction again on purpose: from another state, in another branch, or with another structure.
+
+The run is held before the same update on all engines, the state kept, the workers closed, files moved, and workers
+opened again from a state, as after a lost engine. Whatever can't be done leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptynb.driver.devices import ClusterError
+from ptynb.driver.engines import Remark
+from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.opening import Opening
+from ptynb.engine.worker import Command
+from ptynb.io.state import State, file_name, load_state
+
+KEEP_SECONDS = 600.0
+"""How long the present state may take until it is kept."""
+
+
+def nothing() -> None:
+    """What there is to do with files where none are moved."""
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """How it is opened again, and from what.
+
+    start: the state's file, with `state` in it once `carry_out` was called. remark: of a line in the record of changes.
+    goes_on: whether a run that was under way is taken up again. carry_out: what is to be done with files while no
+    engine is open; undo: what takes it back, however far it got.
+    """
+
+    opening: Opening
+    start: Path
+    state: State
+    remark: Remark | None = None
+    goes_on: bool = True
+    carry_out: Callable[[], object] = nothing
+    undo: Callable[[], object] = nothing
+
+
+def reopen(link: Link, prepare: Callable[[Path], Reopening]) -> None:
+    """Holds the run, keeps the state, and opens engines again as `prepare`, given the state's file, tells.
+
+    Whoever asks something meanwhile waits. Raises what `prepare` raised, before anything was changed, or
+    ReconstructionError where the engines can't be opened so; it goes on as before then.
+    """
+    link.apart(lambda: _exchange(link, prepare))
+
+
+def _exchange(link: Link, prepare: Callable[[Path], Reopening]) -> None:
+    ran = _hold(link)
+    try:
+        kept = _keep(link)
+        before, wanted, held = Reopening(link.opening, kept, load_state(kept)), link.wanted, link.held
+        plan = prepare(kept)
+    except Exception:
+        if ran:
+            with contextlib.suppress(ClusterError, TimeoutError):  # what went wrong first is what the user is to see
+                link.engines.call(0, "command", Command("resume"))
+        raise
+    try:
+        link.engines.close()
+        plan.carry_out()
+        if not plan.goes_on:
+            link.wanted, link.held = None, False
+        link.open_from(plan.opening, plan.start, plan.state, plan.remark)
+    except Exception as error:
+        link.wanted, link.held = wanted, held
+        try:
+            plan.undo()
+            with contextlib.suppress(ClusterError, TimeoutError):
+                link.engines.close()
+            link.open_from(before.opening, before.start, before.state, None)
+        except Exception as second:  # noqa: BLE001 - the user is to see it beside the first cause
+            link.failure = ReconstructionError(f"{error}\n\nIt could not go on as before: {second}")
+            link.can_recover = True
+            raise link.failure from error
+        raise ReconstructionError(f"This can't be done, and it goes on as before: {error}") from error
+
+
+def _hold(link: Link) -> bool:
+    """Holds all engines before the same update; returns whether they ran."""
+    while (status := link.ask()).state == "loading" or status.applied < link.sent:  # a start on its way counts
+        time.sleep(0.02)
+    if status.state != "running":
+        return False
+    number = link.engines.call(0, "command", Command("pause"))
+    while link.ask().applied < number:
+        time.sleep(0.002)
+    return True
+
+
+def _keep(link: Link) -> Path:
+    """Keeps the present state; returns its file once it is whole."""
+    done, failed = link.ask().keeps
+    link.engines.call(0, "command", Command("keep"))
+    until = time.monotonic() + KEEP_SECONDS
+    while True:
+        status = link.ask()
+        if status.keeps[1] > failed:
+            raise ReconstructionError(status.notices[-1])
+        own = file_name(status.epoch, status.update)
+        if status.keeps[0] > done and status.kept is not None and Path(status.kept).name == own:
+            return Path(status.kept)
+        if time.monotonic() > until:
+            raise ReconstructionError(
+                f"The present state was not kept within {KEEP_SECONDS:g} s, so nothing was changed; look whether its "
+                "folder can be written to, and try again."
+            )
+        time.sleep(0.005)

@@ -1,0 +1,61 @@
+"""The result that a kept state stands for, made without an engine and without a pattern."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+
+import torch
+from torch import Tensor
+
+from ptynb.io.state import State
+from ptynb.physics.build import check_together, make_model, object_frame
+from ptynb.physics.losses import make_loss
+from ptynb.physics.piece import Piece
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+from ptynb.snapshot import Result
+
+
+@torch.no_grad()
+def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
+    """The result of a scan as this state has it; its R-factor, which takes all patterns, is not a number.
+
+    extensions: pieces of the user's, by value (cloudpickle), the same ones as before.
+    """
+    begun = Settings(**state.begun)
+    check_together(scan, begun)
+    kept = {name: torch.from_numpy(values) for name, values in state.model.items()}
+    object = (
+        torch.view_as_complex(kept["object.parts"].contiguous())
+        if "object.parts" in kept
+        else torch.polar(kept["object.amplitude"], kept["object.phase"])
+    )
+    probe = torch.view_as_complex(kept["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
+    mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.window))
+    own = [piece for piece in pickle.loads(extensions) if isinstance(piece, Piece)]
+    loss = make_loss(begun.loss, mean_count)
+    model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
+    model.probe.scale.copy_(torch.from_numpy(state.scale))
+    model.load_state_dict(kept)
+    optimised: dict[str, Tensor] = {}
+    for name, piece in model.parts.items():
+        piece.awake = state.awake[name]
+        if piece.awake:
+            optimised |= {f"{name}/{key}": values for key, values in piece.arrays().items()}
+    whole = object[0] if len(object) == 1 else object
+    whole = whole[0] if len(object) == 1 and len(whole) == 1 else whole
+    return Result(
+        object=whole.numpy(),
+        probe=model.probe.values.numpy(),
+        positions=model.all_places().numpy(),
+        origin=object_frame(scan, begun).origin,
+        epochs=state.epochs,
+        r_factor=float("nan"),
+        settings=state.settings,
+        changes=state.changes,
+        pixel_size=scan.pixel_size,
+        about={**state.about, "scan": scan.name, "written": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
+        optimised={name: values.numpy() for name, values in optimised.items()},
+    )

@@ -1,0 +1,53 @@
+"""What ranks do in the tests of looking, as functions that other processes can import."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ptynb.engine.group import Membership
+from ptynb.engine.worker import Command, Worker
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+
+
+def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) -> dict[str, Any]:
+    """Trains, and looks at all patterns that this rank holds, at positions, health and the kept state."""
+    worker = Worker(scan, settings, membership)
+    _wait(worker, "ready")
+    if membership.rank == 0:
+        worker.command(Command("measure", 2))
+        worker.command(Command("start", epochs))
+    while worker.status().applied < 2 or worker.status().state != "ready":
+        assert worker.status().failure is None, worker.status().failure
+        time.sleep(0.01)
+    if membership.rank == 0:
+        worker.command(Command("evaluate"))
+    while worker.status().applied < 3:
+        time.sleep(0.01)
+    answers = {
+        "patterns": [worker.pattern(index) for index in range(len(scan))],
+        "positions": worker.positions(),
+        "health": worker.health(),
+        "status": worker.status(),
+        "measured": worker.measured(),
+        "kept": worker.result(),
+    }
+    _all_have_looked(membership)
+    worker.close()
+    return answers
+
+
+def _all_have_looked(membership: Membership) -> None:
+    """Waits for the other ranks: what rank 0 closes is closed on all."""
+    marks = [Path(f"{membership.store.removeprefix('file://')}-looked-{rank}") for rank in range(membership.world)]
+    marks[membership.rank].touch()
+    while not all(mark.exists() for mark in marks):
+        time.sleep(0.005)
+
+
+def _wait(worker: Worker, state: str) -> None:
+    while worker.status().state != state:
+        assert worker.status().failure is None, worker.status().failure
+        time.sleep(0.01)

@@ -1,0 +1,29 @@
+"""What ranks do in the tests of restructuring, as functions that other processes can import."""
+
+from __future__ import annotations
+
+import torch
+
+from ptynb.engine.group import Membership, join
+from ptynb.engine.loop import Loop
+from ptynb.io.state import State
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+
+
+def moved(membership: Membership, scan: Scan, state: State, epochs: int) -> set[str]:
+    """The pieces that take part and have moved so many epochs after the state."""
+    group = join(membership)
+    loop = Loop(scan, Settings(**state.begun), group)
+    loop.restore(state)
+    before = {name: [one.detach().clone() for one in piece.parameters()] for name, piece in loop.model.parts.items()}
+    while loop.epoch < state.epoch + epochs:
+        loop.step()
+    found = {
+        name
+        for name, piece in loop.model.parts.items()
+        if piece.awake and not all(map(torch.equal, piece.parameters(), before[name]))
+    }
+    loop.disconnect()
+    group.close()
+    return found

@@ -1,0 +1,163 @@
+"""Lines of states: folders, links, notes, and what thins them out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptynb.engine.keeper import Keeper
+from ptynb.io import branches, kept
+from ptynb.io.hdf5 import FileError
+from ptynb.io.state import State, load_state, save_state, states
+from ptynb.settings import Keep, Settings
+from ptynb.snapshot import Epoch
+
+PLAIN = Settings().model_dump(mode="json")
+STATE = State(
+    settings=PLAIN,
+    begun=PLAIN,
+    scan={"name": "a scan"},
+    epoch=0,
+    update=0,
+    target=9,
+    epochs=(),
+    changes=(),
+    seconds=0.0,
+    awake={"object": True},
+    power=1.0,
+    numbers={},
+    batch=4,
+    loss_sums=np.zeros(1),
+    scale=np.ones(()),
+    model={"object.parts": np.ones((1, 1, 4, 4, 2))},
+    algorithm={},
+    patterns=np.zeros(0, np.int64),
+    rows={},
+    run="a run",
+)
+
+
+def put(folder: Path, epoch: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    epochs = tuple(Epoch(number, 1 / number, 1.0, 1.0) for number in range(1, epoch + 1))
+    return save_state(dataclasses.replace(STATE, epoch=epoch, epochs=epochs), folder / f"state-{epoch:05d}.h5")
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in states(folder)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for epoch in (2, 4, 6):
+        put(tmp_path / "kept", epoch)
+    return tmp_path / "kept"
+
+
+def test_a_line_begins_at_a_state_without_taking_room(root: Path) -> None:
+    start = branches.begin(root, "trial", root / "state-00004.h5")
+    assert os.path.samefile(start, root / "state-00004.h5")
+    assert branches.name_of(start.parent) == "trial"
+    assert branches.root_of(start.parent) == branches.root_of(root) == root
+    note = branches.read_note(start.parent)
+    assert (note.origin, note.epoch, note.stays) == ("main", 4, ("state-00004.h5",))
+    with pytest.raises(ValueError, match="There is a branch 'trial' already"):
+        branches.begin(root, "trial", root / "state-00004.h5")
+    for name in ("../out", "", ".hidden", "a/b", "x" * 65):
+        with pytest.raises(ValueError, match="can't be named"):
+            branches.begin(root, name, root / "state-00004.h5")
+    assert branches.free_name(root, "trial") == "trial-2"
+
+
+def test_a_line_that_can_not_be_begun_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room, says the test")
+
+    monkeypatch.setattr(branches, "write_note", full)
+    with pytest.raises(OSError, match="no room"):
+        branches.begin(root, "trial", root / "state-00004.h5")
+    assert not (root / "branches").exists()
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+
+
+def test_where_links_are_impossible_states_are_copied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    start = branches.begin(root, "trial", root / "state-00004.h5")
+    assert not os.path.samefile(start, root / "state-00004.h5")
+    assert load_state(start).epoch == 4
+
+
+def test_states_set_aside_are_a_line_and_can_be_put_back(root: Path) -> None:
+    (root / "state-00006.rank1.h5").write_bytes(b"rows")
+    branches.stay(root / "state-00006.h5")
+    branches.stay(root / "state-00002.h5")
+    aside = branches.set_aside([root / "state-00004.h5", root / "state-00006.h5"], "main-6", 2)
+    assert names(root) == ["state-00002.h5"]
+    assert names(aside) == ["state-00004.h5", "state-00006.h5"]
+    assert (aside / "state-00006.rank1.h5").exists()
+    assert branches.read_note(aside).stays == ("state-00006.h5",)
+    assert branches.read_note(root).stays == ("state-00002.h5",)
+    branches.put_back(aside, root)
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+    assert branches.read_note(root).stays == ("state-00002.h5", "state-00006.h5")
+    assert not aside.parent.exists()
+
+
+def test_the_newest_is_that_of_the_line_worked_on_last(root: Path) -> None:
+    assert branches.newest(root) == root / "state-00006.h5"
+    start = branches.begin(root, "trial", root / "state-00002.h5")
+    assert branches.newest(root) == root / "state-00006.h5"
+    branches.use(start.parent)
+    assert branches.newest(root) == start
+    put(root, 8)
+    assert branches.newest(root) == root / "state-00008.h5"
+    assert branches.newest(start.parent) == start
+    with pytest.raises(FileError, match="There is no state"):
+        branches.newest(root / "nothing")
+
+
+def test_states_and_lines_are_listed(root: Path) -> None:
+    start = branches.begin(root, "trial", root / "state-00004.h5")
+    (root / "state-00007.h5").write_bytes(b"no state at all")
+    found = branches.all_states(root)
+    assert [one.epoch for one in found] == [2, 4, 4, 6]
+    assert {(one.branch, one.stays) for one in found} == {("main", False), ("trial", True)}
+    assert found[-1].loss == pytest.approx(1 / 6)
+    assert found[-1].size == (root / "state-00006.h5").stat().st_size
+    assert abs(found[-1].written - time.time()) < 60
+    main, trial = branches.all_branches(root, "trial")
+    assert (main.name, main.states, main.present, main.newest.epoch) == ("main", 3, False, 6)
+    assert (trial.name, trial.states, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
+    branches.remove(start.parent)
+    assert [one.name for one in branches.all_branches(root, "main")] == ["main"]
+
+
+def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
+    branches.stay(root / "state-00002.h5")
+    keeper = Keeper(Keep(folder=root, last=2), 0, 1, "a scan", root / "state-00006.h5")
+    put(root, 8)
+    put(root, 10)
+    keeper._remove_old(root)
+    assert names(root) == ["state-00002.h5", "state-00008.h5", "state-00010.h5"]
+    with pytest.raises(FileError, match="was removed meanwhile"):
+        branches.stay(root / "state-00004.h5")
+
+
+def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTYNB_KEPT", str(tmp_path))
+    old = kept.new_folder("old")
+    put(old, 2)
+    branches.begin(old, "trial", old / "state-00002.h5")
+    assert kept._ours(old) != []
+    for path in [*old.rglob("*.h5"), *old.rglob("*.json")]:
+        os.utime(path, (1, 1))
+    kept.make_room(kept.new_folder("new"))
+    assert not old.exists()

@@ -1,0 +1,80 @@
+import pytest
+
+import ptynb as pt
+from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, with_values
+
+SETTINGS = pt.Settings()
+
+
+def test_ranges_are_taken_in_every_form():
+    given = {
+        "probe.rate": pt.between(1e-4, 1e-1, log=True),
+        "object.rate": (0.001, 0.1, True),
+        "batch": [8, 16, 32],
+        "probe.modes": pt.between(1.0, 3.0),
+        "schedule.kind": ("constant", "cosine"),
+        "object.amplitude_rate": pt.between(0.001, 1),
+    }
+    assert checked_ranges(SETTINGS, given) == {
+        "probe.rate": Between(1e-4, 1e-1, True),
+        "object.rate": Between(0.001, 0.1, True),
+        "batch": (8, 16, 32),
+        "probe.modes": Between(1, 3),
+        "schedule.kind": ("constant", "cosine"),
+        "object.amplitude_rate": Between(0.001, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        ({}, "ranges is empty; name at least one"),
+        ({"probe.rte": (0.1, 0.2)}, "no setting 'probe.rte'; known here are rate"),
+        ({"prob.rate": (0.1, 0.2)}, "no setting 'prob'"),
+        ({"probe.rate.x": (0.1, 0.2)}, "no setting 'probe.rate'"),
+        ({"probe": ({"rate": 1}, {"rate": 2})}, "each a number, a word or None"),
+        ({"batch": pt.between(0, 5)}, "batch is 0: .*greater than or equal to 1"),
+        ({"batch": pt.between(1.5, 5)}, "batch is 1.5: .*integer"),
+        ({"loss": ("amplitude", "lsq")}, "loss is 'lsq'"),
+        ({"optimiser": pt.between(1, 2)}, "optimiser is 1"),
+        ({"batch": 8}, "the range of batch is 8; expected pt.between"),
+        ({"batch": ()}, "expected at least one"),
+        ({"batch": (8, 8)}, "expected each of them once"),
+        ({"batch": "8"}, "expected pt.between"),
+    ],
+)
+def test_what_is_no_range_is_refused_in_a_sentence(ranges, words):
+    with pytest.raises(pt.SettingsError, match=rf"(?i){words}"):
+        checked_ranges(SETTINGS, ranges)
+
+
+@pytest.mark.parametrize("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])
+def test_a_range_has_two_finite_ends_in_order(ends):
+    with pytest.raises(pt.SettingsError, match="is no range"):
+        pt.between(*ends)
+
+
+def test_a_logarithm_needs_positive_ends():
+    with pytest.raises(pt.SettingsError, match="with log=True positive"):
+        pt.between(0, 1, log=True)
+
+
+def test_a_range_is_shown_as_the_line_that_makes_it():
+    assert repr(pt.between(1e-4, 0.1, log=True)) == "pt.between(0.0001, 0.1, log=True)"
+    assert repr(pt.between(1, 3)) == "pt.between(1, 3)"
+
+
+def test_values_that_only_together_make_sense_may_be_in_ranges():
+    ranges = {"slices.count": (1, 2), "slices.thickness": pt.between(1e-9, 1e-8)}
+    assert [*checked_ranges(SETTINGS, ranges)] == [*ranges]
+    thick = with_values(SETTINGS, {"slices.count": 2, "slices.thickness": 5e-9})
+    assert (thick.slices.count, thick.slices.thickness) == (2, 5e-9)
+    with pytest.raises(pt.SettingsError, match=r"slices.thickness is missing"):
+        with_values(SETTINGS, {"slices.count": 2})
+
+
+def test_usual_ranges_are_those_of_what_is_optimised():
+    settings = SETTINGS.replace(object={"rate": 5.0}, probe={"rate": 0.0}, positions={"rate": 0.01})
+    usual = {"object.rate": Between(0.5, 10.0, True), "positions.rate": Between(0.001, 0.1, True)}
+    assert usual_ranges(settings) == usual
+    assert checked_ranges(settings, usual) == usual
