@@ -1,7 +1,8 @@
 """What all settings are made of: frozen, validated models whose errors are sentences.
 
-One source for Python, files, the command line and forms: each field carries its description, its range and,
-in `json_schema_extra`, whether it may change while a reconstruction runs.
+One source for Python, files, the command line and forms: each field carries its description, its unit in brackets in
+it, its range, a title where its name alone would not do, and, in `json_schema_extra`, whether it may change while a
+reconstruction runs and whether forms show it first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pydantic_core import ErrorDetails
 
 LIVE: JsonDict = {"live": True}
 """Marks a field that may change while a reconstruction runs."""
+SIMPLE: JsonDict = {"simple": True}
+"""Marks a field that forms show first; the others come with "more"."""
 
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
 
@@ -44,9 +47,15 @@ class Part(SettingsModel):
     """Something that is optimised: how fast, and in which epochs."""
 
     rate: Rate = Field(default=0.0, description="Step size of its updates; 0 freezes it")
-    first: int = Field(default=1, ge=1, description="First epoch in which it is updated", json_schema_extra=LIVE)
+    first: int = Field(
+        default=1, ge=1, title="First epoch", description="First epoch in which it is updated", json_schema_extra=LIVE
+    )
     last: int | None = Field(
-        default=None, ge=1, description="Last epoch in which it is updated; none: to the end", json_schema_extra=LIVE
+        default=None,
+        ge=1,
+        title="Last epoch",
+        description="Last epoch in which it is updated; none: to the end",
+        json_schema_extra=LIVE,
     )
 
     @model_validator(mode="after")

@@ -15,9 +15,9 @@ Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
 class Constraint(SettingsModel):
     """When it is imposed: after the last update of an epoch, or after every update of it."""
 
-    first: int = Field(default=1, ge=1, description="First epoch with it")
-    every: int = Field(default=1, ge=1, description="Epochs from one time to the next")
-    last: int | None = Field(default=None, ge=1, description="Last epoch with it; none: to the end")
+    first: int = Field(default=1, ge=1, title="First epoch", description="First epoch with it")
+    every: int = Field(default=1, ge=1, title="Every", description="From one time to the next [epochs]")
+    last: int | None = Field(default=None, ge=1, title="Last epoch", description="Last epoch with it; none: to the end")
     after: Literal["epoch", "update"] = Field(
         default="epoch", description="Whether it follows every update of these epochs, or only their end"
     )
@@ -46,7 +46,9 @@ class ProbeSupport(Constraint):
 
     kind: Literal["probe_support"] = "probe_support"
     radius: Length = Field(description="Radius of the disc [fraction of the window's shorter side]")
-    edge: float = Field(default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the same side]")
+    edge: float = Field(
+        default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the window's shorter side]"
+    )
 
 
 class ProbeAperture(Constraint):
@@ -54,7 +56,9 @@ class ProbeAperture(Constraint):
 
     kind: Literal["probe_aperture"] = "probe_aperture"
     radius: Length = Field(description="Radius of the disc [fraction of the detector's shorter side]")
-    edge: float = Field(default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the same side]")
+    edge: float = Field(
+        default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the detector's shorter side]"
+    )
 
 
 class FixedPower(Constraint):
@@ -91,7 +95,7 @@ class LowPass(Constraint):
 
     kind: Literal["low_pass"] = "low_pass"
     cutoff: Annotated[float, Field(gt=0, le=1)] = Field(description="Highest frequency kept [fraction of Nyquist's]")
-    edge: float = Field(default=0.0, ge=0, le=1, description="Width of the filter's soft edge [the same unit]")
+    edge: float = Field(default=0.0, ge=0, le=1, description="Width of the filter's soft edge [fraction of Nyquist's]")
 
 
 class MissingWedge(Constraint):

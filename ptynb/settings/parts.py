@@ -6,14 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from ptynb.settings.base import LIVE, Part, Rate, SettingsModel
+from ptynb.settings.base import LIVE, SIMPLE, Part, Rate, SettingsModel
 
 
 class Object(Part):
     """How the object is started and updated."""
 
     rate: Rate = Field(
-        default=0.01, description="Step size of the object's updates (1 = the transmission of vacuum); 0 freezes it"
+        default=0.01,
+        description="Step size of the object's updates (1 = the transmission of vacuum); 0 freezes it",
+        json_schema_extra=LIVE | SIMPLE,
     )
     padding: int = Field(
         default=4, ge=0, le=4096, description="Pixels added on each side of the scanned area [object pixels]"
@@ -32,19 +34,24 @@ class Object(Part):
 class Probe(Part):
     """How the probe is started and updated."""
 
-    modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes")
+    modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes", json_schema_extra=SIMPLE)
     rate: Rate = Field(
         default=0.01,
         description="Step size of updates (1 = the probe's root-mean-square amplitude over the window); 0 freezes it",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
 class Slices(Part):
     """A thick object: slices with free space between them. The rate is that of the thickness."""
 
-    count: int = Field(default=1, ge=1, le=512, description="Number of slices of the object")
+    count: int = Field(default=1, ge=1, le=512, description="Number of slices of the object", json_schema_extra=SIMPLE)
     thickness: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Distance between two slices [m]"
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Distance between two slices [m]",
+        json_schema_extra=SIMPLE,
     )
     rate: Rate = Field(
         default=0.0, description="Step size of the thickness (1 = its value at the start); 0 keeps it as it is"
@@ -54,16 +61,22 @@ class Slices(Part):
 class Tilt(Part):
     """The beam's inclination to the slices' normal: it moves by thickness times tan(tilt) from slice to slice."""
 
-    y: float = Field(default=0.0, gt=-1.5, lt=1.5, description="Tilt towards y at the start [rad]")
-    x: float = Field(default=0.0, gt=-1.5, lt=1.5, description="Tilt towards x at the start [rad]")
-    each: bool = Field(default=False, description="Whether each position has its own tilt, or all have one")
+    y: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards y", description="Tilt towards y at the start [rad]")
+    x: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards x", description="Tilt towards x at the start [rad]")
+    each: bool = Field(
+        default=False, title="For each position", description="Whether each position has its own tilt, or all have one"
+    )
     rate: Rate = Field(default=0.0, description="Step size of the tilt [mrad]; 0 keeps it as it is")
 
 
 class Positions(Part):
     """Scan positions that are found together with the object."""
 
-    rate: Rate = Field(default=0.0, description="Step size of each position [object pixels]; 0 keeps them as they are")
+    rate: Rate = Field(
+        default=0.0,
+        description="Step size of each position [object pixels]; 0 keeps them as they are",
+        json_schema_extra=LIVE | SIMPLE,
+    )
     limit: float = Field(
         default=8.0,
         ge=0,

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import LIVE, Part, SettingsError, SettingsModel, flat, merge
+from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, flat, merge
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
@@ -44,13 +44,22 @@ class Schedule(SettingsModel):
     """How all rates change with the epochs."""
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
-        default="constant", description="The rates' course", json_schema_extra=LIVE
+        default="constant", title="Course", description="The rates' course", json_schema_extra=LIVE
     )
     epochs: int = Field(
-        default=100, ge=1, description="Epoch at which the final factor is reached", json_schema_extra=LIVE
+        default=100,
+        ge=1,
+        title="Final at epoch",
+        description="Epoch at which the final factor is reached",
+        json_schema_extra=LIVE,
     )
     final: float = Field(
-        default=0.1, gt=0, le=1, description="What the rates are multiplied by in the end", json_schema_extra=LIVE
+        default=0.1,
+        gt=0,
+        le=1,
+        title="Final factor",
+        description="What the rates are multiplied by in the end",
+        json_schema_extra=LIVE,
     )
 
     def factor(self, epoch: int) -> float:
@@ -87,12 +96,15 @@ class Settings(SettingsModel):
     loss: LossName = Field(
         default="amplitude",
         description="What is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
+        json_schema_extra=SIMPLE,
     )
     terms: tuple[Term, ...] = Field(default=(), description="What is minimised beside it", json_schema_extra=LIVE)
     constraints: tuple[AnyConstraint, ...] = Field(
         default=(), description="What is imposed between updates, in this order", json_schema_extra=LIVE
     )
-    optimiser: Optimiser = Field(default="adam", description="How object, probe and the other parts are updated")
+    optimiser: Optimiser = Field(
+        default="adam", description="How object, probe and the other parts are updated", json_schema_extra=SIMPLE
+    )
     momentum: float = Field(default=0.0, ge=0, lt=1, description="How much of their last step SGD and rPIE keep")
     regularisation: float = Field(
         default=0.1,
@@ -107,20 +119,29 @@ class Settings(SettingsModel):
         ge=1,
         le=1_000_000,
         description="Diffraction patterns behind one update, over all engines together or on each (`batch_per`)",
+        json_schema_extra=SIMPLE,
     )
     batch_per: Literal["group", "engine"] = Field(
         default="group",
+        title="Batch of",
         description="Whose patterns `batch` counts: those of all engines together, whose number then does not change "
         "the result, or each engine's, so that more engines make larger batches",
     )
     accumulate: int = Field(
-        default=1, ge=1, le=4096, description="Portions in which a batch is computed: less memory, the same update"
+        default=1,
+        ge=1,
+        le=4096,
+        title="Portions",
+        description="Portions in which a batch is computed: less memory, the same update",
     )
     batches: Literal["spread", "random", "compact"] = Field(
-        default="spread", description="Which patterns make a batch: evenly spread over the scan, any, or neighbours"
+        default="spread",
+        title="Patterns of a batch",
+        description="Which patterns make a batch: evenly spread over the scan, any, or neighbours",
     )
     frames: Literal["auto", "device", "host", "disk"] = Field(
         default="auto",
+        title="Patterns kept on",
         description="Where engines keep the patterns: on the device, in memory, in the file, or the first with room",
     )
     exchange: Literal["touched", "whole"] = Field(

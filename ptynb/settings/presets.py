@@ -1,0 +1,98 @@
+"""Settings to begin with, for kinds of scans that the defaults do not suit best; each proved on a simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ptynb.settings.base import SettingsError
+from ptynb.settings.settings import Settings
+
+
+class _Sized(Protocol):
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings by the number of patterns, and a sentence on what they suit."""
+
+    about: str
+    make: Callable[[int | None], dict[str, Any]]
+
+
+def _thin_xray(patterns: int | None) -> dict[str, Any]:
+    """Least squares with step lengths from the data, neighbours in a batch, and a beam that is partly coherent.
+
+    Steps of LSQ-ML converge in tens of epochs where the object is thin, best with compact batches: Odstrcil, Menzel
+    and Guizar-Sicairos, Opt. Express 26, 3108 (2018). A synchrotron's beam has several coherent modes: Thibault and
+    Menzel, Nature 494, 68 (2013); three hold nearly all of its power at a typical beamline.
+    """
+    return {"optimiser": "lsqml", "batches": "compact", "batch": _part(patterns, 16, 4), "probe": {"modes": 3}}
+
+
+def _thick_electron(patterns: int | None) -> dict[str, Any]:
+    """Eight slices of 2 nm, amplitude and phase apart, and two probe modes.
+
+    Slices as thick as the depth of focus of a probe of 25 to 35 mrad (λ / α², 2 to 4 nm) let electrons scatter more
+    than once: Maiden, Humphry and Rodenburg, J. Opt. Soc. Am. A 29, 1606 (2012); Chen et al., Science 372, 826 (2021),
+    who need a partly coherent probe too: Chen et al., Nat. Commun. 11, 2994 (2020). Light and heavy atoms alike turn
+    the phase and hardly absorb (Kirkland, Advanced Computing in Electron Microscopy, 5.1), so that the amplitude is
+    left a tenth of the phase's step.
+    """
+    return {
+        "slices": {"count": 8, "thickness": 2e-9},
+        "object": {"form": "polar", "amplitude_rate": 0.001},
+        "probe": {"modes": 2},
+    }
+
+
+def _near_field(patterns: int | None) -> dict[str, Any]:
+    """Small batches, since there are few patterns, and a beam whose brightness is found for each.
+
+    Sixteen positions of a structured, full-field beam are usual: Stockmar et al., Sci. Rep. 3, 1927 (2013). Each
+    pattern sees nearly all of the object, so that an update with a quarter of them is worth an epoch's; a full field
+    shows the beam's drift as contrast that no object explains.
+    """
+    return {"batch": _part(patterns, 4, 4), "weights": {"rate": 0.01}}
+
+
+def _low_dose(patterns: int | None) -> dict[str, Any]:
+    """The likelihood of counted photons, minimised with all patterns at once.
+
+    Where pixels count a photon or none, Poisson's likelihood weighs them rightly, and steps that follow from all
+    patterns do not jump with the noise of a batch: Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012);
+    Godard et al., Opt. Express 20, 25914 (2012).
+    """
+    return {"loss": "poisson", "optimiser": "lbfgs"}
+
+
+PRESETS = {
+    "thin X-ray": Preset("Thin specimens at a synchrotron: partial coherence, fast convergence.", _thin_xray),
+    "thick electron": Preset(
+        "Specimens of 10 to 30 nm in an electron microscope: slices. Set their number to your thickness.",
+        _thick_electron,
+    ),
+    "near field": Preset("Full-field shadows at few positions, with a beam that drifts.", _near_field),
+    "low dose": Preset("About a photon a pixel or less: the likelihood of counts, all patterns at once.", _low_dose),
+}
+
+
+def preset(name: str, scan: _Sized | None = None) -> Settings:
+    """Settings that suit a kind of scan: "thin X-ray", "thick electron", "near field" or "low dose".
+
+    scan: for choices that depend on the number of patterns. What they are and why is said, with sources, at the
+    functions of `ptynb/settings/presets.py`; the rest are the defaults.
+
+    Raises SettingsError for another name.
+    """
+    if name not in PRESETS:
+        known = ", ".join(repr(known) for known in PRESETS)
+        raise SettingsError(f"There is no preset {name!r}; known are {known}.")
+    return Settings(**PRESETS[name].make(None if scan is None else len(scan)))
+
+
+def _part(patterns: int | None, most: int, updates: int) -> int:
+    """A batch of at most so many patterns that leaves at least so many updates in an epoch."""
+    return most if patterns is None else max(1, min(most, patterns // updates))

@@ -1,0 +1,36 @@
+"""Settings as the Python that makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from ptynb.settings.settings import Settings
+
+LISTED = ("constraints", "terms")
+"""Modules from which `pt` takes the entries of lists."""
+
+
+def as_python(settings: Settings) -> str:
+    """An expression with what differs from the defaults: `pt.Settings(batch=32, probe=pt.Probe(modes=3))`."""
+    return _call("pt.Settings", settings)
+
+
+def _call(name: str, model: BaseModel) -> str:
+    arguments = []
+    for field, info in type(model).model_fields.items():
+        value = getattr(model, field)
+        if field != "kind" and (info.is_required() or value != info.default):
+            arguments.append(f"{field}={_value(value)}")
+    return f"{name}({', '.join(arguments)})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        home = next((module for module in LISTED if type(value).__module__.endswith(module)), "")
+        return _call(f"pt.{home}.{type(value).__name__}" if home else f"pt.{type(value).__name__}", value)
+    if isinstance(value, tuple):
+        inside = ", ".join(_value(one) for one in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return repr(value)
