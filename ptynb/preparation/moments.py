@@ -5,9 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ptynb.preparation.carry import Array, as_centred, carried, carried_truth, facing_geometry, pieces, transformed
+from ptynb.preparation.carry import (
+    Array,
+    as_centred,
+    carried,
+    carried_truth,
+    facing_geometry,
+    known,
+    pieces,
+    transformed,
+)
 from ptynb.preparation.fields import ramped
 from ptynb.scan import Scan, ScanError
 
@@ -37,26 +46,29 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
     return found
 
 
-def centre(scan: Scan, *, move_probe: bool = True) -> Scan:
+def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
     """Moves the patterns by whole pixels so that the mean pattern's centre of mass comes to zero frequency, n // 2.
 
-    Reads all patterns once to find it. Pixels that come in from outside are masked as unmeasured. A shift of the far
+    mean: the mean pattern (y, x) in the order of the patterns, or that of some of them, where it is known; else all
+    patterns are read once to find it. Pixels that come in from outside are masked as unmeasured. A shift of the far
     field is a phase ramp on the probe, which the guess gets too; move_probe=False leaves it as it is, for a guess that
     was made without the patterns and is centred already.
 
-    Raises ScanError for near-field scans, tilted geometry, and if there are no counts.
+    Raises ScanError for near-field scans, tilted geometry, and if there are no counts; ValueError for a mean pattern of
+    another shape.
     """
     if not scan.fourier:
         raise ScanError("The scan is a near-field one, whose patterns have no zero frequency that could be centred.")
     facing_geometry(scan, "moving the detector")
+    given = None if mean is None else _fitting(scan, mean)
     scan = as_centred(scan)
-    mean = mean_pattern(scan)
-    if not mean.any():
+    pattern = mean_pattern(scan) if given is None else given
+    if not pattern.any():
         raise ScanError("All patterns are empty at the good pixels, so they have no centre of mass.")
     height, width = scan.window
     shift = (
-        round(float(mean.sum(1) @ np.arange(height) / mean.sum())) - height // 2,
-        round(float(mean.sum(0) @ np.arange(width) / mean.sum())) - width // 2,
+        round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,
+        round(float(pattern.sum(0) @ np.arange(width) / pattern.sum())) - width // 2,
     )
     if shift == (0, 0):
         return scan
@@ -66,6 +78,15 @@ def centre(scan: Scan, *, move_probe: bool = True) -> Scan:
     return dataclasses.replace(
         scan, frames=transformed(scan, _moved_patterns, shift), mask=_moved(inside, shift), **fields
     )
+
+
+def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
+    """A mean pattern given for the scan: centred, 0 at bad pixels."""
+    given = np.asarray(mean, dtype=np.float64)
+    if given.shape != scan.window:
+        raise ValueError(f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.window}.")
+    given = known(scan.mask, given)
+    return given if scan.centred else np.fft.fftshift(given)
 
 
 def _moved(field: Array, shift: tuple[int, int]) -> Array:

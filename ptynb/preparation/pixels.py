@@ -46,10 +46,27 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     """
     if not (math.isfinite(factor) and factor >= 1 and math.isfinite(sigmas) and sigmas >= 0):
         raise ValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
-    shifted = scan.fourier and not scan.centred
     seen = _statistics(scan)
+    kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
     working = seen.finite if scan.mask is None else seen.finite & scan.mask
-    mean, variance, good = seen.mean, seen.variance, working
+    found: NDArray[np.bool_] = working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Bad pixels (y, x) beside those masked before, in the order of the patterns: see `find_bad_pixels`."""
+
+    hot: NDArray[np.bool_]
+    dead: NDArray[np.bool_]
+    stuck: NDArray[np.bool_]
+
+
+def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Judged:
+    """What is wrong with the pixels, by the statistics of some or all patterns of the scan."""
+    shifted = scan.fourier and not scan.centred
+    good = seen.finite if scan.mask is None else seen.finite & scan.mask
+    mean, variance = seen.mean, seen.variance
     if shifted:
         mean, variance, good = np.fft.fftshift(mean), np.fft.fftshift(variance), np.fft.fftshift(good)
     around = _neighbours(np.where(good, mean, np.nan))
@@ -60,25 +77,25 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     high = np.take_along_axis(ordered, np.maximum(counted - 1 - left_out, 0)[None], 0)[0]
     low = np.take_along_axis(ordered, left_out[None], 0)[0]
     typical = _median(_neighbours(np.where(good, variance, np.nan)))
-    error = sigmas * np.sqrt((variance + typical) / len(scan))
-    judged = counted >= 3
-    hot = judged & (mean > factor * high + error)
-    dead = judged & (low > factor * mean + error)
-    stuck = (variance == 0) & (mean != 0) & (typical > 0) & (len(scan) >= ENOUGH_TO_BE_STUCK)
-    found: NDArray[np.bool_] = good & ~hot & ~dead & ~stuck
-    return np.fft.ifftshift(found) if shifted else found
+    error = sigmas * np.sqrt((variance + typical) / seen.patterns)
+    enough = counted >= 3
+    hot = good & enough & (mean > factor * high + error)
+    dead = good & enough & (low > factor * mean + error)
+    stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)
+    return Judged(*(np.fft.ifftshift(kind) if shifted else kind for kind in (hot, dead, stuck)))
 
 
-@dataclass(frozen=True)
-class _Statistics:
-    """Over all patterns: which pixels (y, x) are always finite, their mean and variance (0 where not)."""
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Over so many patterns: which pixels (y, x) are always finite, their mean and variance (0 where not)."""
 
+    patterns: int
     finite: NDArray[np.bool_]
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
 
 
-def _statistics(scan: Scan) -> _Statistics:
+def _statistics(scan: Scan) -> Statistics:
     """Raw patterns are read: what bad pixels show is what is looked for."""
     finite = np.ones(scan.window, bool)
     offset = np.zeros(scan.window)
@@ -95,7 +112,7 @@ def _statistics(scan: Scan) -> _Statistics:
         squares += (patterns**2).sum(0)
     mean = total / len(scan)
     variance = np.maximum(squares / len(scan) - mean**2, 0)
-    return _Statistics(finite, np.where(finite, mean + offset, 0), np.where(finite, variance, 0))
+    return Statistics(len(scan), finite, np.where(finite, mean + offset, 0), np.where(finite, variance, 0))
 
 
 def _neighbours(values: NDArray[np.float64]) -> NDArray[np.float64]:

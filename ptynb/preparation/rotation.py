@@ -35,14 +35,27 @@ def estimate_rotation(scan: Scan) -> tuple[float, bool]:
     Raises ScanError for near-field scans and tilted geometry, for fewer than 16 patterns or ones on a line, and if the
     field is no gradient in any orientation.
     """
+    check_deflections(scan)
+    return rotation_of_field(*deflections(scan, centre_of_mass(scan)))
+
+
+def check_deflections(scan: Scan) -> None:
+    """Raises ScanError for scans whose centres of mass are no deflections: near field and tilted geometry."""
     if not scan.fourier:
         raise ScanError("The scan is a near-field one, whose patterns' centres of mass are no deflections.")
+    facing_geometry(scan, "the rotation of a scan")
+
+
+def deflections(scan: Scan, moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Places (point, yx) and deflections (point, yx) of the patterns that have a centre of mass (NaN: none).
+
+    moments: (pattern, yx) as `centre_of_mass` finds them; pixels that are no squares are allowed for.
+    """
     geometry = facing_geometry(scan, "the rotation of a scan")
     sizes = np.ones(2) if geometry is None else np.array(geometry.detector_pixel)
     pixel = pixel_of(scan)
-    field, places = centre_of_mass(scan) * (sizes / sizes.mean()), scan.positions * (pixel / pixel.mean())
-    lit = np.isfinite(field).all(1)
-    return rotation_of_field(places[lit], field[lit])
+    lit = np.isfinite(moments).all(1)
+    return scan.positions[lit] * (pixel / pixel.mean()), moments[lit] * (sizes / sizes.mean())
 
 
 def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -> tuple[float, bool]:
@@ -52,27 +65,52 @@ def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -
     turns z by -θ: its real part is the divergence, its imaginary part the curl. Σ Im(z exp(-iθ))² is least at
     θ = ½ arg Σ z².
     """
+    angle, transposed, _ = least_curl(weighted_gradients(places, field), float(field.std()))
+    return angle, transposed
+
+
+def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`local_gradients` by the roots of their weights. Raises ScanError where there are too few places, or a line."""
     if len(places) < FEWEST_PATTERNS or np.linalg.matrix_rank(places - places.mean(0), tol=1e-6 * np.ptp(places)) < 2:
         raise ScanError(
             f"The rotation can't be found from {len(places)} patterns with counts, on a line or fewer than "
             f"{FEWEST_PATTERNS}; expected a scan of an area."
         )
     derivatives, weights = local_gradients(places, field)
-    derivatives *= np.sqrt(weights)[:, None, None]
+    return derivatives * np.sqrt(weights)[:, None, None]
+
+
+def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, bool, float]:
+    """Angle, whether y and x are exchanged, and the part of the variation that is curl then; see `rotation_of_field`.
+
+    derivatives: as `weighted_gradients` gives them; spread: of the field [detector pixels], for the message.
+    Raises ScanError if the field is no gradient in any orientation.
+    """
     found = []
     for transposed in (False, True):
-        jacobian = derivatives[:, :, ::-1] if transposed else derivatives
-        z = jacobian[:, 0, 0] + jacobian[:, 1, 1] + 1j * (jacobian[:, 0, 1] - jacobian[:, 1, 0])
+        z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
         angle = float(np.angle((z**2).sum()) / 2)
-        curl = float((np.imag(z * np.exp(-1j * angle)) ** 2).sum())
-        found.append((curl / max(float((np.abs(derivatives) ** 2).sum()), 1e-300), angle, transposed))
+        found.append((curl_of(derivatives, angle, transposed), angle, transposed))
     curl, angle, transposed = min(found)
     if not derivatives.any() or curl > MOST_CURL:
         raise ScanError(
-            f"The centres of mass of the patterns vary by {field.std():.3g} pixels and are no gradient in any "
+            f"The centres of mass of the patterns vary by {spread:.3g} pixels and are no gradient in any "
             "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help."
         )
-    return (angle if angle > -math.pi / 2 else math.pi / 2), transposed
+    return (angle if angle > -math.pi / 2 else math.pi / 2), transposed, curl
+
+
+def curl_of(derivatives: NDArray[np.float64], angle: float, transposed: bool) -> float:
+    """The part of the field's variation that is curl in this orientation."""
+    z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
+    curl = float((np.imag(z * np.exp(-1j * angle)) ** 2).sum())
+    return curl / max(float((np.abs(derivatives) ** 2).sum()), 1e-300)
+
+
+def divergence_and_curl(jacobian: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """z (point,) of `rotation_of_field` from derivatives (point, field yx, place yx)."""
+    z: NDArray[np.complex128] = jacobian[:, 0, 0] + jacobian[:, 1, 1] + 1j * (jacobian[:, 0, 1] - jacobian[:, 1, 0])
+    return z
 
 
 def local_gradients(

@@ -96,3 +96,18 @@ def test_a_scan_without_centre_is_refused():
     empty = dataclasses.replace(smooth_scan(), frames=ArrayFrames.of(np.zeros((8, 48, 45))))
     with pytest.raises(ScanError, match="empty at the good pixels, so they have no centre of mass"):
         prepare.centre(empty)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_mean_that_is_known_saves_the_reading(centred):
+    scan = smooth_scan((48, 45), bad=True)
+    patterns = np.roll(scan.counts(0, len(scan)), (3, -2), (1, 2))
+    if not centred:
+        patterns = np.fft.ifftshift(patterns, axes=(1, 2))
+    moved = dataclasses.replace(scan, frames=ArrayFrames.of(patterns), centred=centred, mask=None)
+    expected = prepare.centre(moved)
+    found = prepare.centre(moved, mean=patterns[:5].mean(0))
+    np.testing.assert_array_equal(found.counts(0, 3), expected.counts(0, 3))
+    np.testing.assert_array_equal(found.mask, expected.mask)
+    with pytest.raises(ValueError, match=r"mean pattern has shape \(4, 4\); expected that of a pattern"):
+        prepare.centre(moved, mean=np.ones((4, 4)))

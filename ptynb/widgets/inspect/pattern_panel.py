@@ -1,0 +1,134 @@
+"""The map of the positions and the pattern of the chosen one, side by side."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ipywidgets
+import numpy as np
+
+from ptynb.snapshot import Array
+from ptynb.widgets.inspect.display import SCALES, pattern_of, pattern_picture, show
+from ptynb.widgets.inspect.facts import pattern_note
+from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
+from ptynb.widgets.inspect.state import Panel, State, choice, real, row
+from ptynb.widgets.viewer import Viewer
+
+DOTS = 400
+"""Positions up to which each gets a dot unasked; more of them would hide the map."""
+
+
+class PatternPanel(Panel):
+    """Scrolls through the scan: by a click on the map, by number, by buttons."""
+
+    def __init__(self, state: State) -> None:
+        last = len(state.scan) - 1
+        self._number = ipywidgets.BoundedIntText(value=0, min=0, max=last, description="Pattern")
+        self._number.layout = ipywidgets.Layout(width="180px")
+        self._step = {
+            -1: self._stepping("Previous", "arrow-left", -1),
+            1: self._stepping("Next", "arrow-right", 1),
+        }
+        self.scale = choice("Scale", SCALES)
+        self.exponent = real("Exponent", 0.5, 0.05, 5.0, step=0.05, disabled=True)
+        self._kind = choice("Map", KINDS)
+        self._radius = real("Radius", 0, 0, 1e5)
+        self._radius.tooltip = "of the bright field [detector pixels]; 0: found from the mean pattern"
+        self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
+        self._dots.layout = ipywidgets.Layout(width="auto")
+        self._note = ipywidgets.HTML()
+        self._map_view = Viewer(columns=1, height=340, linked=False)
+        self._view = Viewer(columns=1, height=340, linked=False, value_at=self._value_at)
+        self._map: PositionMap | None = None
+        self._counts: Array = np.zeros(state.scan.window)
+        self._follower: int | None = None
+        super().__init__(
+            state,
+            [
+                row(self._number, *self._step.values(), self.scale, self.exponent),
+                row(self._kind, self._radius, self._dots),
+                ipywidgets.HBox(
+                    [_half(self._map_view), _half(self._view)], layout=ipywidgets.Layout(flex_flow="row wrap")
+                ),
+                self._note,
+            ],
+        )
+        self._map_view.on_click(self._clicked)
+        self._number.observe(self._numbered, "value")
+        for control in (self.scale, self.exponent):
+            control.observe(lambda _: self.state.show_pattern(self.state.wanted), "value")
+        for control in (self._kind, self._radius, self._dots):
+            control.observe(lambda _: self.state.asked(self.draw, instead_of="map"), "value")
+        self.scale.observe(lambda change: setattr(self.exponent, "disabled", change["new"] != "gamma"), "value")
+
+    def draw(self) -> None:
+        """The map, from what was surveyed so far."""
+        if self._map is None:
+            self._map = PositionMap(self.state.scan)
+        show(self._map_view, [self._map.picture(self.state.seen, self._kind.value, self._radius.value)])
+        self._mark()
+
+    def draw_pattern(self) -> None:
+        """Reads the chosen pattern and shows it."""
+        scan, index = self.state.scan, self.state.index
+        self._counts = pattern_of(scan, index)
+        title = f"pattern {index}"
+        show(self._view, [pattern_picture(self._counts, "pattern", title, self.scale.value, self.exponent.value)])
+        self._note.value = pattern_note(scan, index, self._counts)
+        self._follow()
+        self._mark()
+
+    def renew(self) -> None:
+        """Another map, and other bounds for the number."""
+        self._map = None
+        self._number.max = len(self.state.scan) - 1
+
+    def _follow(self) -> None:
+        """The number field shows the pattern that was chosen elsewhere; an older one than that changes nothing."""
+        if self.state.wanted != self.state.index:
+            return
+        self._follower = threading.get_ident()
+        try:
+            self._number.value = self.state.index
+        finally:
+            self._follower = None
+
+    def _mark(self) -> None:
+        positions, index = self._map, self.state.index
+        if positions is None or index >= len(positions.places):
+            return
+        all_of_them = self._dots.value
+        places = positions.places if all_of_them else positions.places[index : index + 1]
+        self._map_view.mark(NAME, places, chosen=index if all_of_them else 0)
+
+    def _clicked(self, name: str, y: float, x: float) -> None:
+        if self._map is not None:
+            self.state.show_pattern(self._map.pattern_at(y, x))
+
+    def _numbered(self, change: Any) -> None:
+        # To follow is no wish, even where another pattern was chosen just now; what another thread does meanwhile is.
+        if threading.get_ident() != self._follower and int(change["new"]) != self.state.wanted:
+            self.state.show_pattern(int(change["new"]))
+
+    def _stepping(self, text: str, icon: str, step: int) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=text, icon=icon, tooltip=f"{text} pattern")
+        button.layout = ipywidgets.Layout(width="auto")
+        button.on_click(lambda _: self._stepped(step))
+        return button
+
+    def _stepped(self, step: int) -> None:
+        # From where the last click is going, not from the pattern that is on the screen yet.
+        self.state.show_pattern(self.state.wanted + step)
+        self._number.value = self.state.wanted
+
+    def _value_at(self, name: str, y: int, x: int) -> str:
+        height, width = self._counts.shape
+        return f"{self._counts[y, x]:,.6g} counts" if 0 <= y < height and 0 <= x < width else ""
+
+
+def _half(widget: ipywidgets.Widget) -> ipywidgets.Box:
+    """A view that takes half of the width where there is room for two."""
+    return ipywidgets.Box(
+        [widget], layout=ipywidgets.Layout(flex="1 1 390px", overflow="visible", min_width="0", margin="0 6px")
+    )

@@ -1,0 +1,101 @@
+"""The map of the scan positions: a picture in which each pixel shows the pattern nearest to it.
+
+So rasters, spirals and random positions become pictures alike, at any number of patterns, and a click finds a pattern.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from ptynb import render
+from ptynb.inspection import Survey, bright_radius
+from ptynb.scan import Scan
+from ptynb.snapshot import Array, Picture
+
+SIDE = 384
+"""Pixels of the longer side of the map."""
+KINDS = ("counts", "bright field", "dark field", "brightest", "centre of mass", "centre of mass y", "centre of mass x")
+NAME = "map"
+
+
+class PositionMap:
+    """A picture of the positions of a scan, y down as in the object's array."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._positions = scan.positions
+        self._tree = cKDTree(scan.positions)
+        self._usual = _usual_distance(self._tree, scan.positions)
+        margin = self._usual / 2
+        low, high = scan.positions.min(0) - margin, scan.positions.max(0) + margin
+        self._low, self._spacing = low, float((high - low).max()) / SIDE
+        self.shape = tuple(max(1, int(np.ceil(side))) for side in ((high - low) / self._spacing).tolist())
+        self._pixel = None if scan.pixel_size is None else scan.pixel_size
+        self._nearest: tuple[int, Array] | None = None
+        self.places: Array = (scan.positions - low) / self._spacing
+        """(pattern, yx) in pixels of the picture, from the outer corner of its first one."""
+
+    def pattern_at(self, y: float, x: float) -> int:
+        """The pattern nearest to a place in the picture."""
+        return int(self._tree.query(self._low + np.array([y, x]) * self._spacing)[1])
+
+    def image(self, values: Array, seen: Array) -> Array:
+        """(y, x) of a number for each pattern, from those seen (pattern,); 0 where none is near."""
+        nearest = self._nearest_of(seen)
+        filled = np.where(nearest >= 0, np.nan_to_num(values)[nearest], 0)
+        return filled
+
+    def picture(self, seen: Survey | None, kind: str, radius: float) -> Picture:
+        """The virtual image of this kind; radius: of the bright field [detector pixels], 0: found."""
+        pixel = None if self._pixel is None else (self._pixel[0] * self._spacing, self._pixel[1] * self._spacing)
+        if seen is None:
+            return render.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
+        values, unit = virtual(seen, kind, radius)
+        image = self.image(values, seen.seen)
+        shown = values[np.isfinite(values)]
+        limits = None if np.iscomplexobj(values) else render.limits_of(shown, 0.5, 99.5)
+        return render.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
+
+    def _nearest_of(self, seen: Array) -> Array:
+        """Which pattern of those seen is nearest to each pixel (y, x); -1 where all are far."""
+        count = int(seen.sum())
+        if self._nearest is None or self._nearest[0] != count:
+            known = np.flatnonzero(seen)
+            tree = self._tree if count == len(seen) else cKDTree(self._positions[known])
+            usual = _usual_distance(tree, self._positions[known])
+            axes = [
+                low + (np.arange(side) + 0.5) * self._spacing for low, side in zip(self._low, self.shape, strict=True)
+            ]
+            pixels = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+            # Steps may be oblong, so the mean area of a pattern counts too; a larger gap stays one in the picture.
+            area = float(np.ptp(self._positions[known], axis=0).prod()) / len(known)
+            reach = max(1.5 * usual, 2 * math.sqrt(area), self._spacing)
+            distance, index = tree.query(pixels, distance_upper_bound=reach)
+            nearest = np.where(np.isfinite(distance), known[np.minimum(index, len(known) - 1)], -1)
+            self._nearest = (count, nearest)
+        return self._nearest[1]
+
+
+def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
+    """A number for each pattern (pattern,), NaN where unseen, and its unit."""
+    if kind in ("bright field", "dark field"):
+        edge = radius or bright_radius(seen)
+        return (seen.annulus(0, edge) if kind == "bright field" else seen.annulus(edge)), "counts"
+    if kind == "brightest":
+        return seen.brightest, "counts"
+    if kind.startswith("centre of mass"):
+        field = seen.moments - np.nanmean(seen.moments, axis=0) if np.isfinite(seen.moments).any() else seen.moments
+        both = {"centre of mass y": field[:, 0], "centre of mass x": field[:, 1]}
+        return both.get(kind, field[:, 1] + 1j * field[:, 0]), "detector pixels"
+    return seen.sums, "counts"
+
+
+def _usual_distance(tree: cKDTree, positions: Array) -> float:
+    """The 90th percentile of the distance to the nearest neighbour; 1 for a single position."""
+    if len(positions) < 2:
+        return 1.0
+    some = positions[:: max(1, len(positions) // 5000)]
+    distance = float(np.percentile(tree.query(some, k=2)[0][:, 1], 90))
+    return distance or max(float(np.ptp(positions, axis=0).max()), 1.0) / SIDE

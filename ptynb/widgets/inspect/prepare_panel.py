@@ -1,0 +1,90 @@
+"""Preparation: steps chosen one after the other, a pattern before and after them, and the scan that comes of it."""
+
+from __future__ import annotations
+
+import html
+
+import ipywidgets
+
+from ptynb.scan import Scan
+from ptynb.widgets.inspect.display import pattern_of, pattern_picture, show
+from ptynb.widgets.inspect.facts import facts
+from ptynb.widgets.inspect.state import Panel, State, row
+from ptynb.widgets.inspect.steps import KINDS, Step
+from ptynb.widgets.parts import put
+from ptynb.widgets.viewer import Viewer
+
+
+class PreparePanel(Panel):
+    """What preprocessing will do, before it is done."""
+
+    title = "Prepare"
+
+    def __init__(self, state: State) -> None:
+        self._steps: list[Step] = []
+        self._scans: list[Scan] = [state.scan]
+        self._kind = ipywidgets.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
+        self._kind.layout = ipywidgets.Layout(width="auto", max_width="320px")
+        self._value = ipywidgets.Text(
+            value=KINDS[0].default, description="Number", layout=ipywidgets.Layout(width="190px")
+        )
+        self._meaning = ipywidgets.HTML()
+        self._lines = ipywidgets.HTML()
+        self._remove = self.button("Remove last", self._removed, icon="undo")
+        self._apply = self.button("Apply", self._applied, "Takes the prepared scan in the place of the scan", "check")
+        self._view = Viewer(columns=2, height=340, linked=False)
+        super().__init__(
+            state,
+            [
+                row(self._kind, self._value, self._meaning),
+                row(self.button("Add step", self._added, icon="plus"), self._remove, self._apply),
+                self._lines,
+                self._view,
+            ],
+        )
+        self._kind.observe(lambda _: self._ask(), "value")
+        self._ask()
+        self._tell()
+
+    def draw(self) -> None:
+        """The chosen pattern before and after."""
+        after, index = self._scans[-1], self.state.index
+        pictures = [
+            pattern_picture(pattern_of(scan, index), name, f"{name}: {scan.window[0]} × {scan.window[1]}", "log", 1.0)
+            for name, scan in (("before", self.state.scan), ("after", after))
+        ]
+        show(self._view, pictures)
+
+    def renew(self) -> None:
+        """The steps have been taken, or are for another scan."""
+        self._steps, self._scans = [], [self.state.scan]
+        self._tell()
+
+    def _ask(self) -> None:
+        kind = self._kind.value
+        self._value.value, self._value.disabled = kind.default, not kind.number
+        self._value.placeholder = kind.number
+        put(self._meaning, html.escape(kind.number))
+
+    def _added(self) -> None:
+        step = self._kind.value.step(self._value.value)
+        self._scans.append(step.apply(self._scans[-1]))
+        self._steps.append(step)
+        self._tell()
+        self.draw()
+
+    def _removed(self) -> None:
+        if self._steps:
+            self._steps.pop()
+            self._scans.pop()
+        self._tell()
+        self.draw()
+
+    def _applied(self) -> None:
+        if self._steps:
+            self.state.replace(self._scans[-1], [step.line for step in self._steps])
+
+    def _tell(self) -> None:
+        self._remove.disabled = self._apply.disabled = not self._steps
+        lines = "<br>".join(html.escape(step.line) for step in self._steps)
+        put(self._lines, f"<code>{lines}</code>{facts(self._scans[-1])}" if lines else "No steps chosen yet.")
