@@ -112,3 +112,42 @@ def test_any_range_is_drawn_with_labels_that_can_be_read(losses):
 def test_an_absurd_loss_breaks_nothing(extreme):
     _, points = drawn([0.5, extreme, 0.25])
     assert len(points) >= 2
+
+
+def test_r_factors_are_a_second_curve_on_the_same_axes():
+    losses, r_factors = [0.5, 0.2, 0.1, 0.05], [(1, 0.2), (3, 0.05)]
+    root = ElementTree.fromstring(loss_curve(losses, r_factors=r_factors))
+    loss, r_factor = (
+        [tuple(map(float, pair.split(","))) for pair in line.get("points").split()] for line in root.iter("polyline")
+    )
+    assert r_factor[0] == pytest.approx((loss[0][0], loss[1][1]), abs=0.06)
+    assert r_factor[1] == pytest.approx((loss[2][0], loss[3][1]), abs=0.06)
+    assert {"loss ●", "R-factor ■"} <= {text for text, _, _ in labels(root)}
+    assert root.find("polyline").get("stroke-dasharray") is None
+    assert root.findall("polyline")[1].get("stroke-dasharray")
+    assert len(ElementTree.fromstring(loss_curve(losses)).findall("polyline")) == 1
+
+
+def test_over_seconds_an_epoch_is_as_wide_as_it_took():
+    root = ElementTree.fromstring(loss_curve([0.5, 0.2, 0.1], marks=[3], seconds=[1.0, 4.0, 5.0]))
+    points = [tuple(map(float, pair.split(","))) for pair in root.find("polyline").get("points").split()]
+    assert [x for x, _ in points] == pytest.approx(
+        [LEFT + (WIDTH - LEFT - RIGHT) * done for done in (0.1, 0.5, 1.0)], abs=0.06
+    )
+    dashed = next(line for line in root.iter("line") if line.get("stroke-dasharray"))
+    assert float(dashed.get("x1")) == pytest.approx(points[1][0], abs=0.06)  # where the second epoch ended
+    ticks = {text: x for text, x, y in labels(root) if y > HEIGHT - BOTTOM and re.fullmatch(r"[\d.]+", text)}
+    assert float(ticks["10"]) == pytest.approx(points[2][0], abs=0.06)
+    assert "time [s]" in {text for text, _, _ in labels(root)}
+
+
+@pytest.mark.parametrize("seconds", [[1e-7], [3e6, 2e6], [0.0]])
+def test_any_duration_has_an_axis(seconds):
+    root = ElementTree.fromstring(loss_curve([0.5] * len(seconds), seconds=seconds))
+    assert root.find("polyline") is not None
+    assert 1 <= len([text for text, _, y in labels(root) if HEIGHT - BOTTOM < y < HEIGHT - 5]) <= 12
+
+
+def test_its_name_says_what_the_losses_are_over():
+    assert 'aria-label="loss over epochs"' in loss_curve([0.5, 0.4])
+    assert 'aria-label="loss over seconds"' in loss_curve([0.5, 0.4], seconds=[1.0, 2.0])

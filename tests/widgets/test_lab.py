@@ -16,8 +16,9 @@ NOTEBOOK = "01_first_reconstruction.ipynb"
 COUNT_PICTURES = """
 () => {
   window.pictures = 0;
-  const image = document.querySelector('img[data-name="amplitude"]');
-  new MutationObserver(() => { window.pictures += 1; }).observe(image, {attributes: true, attributeFilter: ["src"]});
+  const viewer = document.querySelector(".ptynb-live [data-frame]");
+  const seen = {attributes: true, attributeFilter: ["data-frame"]};
+  new MutationObserver(() => { window.pictures += 1; }).observe(viewer, seen);
 }
 """
 TIME_THE_CLICK = """
@@ -77,6 +78,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         view = page.locator(".ptynb-live")
         view.wait_for(timeout=60_000)
         view.scroll_into_view_if_needed()
+        view.locator("[data-frame]").first.wait_for(timeout=60_000)
         page.evaluate(COUNT_PICTURES)
         badge = view.locator("b").first
         expect(badge).to_have_text("running", timeout=20_000)
@@ -93,15 +95,28 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         assert ask(kernel, "[(s.epoch, s.update) for s in recon.status()]") == held
         assert held[0] == held[1]
 
-        field = view.get_by_label("Probe rate")
+        field = view.get_by_label("Probe rate", exact=True)
         field.fill("0.004")
         field.press("Enter")
-        expect(view.locator("table")).to_contain_text("probe.rate", timeout=5_000)
+        changes = view.locator("table", has_text="Changes")
+        expect(changes).to_contain_text("probe.rate", timeout=5_000)
         assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
         records = ask(
             kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
         )
         assert records[0] == records[1] == [(*held[0], "probe.rate", 0.01, 0.004)]
+
+        freeze = view.get_by_label("freeze probe")
+        freeze.check()
+        expect(changes).to_contain_text("0.0", timeout=5_000)
+        wait_until(kernel, "[s.rates.get('probe', 0.0) for s in recon.status()] == [0.0, 0.0]")
+        freeze.uncheck()
+        wait_until(kernel, "recon.settings.probe.rate == 0.004")
+        view.locator('figure[data-name="phase"] .ptynb-pane-stage').click()
+        view.locator('figure[data-name="modelled"]').wait_for(timeout=20_000)
+        expect(view.get_by_text("counts measured")).to_be_visible()
+        expect(view.locator("table", has_text="Engines")).to_contain_text("paused")
+        screenshot(page, "live-pattern")
 
         latencies["resume"] = page.evaluate(TIME_THE_CLICK, ["Resume", "running"])
         before = page.evaluate("window.pictures")

@@ -4,20 +4,32 @@ import html
 import re
 import threading
 import time
-from types import SimpleNamespace
 
 import comm
 import comm.base_comm
+import ipywidgets
+import numpy as np
 import pytest
 
+import ptynb as pt
+from ptynb import render
 from ptynb.settings import Settings
-from ptynb.snapshot import Change, Epoch, Pictures, Status
-from ptynb.widgets import picture_view
+from ptynb.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.widgets.live import Live, live
-from ptynb.widgets.picture_view import PATIENCE, PictureView
+from ptynb.widgets.live.panes import in_words
 
 HOSTILE = "<script>alert(1)</script>"
-LIMITS = {"amplitude": (0.0, 1.25), "phase": (-1.0, 1.0)}
+VALUES = np.linspace(0, 1, 48).reshape(6, 8)
+
+
+class Scan:
+    """Nine positions, on a grid of ten pixels."""
+
+    window = (4, 4)
+    corners = np.array([[y, x] for y in (0.0, 10.0, 20.0) for x in (0.0, 10.0, 20.0)])
+
+    def __len__(self):
+        return len(self.corners)
 
 
 class Recon:
@@ -25,12 +37,15 @@ class Recon:
 
     def __init__(self):
         self._settings = Settings()
-        self.assigned, self.calls = [], []
+        self.assigned, self.calls, self.requests = [], [], []
         self.state, self.update, self.asked = "running", 0, 0
         self.failure, self.broken, self.closed = None, None, False
         self.can_recover, self.recovering, self.notices = False, False, ()
         self.epochs, self.changes, self.engines = (), (), "2 CPU engines, gloo"
-        self.batch = "16"
+        self.batch, self.scan = "16", Scan()
+        self.r_factors, self.r_factor_every, self.cost, self.slices, self.states = (), 0, 0.0, 1, 1
+        self.told = (Health(0, "host", "CPU", "running", 5, 1234.0, 2**30, 2**34, 0.5, None, 3),)
+        self.patterns_asked, self.moving = [], {"object": 0.01, "probe": 0.01}
 
     @property
     def settings(self):
@@ -41,18 +56,45 @@ class Recon:
         self.assigned.append(settings)
         self._settings = settings
 
+    @property
+    def positions(self):
+        return self.scan.corners, self.scan.corners + 0.5
+
     def last_status(self):
         if self.state is None:
             return None
-        self.update += 1
+        if self.state == "running":
+            self.update += 1
         epoch = len(self.epochs)
-        return Status(0, 2, self.state, epoch, self.update, 99, 40, "cpu", "gloo", 1, rates={}, applied=0)
+        return Status(0, 2, self.state, epoch, self.update, 99, 40, "cpu", "gloo", 1, rates=self.moving, applied=0)
 
     def pictures(self, request):
         self.asked += 1
+        self.requests.append(request)
         if self.broken is not None:
             raise self.broken
-        return Pictures(len(self.epochs), self.update, b"amplitude", b"phase", b"probe", LIMITS, (0.75, 0.25))
+        panes = [render.picture(VALUES, pane) for pane in request.panes]
+        modes = [render.picture(VALUES, f"probe {n + 1}", f"mode {n + 1}") for n in range(min(2, request.modes))]
+        powers = (0.75, 0.25)
+        return Pictures(
+            len(self.epochs), self.update, (*panes, *modes), powers, (2, 3), self.slices, self.states, self.cost
+        )
+
+    def value_at(self, name, y, x, request):
+        return VALUES[y, x].item()
+
+    def pattern(self, index):
+        self.patterns_asked.append(index)
+        if self.broken is not None:
+            raise self.broken
+        counts = np.full((4, 4), 9.0)
+        return PatternPair(index, len(self.epochs), self.update, counts, counts + 1, counts > 0, (0.0, 0.0))
+
+    def health(self):
+        return self.told
+
+    def start(self, epochs):
+        self._call(f"start {epochs}")
 
     def pause(self):
         self._call("pause")
@@ -128,22 +170,24 @@ def values_sent(sent, widget, name):
 
 
 def frames_sent(sent, view):
-    return [frame["number"] for frame in values_sent(sent, view._pictures, "frame")]
+    return [frame["number"] for frame in values_sent(sent, view._panes.object, "frame")]
 
 
 def confirm_frames(view):
-    view._pictures.observe(lambda change: browser_sends(view._pictures, shown=change["new"]["number"]), "frame")
+    """As a browser that keeps up does."""
+    for viewer in (view._panes.object, view._panes.probe, view._patterns.viewer):
+        viewer.observe(lambda change: browser_sends(change["owner"], shown=change["new"]["number"]), "frame")
+        browser_sends(viewer, shown=viewer.frame["number"])
 
 
-def test_frames_go_out_with_their_bytes_and_notes(recon, sent, view):
+def test_frames_go_out_with_object_and_probe(recon, sent, view):
     until(lambda: frames_sent(sent, view))
-    where = view._pictures.model_id
-    data, buffers = next((d, b) for w, d, b in sent if w == where and "frame" in d["state"])
-    frame = data["state"]["frame"]
-    assert frame["notes"]["amplitude"] == "0.000 to 1.250"
-    assert frame["notes"]["probe"].endswith("power 75.0%, 25.0%")
-    paths = {path[-1]: bytes(buffer) for path, buffer in zip(data["buffer_paths"], buffers, strict=True)}
-    assert paths == {"amplitude": b"amplitude", "phase": b"phase", "probe": b"probe"}
+    first, probe = view._panes.object.frame, view._panes.probe.frame
+    assert [picture["name"] for picture in first["pictures"]] == ["amplitude", "phase"]
+    assert [picture["title"] for picture in probe["pictures"]] == ["mode 1", "mode 2"]
+    assert bytes(first["pictures"][0]["image"]).startswith(b"\x89PNG")
+    assert first["facts"]["update"] > 0
+    assert recon.requests[0] == pt.PictureRequest()
 
 
 def test_state_epoch_loss_and_curve_are_told(recon, view):
@@ -173,7 +217,7 @@ def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view)
     [
         (None, []),
         ("loading", []),
-        ("ready", []),
+        ("ready", ["Start"]),
         ("running", ["Pause", "Stop"]),
         ("paused", ["Resume", "Stop"]),
     ],
@@ -182,19 +226,21 @@ def test_only_buttons_that_make_sense_can_be_clicked(recon, request, state, usab
     recon.state = state
     view = request.getfixturevalue("view")
     until(lambda: (state or "starting") in view._summary.value)
-    until(lambda: [name for name, button in view._buttons.items() if not button.disabled] == usable)
-    assert not any(field.disabled for field in view._rates.values())
+    until(lambda: [name for name, button in view._controls.buttons.items() if not button.disabled] == usable)
+    assert not any(field.widget.disabled for field in view._controls.rates.values())
 
 
 @pytest.mark.parametrize("ending", ["failed", "closed"])
 def test_after_the_end_nothing_can_be_clicked(recon, view, ending):
-    until(lambda: not view._buttons["Pause"].disabled)
+    until(lambda: not view._controls.buttons["Pause"].disabled)
     if ending == "failed":
         recon.failure = RuntimeError("gone")
     else:
         recon.closed = True
     until(lambda: f">{ending}</b>" in view._summary.value)
-    until(lambda: all(control.disabled for control in [*view._buttons.values(), *view._rates.values()]))
+    fields = [*view._controls.rates.values(), *view._controls.frozen.values(), view._controls.r_factor]
+    controls = [*view._controls.buttons.values(), *(field.widget for field in fields)]
+    until(lambda: all(control.disabled for control in controls))
     asked = recon.asked
     steady(lambda: recon.asked == asked, 0.1)
 
@@ -203,16 +249,15 @@ def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view):
     go_on = threading.Event()
     pause = recon.pause
     recon.pause = lambda: (go_on.wait(5), pause())
-    view._buttons["Pause"].click()  # was bound when the view was made, so it is the plain one
+    view._controls.buttons["Pause"].click()  # was bound when the view was made, so it is the plain one
     until(lambda: len(recon.calls) == 1)
     view._actions.put(recon.pause)
     started = time.monotonic()
-    click(view._buttons["Resume"])
-    click(view._buttons["Stop"])
+    click(view._controls.buttons["Resume"])
+    click(view._controls.buttons["Stop"])
     assert time.monotonic() - started < 1
     frames = recon.asked
     confirm_frames(view)
-    browser_sends(view._pictures, shown=view._pictures.frame["number"])
     until(lambda: recon.asked > frames)  # the pictures go on meanwhile
     assert len(recon.calls) == 1
     go_on.set()
@@ -223,36 +268,36 @@ def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view):
 
 def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, view):
     recon.broken = RuntimeError(f"Rank 1 {HOSTILE}\nTraceback <b>bold</b>")
-    click(view._buttons["Resume"])
+    click(view._controls.buttons["Resume"])
     until(lambda: "Rank 1" in view._message.value and "<details>" in view._message.value)
     assert "<script" not in view._message.value
     assert "<b>" not in view._message.value
     assert html.escape(HOSTILE) in view._message.value
     assert "Traceback &lt;b&gt;bold&lt;/b&gt;" in view._message.value
     recon.broken = None
-    click(view._buttons["Pause"])
+    click(view._controls.buttons["Pause"])
     until(lambda: [name for name, _ in recon.calls] == ["resume", "pause"])
     until(lambda: view._message.value == "")
 
 
 @pytest.mark.parametrize("part", ["object", "probe"])
 def test_a_rate_field_changes_that_rate_alone(recon, view, part):
-    browser_sends(view._rates[part], value=0.25)
+    browser_sends(view._controls.rates[part].widget, value=0.25)
     until(lambda: recon.assigned)
     assert recon.assigned[0] == Settings().replace(**{part: {"rate": 0.25}})
-    steady(lambda: len(recon.assigned) == 1 and view._rates[part].value == 0.25)
+    steady(lambda: len(recon.assigned) == 1 and view._controls.rates[part].widget.value == 0.25)
 
 
 def test_the_last_rate_typed_is_the_one_that_counts(recon, view):
     view._actions.put(lambda: time.sleep(0.2))
     for value in (0.5, 0.01):
-        browser_sends(view._rates["object"], value=value)
+        browser_sends(view._controls.rates["object"].widget, value=value)
     until(lambda: len(recon.assigned) == 2)
-    steady(lambda: recon.settings.object.rate == 0.01 == view._rates["object"].value, 0.2)
+    steady(lambda: recon.settings.object.rate == 0.01 == view._controls.rates["object"].widget.value, 0.2)
 
 
 def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, view):
-    field = view._rates["object"]
+    field = view._controls.rates["object"].widget
     browser_sends(field, value=-1.0)
     until(lambda: "object.rate is -1.0" in view._message.value)
     steady(lambda: "object.rate is -1.0" in view._message.value)
@@ -265,8 +310,8 @@ def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, v
 def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent, view):
     view._complain("still to be read")
     recon.settings = Settings().replace(probe={"rate": 0.5})
-    until(lambda: view._rates["probe"].value == 0.5)
-    assert values_sent(sent, view._rates["probe"], "value") == [0.5]
+    until(lambda: view._controls.rates["probe"].widget.value == 0.5)
+    assert values_sent(sent, view._controls.rates["probe"].widget, "value") == [0.5]
     steady(lambda: len(recon.assigned) == 1)
     assert "still to be read" in view._message.value
 
@@ -274,75 +319,68 @@ def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent,
 def test_quick_changes_by_python_are_never_undone_by_the_view(recon, view):
     view._actions.put(lambda: time.sleep(0.3))  # busy with what was clicked before
     recon.settings = Settings().replace(probe={"rate": 0.5})
-    until(lambda: view._rates["probe"].value == 0.5)
+    until(lambda: view._controls.rates["probe"].widget.value == 0.5)
     recon.settings = Settings().replace(probe={"rate": 0.75})
-    until(lambda: view._rates["probe"].value == 0.75)
+    until(lambda: view._controls.rates["probe"].widget.value == 0.75)
     steady(lambda: recon.settings.probe.rate == 0.75, 0.5)
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The picture view's clock, which stands still."""
-    now = SimpleNamespace(value=1000.0)
-    monkeypatch.setattr(picture_view, "time", SimpleNamespace(monotonic=lambda: now.value))
-    return now
-
-
-def test_at_most_one_frame_is_unconfirmed_when_the_next_is_sent(clock):
-    pictures = PictureView()
-    frame = Recon().pictures(None)
-    for number in (1, 2):
-        assert pictures.ready
-        pictures.show(frame)
-        assert pictures.frame["number"] == number
-    assert not pictures.ready
-    browser_sends(pictures, shown=1)
-    assert pictures.ready
-    pictures.show(frame)
-    assert not pictures.ready
-    browser_sends(pictures, shown=3)
-    assert pictures.ready
-    pictures.close()
-
-
-def test_after_some_patience_a_frame_is_sent_regardless(clock):
-    pictures = PictureView()
-    frame = Recon().pictures(None)
-    pictures.show(frame)
-    pictures.show(frame)
-    clock.value += PATIENCE
-    assert not pictures.ready
-    clock.value += 0.01
-    assert pictures.ready
-    pictures.show(frame)
-    assert not pictures.ready
-    pictures.close()
-
-
-def test_pictures_wait_for_the_browser_and_the_figures_do_not(clock, recon, sent, view):
+def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view):
     until(lambda: frames_sent(sent, view) == [1, 2])
     steady(lambda: frames_sent(sent, view) == [1, 2] and recon.asked == 2)
     update = re.search(r"\+ (\d+)/99", view._summary.value)[1]
     until(lambda: f"+ {update}/99" not in view._summary.value)
-    browser_sends(view._pictures, shown=1)
+    browser_sends(view._panes.object, shown=1)
+    steady(lambda: frames_sent(sent, view) == [1, 2], 0.1)  # the probe's are on their way
+    browser_sends(view._panes.probe, shown=1)
     until(lambda: frames_sent(sent, view) == [1, 2, 3])
-    steady(lambda: frames_sent(sent, view) == [1, 2, 3], 0.2)
-    clock.value += 2 * PATIENCE
-    until(lambda: frames_sent(sent, view) == [1, 2, 3, 4])
     confirm_frames(view)
-    browser_sends(view._pictures, shown=4)
     until(lambda: len(frames_sent(sent, view)) > 10)
 
 
-def test_nothing_new_is_nothing_sent(recon, sent, view):
+def test_nothing_new_is_nothing_sent_and_nothing_asked(recon, sent, view):
     confirm_frames(view)
     until(lambda: frames_sent(sent, view))
-    status = recon.last_status()
-    recon.last_status = lambda: status
-    until(lambda: view._pictures.frame.get("update") == status.update or recon.update == status.update)
+    recon.state = "paused"
+    until(lambda: view._panes.object.frame["facts"]["update"] == recon.update)
+    time.sleep(0.1)
+    asked, sent_so_far = recon.asked, len(frames_sent(sent, view))
+    steady(lambda: recon.asked == asked and len(frames_sent(sent, view)) == sent_so_far, 0.3)
+    view._panes._ticks["complex"].value = True  # but another choice is new
+    until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == list(PANES))
+
+
+def test_the_same_epoch_of_another_branch_is_looked_at_anew(recon, sent, view):
+    confirm_frames(view)
+    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0), Epoch(2, 0.25, 2.0, 1000.0))
+    browser_sends(view._panes.positions, value=True)
+    browser_sends(view._patterns.number.widget, value=7)
+    recon.state = "paused"
+    until(lambda: view._panes.object.frame["facts"].get("epoch") == 2 and "loss <b>0.25</b>" in view._summary.value)
+    until(lambda: view._panes.object.points and view._patterns.viewer.frame["number"])
+    time.sleep(0.6)
+    shown, curve, places = view._panes.object.frame["number"], view._curve.value, dict(view._panes.object.moves)
+    asked = len(recon.patterns_asked)
+    steady(lambda: view._panes.object.frame["number"] == shown, 0.2)
+    recon.scan.corners = recon.scan.corners + 1.0
+    recon.epochs = (recon.epochs[0], Epoch(2, 0.125, 2.0, 1000.0))
+    until(lambda: view._panes.object.frame["number"] > shown)
+    until(lambda: view._curve.value != curve)
+    until(lambda: len(recon.patterns_asked) > asked)
+    until(lambda: view._panes.object.moves != places)
+    shown = view._panes.object.frame["number"]
+    recon.changes = (Change(2, 0, "restructured", "a", "b"),)
+    until(lambda: view._panes.object.frame["number"] > shown)
+
+
+def test_a_look_that_costs_much_is_taken_seldom(recon, sent, view):
+    recon.cost = 0.05
+    confirm_frames(view)
+    until(lambda: recon.asked)
     time.sleep(0.1)
     asked = recon.asked
-    steady(lambda: recon.asked == asked, 0.2)
+    steady(lambda: recon.asked <= asked + 1, 0.8)
+    until(lambda: recon.asked > asked)
 
 
 def test_a_failure_is_told_with_its_details_as_text(recon, view):
@@ -355,22 +393,49 @@ def test_a_failure_is_told_with_its_details_as_text(recon, view):
 
 
 def test_a_lost_engine_can_be_recovered_from_with_a_click(recon, view):
-    until(lambda: view._pictures.frame)
-    assert view._buttons["Recover"].layout.display == "none"
+    until(lambda: view._panes.object.frame["number"])
+    assert view._controls.buttons["Recover"].layout.display == "none"
     recon.failure, recon.can_recover = RuntimeError("The engine of rank 1 has died."), True
     until(lambda: "rank 1 has died" in view._message.value)
-    until(lambda: not view._buttons["Recover"].disabled)
-    assert view._buttons["Recover"].layout.display is None
-    click(view._buttons["Recover"])
+    until(lambda: not view._controls.buttons["Recover"].disabled)
+    assert view._controls.buttons["Recover"].layout.display is None
+    click(view._controls.buttons["Recover"])
     until(lambda: [name for name, _ in recon.calls] == ["recover"])
     recon.failure, recon.can_recover, recon.recovering = None, False, True
     until(lambda: "recovering" in view._summary.value)
     steady(lambda: view._message.value == "")
+    confirm_frames(view)
+    time.sleep(0.1)
     asked = recon.asked
     steady(lambda: recon.asked == asked)
     recon.recovering = False
     until(lambda: recon.asked > asked)
     assert "running" in view._summary.value
+
+
+def test_a_failure_is_told_until_it_is_over_whatever_is_clicked(recon, view):
+    recon.failure = RuntimeError("The engine of rank 1 has died.")
+    until(lambda: "rank 1 has died" in view._message.value)
+    recon.broken = RuntimeError("No engine answers.")
+    view._actions.put(recon.pause)
+    until(lambda: "No engine answers" in view._message.value)
+    assert "rank 1 has died" in view._message.value
+    recon.broken = None
+    view._actions.put(recon.pause)
+    until(lambda: "No engine answers" not in view._message.value)
+    steady(lambda: "rank 1 has died" in view._message.value, 0.1)
+    recon.failure = None
+    until(lambda: view._message.value == "")
+
+
+def test_what_went_wrong_in_passing_is_no_longer_told_once_it_works(recon, view):
+    confirm_frames(view)
+    view._complain("The rate was refused.")
+    recon.broken = TimeoutError("no answer")
+    until(lambda: "TimeoutError: no answer" in view._message.value)
+    recon.broken = None
+    until(lambda: "no answer" not in view._message.value)
+    assert "The rate was refused." in view._message.value  # which only the next action takes away
 
 
 def test_what_went_wrong_without_stopping_anything_is_told_as_text(recon, view):
@@ -392,21 +457,232 @@ def test_the_view_keeps_on_when_a_picture_fails(recon, sent, view):
 
 def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
     before = set(threading.enumerate())
-    view = live(recon)
+    extra = ipywidgets.HTML("a form")
+    view = live(recon, extra=[extra])
     mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
-    assert set(mine) == {"ptynb live view", "ptynb live actions"}
+    assert set(mine) == {"ptynb live view", "ptynb live questions", "ptynb live actions", "ptynb viewer"}
+    assert extra in view.children
     view.close()
     assert view.closed
     for thread in mine.values():
         thread.join(5)
         assert not thread.is_alive(), thread.name
+    assert extra.comm is None
     assert recon.calls == recon.assigned == []
     view.close()
 
 
 def test_two_views_of_one_reconstruction_show_the_same(recon, sent, view):
     other = live(recon, rate=50.0)
-    browser_sends(view._rates["object"], value=0.125)
-    until(lambda: other._rates["object"].value == 0.125)
+    browser_sends(view._controls.rates["object"].widget, value=0.125)
+    until(lambda: other._controls.rates["object"].widget.value == 0.125)
     other.close()
     steady(lambda: recon.settings.object.rate == 0.125, 0.1)
+
+
+# What is seen
+
+
+def boxes(view):
+    return view._panes._ticks
+
+
+def test_what_is_ticked_is_what_is_asked_for(recon, view):
+    confirm_frames(view)
+    recon.slices = 3
+    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9})
+    until(lambda: view._panes._slice.max == 3 and view._panes._slice.layout.display is None)
+    browser_sends(boxes(view)["amplitude"], value=False)
+    browser_sends(boxes(view)["complex"], value=True)
+    browser_sends(view._panes._slice, value=2)
+    browser_sends(view._panes._flat, value=False)
+    browser_sends(view._panes._modes, value=1)
+    browser_sends(view._panes._modes_as, index=1)
+    wanted = pt.PictureRequest(panes=("phase", "complex"), slice=1, flat=False, modes=1, modes_as="amplitude")
+    until(lambda: recon.requests[-1] == wanted)
+    until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == ["phase", "complex"])
+    assert [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"]
+
+
+def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
+    confirm_frames(view)
+    recon.slices = recon.states = 3
+    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"states": 3})
+    until(lambda: view._panes._slice.max == view._panes._state.max == 3)
+    browser_sends(view._panes._slice, value=3)
+    browser_sends(view._panes._state, value=2)
+    until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (2, 1))
+    recon.slices, recon.states = 2, 1
+    recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
+    until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
+    assert (view._panes._slice.value, view._panes._state.value) == (0, 1)
+    until(lambda: view._panes._slice.max == 2)
+    browser_sends(view._panes._slice, value=2)  # and it is there to stay
+    until(lambda: recon.requests[-1].slice == 1)
+    steady(lambda: recon.requests[-1].slice == 1, 0.2)
+
+
+def test_a_thin_object_offers_no_slices(recon, view):
+    until(lambda: recon.asked)
+    assert view._panes._slice.layout.display == "none"
+    assert view._panes._state.layout.display == "none"
+
+
+def test_exact_values_come_from_the_reconstruction(recon, view):
+    assert view._panes.object.value_at("amplitude", 2, 3) == f"{VALUES[2, 3]:.4g}"
+    assert in_words("phase", -0.5) == "-0.500 rad"
+    assert in_words("complex", 2j) == "2 at 1.571 rad"
+
+
+# Patterns and positions
+
+
+def clicked(view, name, y, x):
+    content = {"kind": "click", "name": name, "y": y, "x": x}
+    view._panes.object.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+
+
+def points(view, name, which="points"):
+    return np.frombuffer(getattr(view._panes.object, which)[name], "<f4").reshape(-1, 2)
+
+
+def test_a_click_on_the_object_shows_the_pattern_of_the_nearest_position(recon, view):
+    lines = []
+    view.tell = lines.append
+    confirm_frames(view)
+    until(lambda: view._panes.object.frame["number"])
+    # The pictures begin at pixel (2, 3) of the object; windows are 4 wide and have moved by half a pixel.
+    clicked(view, "phase", 10 + 2.5 - 2 + 3.0, 20 + 2.5 - 3 - 4.0)
+    until(lambda: view._patterns.viewer.frame["number"])
+    assert recon.patterns_asked[0] == 5
+    assert view._patterns.number.widget.value == 5
+    assert view._patterns.viewer.layout.display is None
+    assert lines == ["recon.pattern(5)"]
+    shown = view._patterns.viewer.frame["pictures"]
+    assert [one["title"] for one in shown] == ["pattern 5, measured", "pattern 5, modelled"]
+    assert shown[0]["limits"] == shown[1]["limits"] == pytest.approx([0, 1.0])  # log10(1 + 9)
+    assert "144 counts measured, 160 modelled" in view._patterns._words.value
+    until(lambda: view._panes.object.chosen == {"amplitude": 0, "phase": 0})
+    np.testing.assert_allclose(points(view, "phase"), [[10.5, 19.5]])
+    asked = len(recon.patterns_asked)
+    until(lambda: len(recon.patterns_asked) > asked)  # it goes with the updates
+
+
+def test_a_pattern_is_chosen_by_its_number(recon, view):
+    confirm_frames(view)
+    browser_sends(view._patterns.number.widget, value=7)
+    until(lambda: recon.patterns_asked[-1:] == [7])
+    steady(lambda: set(recon.patterns_asked) == {7}, 0.2)
+    browser_sends(view._patterns._log, value=False)
+    until(
+        lambda: view._patterns.viewer.frame["number"] and view._patterns.viewer.frame["pictures"][0]["unit"] == "counts"
+    )
+    until(lambda: view._patterns.viewer.frame["pictures"][0]["limits"] == [0.0, 9.0])
+
+
+def test_positions_are_drawn_with_how_they_moved(recon, view):
+    confirm_frames(view)
+    browser_sends(view._panes.positions, value=True)
+    until(lambda: set(view._panes.object.points) == {"amplitude", "phase"})
+    np.testing.assert_allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3))
+    np.testing.assert_allclose(points(view, "phase", "moves"), recon.scan.corners + 2.5 - (2, 3))
+    browser_sends(view._panes.positions, value=False)
+    until(lambda: not view._panes.object.points)
+
+
+def test_a_pattern_that_can_not_be_had_is_told_and_the_next_one_is_shown(recon, view):
+    confirm_frames(view)
+    until(lambda: recon.asked)
+    pattern = recon.pattern
+    recon.pattern = lambda index: 1 / 0
+    browser_sends(view._patterns.number.widget, value=1)
+    until(lambda: "ZeroDivisionError" in view._message.value)
+    recon.pattern = pattern
+    until(lambda: view._patterns.viewer.frame["number"])
+
+
+# Curves and engines
+
+
+def test_r_factors_are_drawn_beside_the_loss_over_epochs_or_seconds(recon, view):
+    recon.epochs = tuple(Epoch(number, 0.5 / number, 2.0, 1000.0) for number in (1, 2, 3))
+    until(lambda: "<polyline" in view._curve.value)
+    assert "R-factor" not in view._curve.value
+    recon.r_factors = ((1, 0.3), (3, 0.2))
+    until(lambda: "R-factor" in view._curve.value)
+    assert ">epoch<" in view._curve.value
+    browser_sends(view._over, index=1)
+    until(lambda: ">time [s]<" in view._curve.value)
+    browser_sends(view._controls.r_factor.widget, value=5)
+    until(lambda: recon.r_factor_every == 5)
+
+
+def test_engines_are_told_with_what_is_known_of_them(recon, view):
+    recon.told = (
+        Health(0, "node1", "GPU 0", "running", 5, 1234.5, 3 * 2**30, 80 * 2**30, 0.97, 61.0, 12),
+        Health(1, HOSTILE, "GPU 1", "running", 5, None, None, None, None, None, 0, answered=False),
+    )
+    view._health_at = float("-inf")
+    until(lambda: "node1" in view._health.value)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", view._health.value)
+    assert cells[:8] == ["0", "GPU 0 on node1", "1,234", "3.0 of 80 GiB", "97%", "61 °C", "12", "running"]
+    assert cells[10:] == ["–", "–", "–", "–", "–", "busy: as it was before"]
+    assert "<script" not in view._health.value
+
+
+# Controls
+
+
+def test_start_adds_epochs(recon, view):
+    lines = []
+    view.tell = lines.append
+    recon.state = "ready"
+    until(lambda: not view._controls.buttons["Start"].disabled)
+    browser_sends(view._controls.more, value=25)
+    click(view._controls.buttons["Start"])
+    until(lambda: [name for name, _ in recon.calls] == ["start 25"])
+    until(lambda: lines == ["recon.start(epochs=25)"])
+
+
+def test_frozen_is_a_rate_of_0_and_freed_is_the_rate_before(recon, view):
+    lines = []
+    view.tell = lines.append
+    recon.settings = Settings(probe={"rate": 0.03})
+    until(lambda: view._controls.rates["probe"].widget.value == 0.03)
+    box = view._controls.frozen["probe"].widget
+    browser_sends(box, value=True)
+    until(lambda: recon.settings.probe.rate == 0)
+    until(lambda: view._controls.rates["probe"].widget.value == 0)
+    browser_sends(box, value=False)
+    until(lambda: recon.settings.probe.rate == 0.03)
+    until(lambda: view._controls.rates["probe"].widget.value == 0.03)
+    until(lambda: len(lines) == 2)
+    assert lines == [
+        'recon.settings = recon.settings.replace(probe={"rate": 0.0})',
+        'recon.settings = recon.settings.replace(probe={"rate": 0.03})',
+    ]
+    for line in lines:
+        exec(line, {"recon": recon})
+    assert recon.settings.probe.rate == 0.03
+
+
+def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, view):
+    until(lambda: view._summary.value)
+    frozen = view._controls.frozen
+    assert [part for part, field in frozen.items() if field.widget.layout.display is None] == ["object", "probe"]
+    recon.moving = {"object": 0.01, "positions": 0.1}
+    until(lambda: frozen["positions"].widget.layout.display is None)
+    recon.moving = {"object": 0.01}  # frozen it can still be freed
+    steady(lambda: frozen["positions"].widget.layout.display is None, 0.1)
+    recon.settings = recon.settings.replace(object={"rate": 0.0})
+    until(lambda: frozen["object"].widget.value)
+    steady(lambda: len(recon.assigned) == 1, 0.2)
+
+
+def test_what_a_click_raised_is_no_line_of_python(recon, view):
+    lines = []
+    view.tell = lines.append
+    recon.broken = RuntimeError("no")
+    click(view._controls.buttons["Pause"])
+    until(lambda: "no" in view._message.value)
+    assert lines == []

@@ -25,10 +25,11 @@ def test_after_a_restart_of_the_kernel_the_view_moves_again(lab: Lab, page: Page
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, lab.folder / NOTEBOOK)
     page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    kernel = lab.client(NOTEBOOK)  # a cell that is run before there is one is run never
     page.locator(".jp-Notebook .jp-Cell").first.click()
     page.keyboard.press("Shift+Enter")
-    kernel = lab.client(NOTEBOOK)
-    wait_until(kernel, "'recon' in globals() and recon.epoch >= 2")
+    wait_until(kernel, "'recon' in globals() and recon.epoch >= 2", 180)
     name, losses = ask(kernel, "cluster.name"), ask(kernel, "[epoch.loss for epoch in recon.epochs]")
     kernel.stop_channels()
     kernel_id = lab.kernel_of(NOTEBOOK)
@@ -46,6 +47,7 @@ def test_after_a_restart_of_the_kernel_the_view_moves_again(lab: Lab, page: Page
         view = page.locator(".ptynb-live")
         view.wait_for(timeout=30_000)
         expect(view.locator("b").first).to_have_text("running", timeout=20_000)
+        view.locator("[data-frame]").first.wait_for(timeout=30_000)
         page.evaluate(COUNT_PICTURES)
         page.wait_for_function("window.pictures >= 3", timeout=30_000)
         screenshot(page, "live-after-restart")

@@ -1,0 +1,266 @@
+"""The history of a reconstruction: kept states and branches as a list, and the way back to each."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import ipywidgets
+
+from ptynb.snapshot import Branch, KeptState
+from ptynb.widgets.actions import Action, Actions
+from ptynb.widgets.parts import below, complaint, put, remark
+
+LOOK_SECONDS = 1.0
+NOW = "now"
+SPACE = "\u00a0"
+"""A space that stays one of several in a list."""
+COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("kept at", 9), ("size", 9), ("", 7))
+"""Titles of the list's columns, and their widths [characters]."""
+STYLE = """<style>
+.ptynb-history-states select, .ptynb-history-head { font-family: var(--jp-code-font-family, monospace); }
+.ptynb-history-states select { width: 100%; font-size: 12px; }
+.ptynb-history-head { font-size: 12px; white-space: pre; padding-left: 4px; line-height: 1.6;
+  color: var(--jp-ui-font-color1, #333); }
+</style>"""
+
+
+class Kept(Protocol):
+    """What the history needs of a reconstruction; `ptynb.Reconstruction` has it."""
+
+    @property
+    def states(self) -> tuple[KeptState, ...]: ...  # noqa: D102
+    @property
+    def branches(self) -> tuple[Branch, ...]: ...  # noqa: D102
+    @property
+    def branch_name(self) -> str: ...  # noqa: D102
+    @property
+    def epoch(self) -> int: ...  # noqa: D102
+    @property
+    def closed(self) -> bool: ...  # noqa: D102
+    def keep(self) -> Path: ...  # noqa: D102
+    def go_back(self, state: Any) -> None: ...  # noqa: D102
+    def branch(self, name: str | None = None, state: Any = None) -> str: ...  # noqa: D102
+    def switch(self, name: str) -> None: ...  # noqa: D102
+
+
+class History(ipywidgets.VBox):
+    """Kept states, newest last, and branches, with buttons to go back, branch, switch and keep; see `history`.
+
+    tell: is given the line of Python that does what was just done.
+    """
+
+    tell: Callable[[str], None] | None = None
+
+    def __init__(self, recon: Kept) -> None:
+        self._recon = recon
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._states: dict[str, KeptState] = {}
+        self._message = ipywidgets.HTML()
+        head = "".join(title.ljust(width) for title, width in COLUMNS)
+        self._head = ipywidgets.HTML(f'{STYLE}<div class="ptynb-history-head" aria-hidden="true">{head}</div>')
+        self.list = ipywidgets.Select(
+            options=[(NOW, NOW)],
+            value=NOW,
+            rows=8,
+            description="Kept states",
+            layout=ipywidgets.Layout(width="100%", max_width="640px"),
+            style={"description_width": "90px"},
+        )
+        self.list.add_class("ptynb-history-states")
+        self._head.layout.margin = "0 0 0 96px"
+        self.go_back = self._button("Go back", "undo", "Returns to the chosen state and stops there", self._to_go_back)
+        self.keep = self._button("Keep now", "save", "Keeps the present state", lambda: self._keep)
+        self.name = ipywidgets.Text(
+            description="Branch name",
+            placeholder="a name, or none",
+            style={"description_width": "initial"},
+            layout=ipywidgets.Layout(width="280px"),
+        )
+        self.branch = self._button(
+            "Branch", "code-fork", "Begins a branch at the chosen state, or here, and goes there", self._to_branch
+        )
+        self.branches = ipywidgets.Dropdown(
+            options=["main"], value="main", description="On branch", layout=ipywidgets.Layout(width="260px")
+        )
+        self.switch = self._button("Switch", "random", "Goes to the newest state of this branch", self._to_switch)
+        self._refreshing = False
+        for chooser in (self.list, self.branches):
+            chooser.observe(lambda _: self._chosen_anew(), "value")
+        rows = [
+            ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
+            for row in ([self.go_back, self.keep], [self.name, self.branch], [self.branches, self.switch])
+        ]
+        controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
+        super().__init__([self._head, self.list, controls, self._message])
+        self.layout.overflow = "visible"
+        self.add_class("ptynb-history")
+        self._present = ""
+        self._actions = Actions("ptynb history actions", self._complain, self._clear, self.refresh)
+        self.refresh()
+        threading.Thread(
+            target=_look, args=(weakref.ref(self), self._ended), name="ptynb history view", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Ends the view and its threads; the reconstruction goes on."""
+        self._ended.set()
+        self._actions.close()
+        with self._lock:
+            for widget in below(self):
+                widget.close()
+            super().close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view was closed."""
+        return self._ended.is_set()
+
+    def refresh(self) -> None:
+        """Takes over what was kept meanwhile; the choice in the list stays."""
+        states, branches, present = self._recon.states, self._recon.branches, self._recon.branch_name
+        with self._lock:
+            if self.closed:
+                return
+            self._refreshing = True
+            # A browser tells a choice by its number in the list: what is new goes to the end, to leave others theirs.
+            self._states = {str(state.path): state for state in states}
+            options = [(f"now, on {present}", NOW)]
+            options += [(_row(state), path) for path, state in self._states.items()]
+            if options != [*self.list.options]:
+                chosen = self.list.value
+                with self.list.hold_sync():
+                    self.list.options = options
+                    self.list.value = chosen if chosen in self._states else NOW
+            names = [branch.name for branch in branches]
+            names += [] if present in names else [present]
+            if names != [*self.branches.options] or present != self._present:
+                wanted = self.branches.value if present == self._present and self.branches.value in names else present
+                with self.branches.hold_sync():
+                    self.branches.options = names
+                    self.branches.value = wanted
+                self._present = present
+            self._refreshing = False
+            self._enable()
+
+    # What is wanted, when a button is clicked: what is chosen later is no part of it
+
+    def _to_go_back(self) -> Action | None:
+        state = self._chosen()
+        return None if state is None else partial(self._go_back, state)
+
+    def _to_branch(self) -> Action:
+        return partial(self._branch, self._chosen(), self.name.value.strip() or None)
+
+    def _to_switch(self) -> Action:
+        return partial(self._switch, str(self.branches.value))
+
+    def _chosen(self) -> KeptState | None:
+        """The state chosen in the list; None: the present moment."""
+        with self._lock:  # new options pass through other choices
+            return self._states.get(str(self.list.value))
+
+    # What buttons do, in the thread of the actions
+
+    def _go_back(self, state: KeptState) -> None:
+        line = f"recon.go_back({self._named(state)})"  # before: then it is another branch's
+        put(self._message, remark(f"Going back to epoch {state.epoch} ..."))
+        self._recon.go_back(state)
+        self._done(line, f"It is at epoch {state.epoch} again.")
+
+    def _keep(self) -> None:
+        path = self._recon.keep()
+        self._done("recon.keep()", f"Kept in {path.name}.")
+
+    def _branch(self, state: KeptState | None, name: str | None) -> None:
+        at = [] if state is None else [self._named(state)]
+        put(self._message, remark("Branching ..."))
+        made = self._recon.branch(name, state)
+        self.name.value = ""
+        self._done(f"recon.branch({', '.join([repr(made), *at])})", f"It is on the branch {made} now.")
+
+    def _switch(self, name: str) -> None:
+        put(self._message, remark(f"Switching to {name} ..."))
+        self._recon.switch(name)
+        self._done(f"recon.switch({name!r})", f"It is on the branch {name} now.")
+
+    # The rest
+
+    def _button(self, text: str, icon: str, tooltip: str, wanted: Callable[[], Action | None]) -> ipywidgets.Button:
+        button = ipywidgets.Button(
+            description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="110px")
+        )
+
+        def clicked(_: ipywidgets.Button) -> None:
+            action = wanted()
+            if action is not None:
+                self._actions.put(action)
+
+        button.on_click(clicked)
+        return button
+
+    def _chosen_anew(self) -> None:
+        # New options pass through other choices: a button that is off for a moment then would swallow a click.
+        if not self._refreshing:
+            self._enable()
+
+    def _enable(self) -> None:
+        usable = not self._recon.closed
+        self.go_back.disabled = not usable or self.list.value == NOW
+        self.keep.disabled = self.branch.disabled = not usable
+        self.switch.disabled = not usable or self.branches.value == self._present
+
+    def _named(self, state: KeptState) -> str:
+        """What names this state in a line of Python: its epoch where that is clear, else its file."""
+        alike = [one for one in self._states.values() if (one.epoch, one.branch) == (state.epoch, state.branch)]
+        clear = state.branch == self._present and not state.update and alike == [state]
+        return str(state.epoch) if clear else repr(str(state.path))
+
+    def _done(self, line: str, text: str) -> None:
+        put(self._message, remark(text))
+        if self.tell is not None:
+            self.tell(line)
+
+    def _clear(self) -> None:
+        put(self._message, "")
+
+    def _complain(self, error: Exception) -> None:
+        put(self._message, complaint(error))
+
+
+def history(recon: Any) -> History:
+    """Kept states and branches of a reconstruction as a list, with buttons to go back, branch, switch and keep.
+
+    As the last line of a cell it appears below it. States are kept as `Keep` says, and when asked for.
+    """
+    return History(recon)
+
+
+def _row(state: KeptState) -> str:
+    epoch = f"{state.epoch} + {state.update}" if state.update else str(state.epoch)
+    loss = "" if state.loss is None else f"{state.loss:.5g}"
+    branch = state.branch if len(state.branch) < 17 else f"{state.branch[:15]}…"
+    written = time.strftime("%H:%M:%S", time.localtime(state.written))
+    texts = (epoch, loss, branch, written, f"{state.size / 1e6:.3g} MB", "stays" if state.stays else "")
+    return "".join(text.ljust(width) for text, (_, width) in zip(texts, COLUMNS, strict=True)).replace(" ", SPACE)
+
+
+def _look(reference: weakref.ref[History], ended: threading.Event) -> None:
+    while not ended.wait(LOOK_SECONDS):
+        view = reference()
+        if view is None:
+            return
+        closed = view._recon.closed
+        try:
+            view.refresh()
+        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
+            view._complain(error)
+        if closed:
+            return  # nothing is kept any more
+        del view

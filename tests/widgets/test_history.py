@@ -1,0 +1,222 @@
+"""The list of kept states, and its buttons, without a browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import pytest
+
+import ptynb as pt
+from ptynb.snapshot import Branch, KeptState
+from ptynb.widgets.history import History
+from ptynb.widgets.parts import below
+
+
+def a_state(epoch: int, branch: str = "main", **more: Any) -> KeptState:
+    path = Path("/kept") / ("" if branch == "main" else f"branches/{branch}") / f"state-{epoch:05d}.h5"
+    return KeptState(path, branch, epoch, more.pop("update", 0), 1 / (1 + epoch), 1e9 + epoch, 2_500_000, **more)
+
+
+class Recon:
+    """Keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.states: tuple[KeptState, ...] = (a_state(2), a_state(4, stays=True))
+        self.names, self.branch_name, self.epoch, self.closed = ["main"], "main", 7, False
+        self.asked: list[Any] = []
+        self.error: Exception | None = None
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        newest = self.states[-1]
+        return tuple(
+            Branch(name, Path("/kept"), newest, 1, 10, present=name == self.branch_name) for name in self.names
+        )
+
+    def _ask(self, *what: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.asked.append(what)
+
+    def keep(self) -> Path:
+        self._ask("keep")
+        self.states += (a_state(self.epoch),)
+        return self.states[-1].path
+
+    def go_back(self, state: Any) -> None:
+        self._ask("go back", state)
+        self.epoch = state.epoch
+
+    def branch(self, name: str | None = None, state: Any = None) -> str:
+        self._ask("branch", name, state)
+        self.branch_name = name or "branch"
+        self.names.append(self.branch_name)
+        return self.branch_name
+
+    def switch(self, name: str) -> None:
+        self._ask("switch", name)
+        self.branch_name = name
+
+
+@pytest.fixture
+def recon() -> Recon:
+    return Recon()
+
+
+@pytest.fixture
+def view(recon: Recon) -> Iterator[History]:
+    made = History(recon)
+    yield made
+    made.close()
+
+
+def labels(view: History) -> list[str]:
+    return [" ".join(label.split()) for label, _ in view.list.options]
+
+
+def click(view: History, button: ipywidgets.Button) -> None:
+    button.click()
+    view._actions.settle()
+
+
+def test_states_are_listed_newest_last_and_refreshed_by_itself(recon: Recon, view: History) -> None:
+    stamp = time.strftime("%H:%M:%S", time.localtime(1e9 + 4))
+    assert labels(view)[0] == "now, on main"
+    assert labels(view)[2] == f"4 0.2 main {stamp} 2.5 MB stays"
+    assert labels(view)[1].startswith("2 0.33333 main")
+    view.list.value = str(recon.states[0].path)
+    recon.states += (a_state(6, update=3),)
+    until = time.monotonic() + 10
+    while len(view.list.options) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert labels(view)[3].startswith("6 + 3 0.14286")
+    assert view.list.value == str(recon.states[0].path)  # what was chosen stays chosen
+
+
+def test_a_choice_made_just_as_a_state_is_kept_means_the_row_that_was_seen(recon: Recon, view: History) -> None:
+    seen = labels(view)[2]
+    recon.states += (a_state(6),)
+    view.refresh()
+    view.list.index = 2  # as a browser says it
+    assert labels(view)[view.list.index] == seen
+    assert view.list.value == str(a_state(4).path)
+
+
+def test_what_is_chosen_after_the_click_is_no_part_of_it(recon: Recon, view: History) -> None:
+    held = threading.Event()
+    view._actions.put(held.wait)
+    view.list.value = str(recon.states[0].path)
+    view.go_back.click()
+    view.name.value = "trial"
+    view.branch.click()
+    recon.names.append("other")
+    view.refresh()
+    view.branches.value = "other"
+    view.switch.click()
+    view.list.value, view.name.value, view.branches.value = str(recon.states[1].path), "later", "main"
+    held.set()
+    view._actions.settle()
+    assert recon.asked == [("go back", a_state(2)), ("branch", "trial", a_state(2)), ("switch", "other")]
+
+
+def test_a_refresh_never_turns_a_button_off_that_was_on(recon: Recon, view: History) -> None:
+    view.list.value = str(recon.states[0].path)
+    seen: list[bool] = []
+    view.go_back.observe(lambda change: seen.append(change["new"]), "disabled")
+    recon.states += (a_state(6),)
+    recon.names.append("trial")
+    view.refresh()
+    assert len(view.list.options) == 4
+    assert seen == []
+
+
+def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
+    lines: list[str] = []
+    view.tell = lines.append
+    assert view.go_back.disabled
+    view.list.value = str(recon.states[0].path)
+    assert not view.go_back.disabled
+    click(view, view.go_back)
+    click(view, view.keep)
+    view.name.value = "trial"
+    click(view, view.branch)
+    assert recon.asked == [("go back", a_state(2)), ("keep",), ("branch", "trial", a_state(2))]
+    assert view.branches.value == "trial"
+    assert view.switch.disabled
+    view.branches.value = "main"
+    assert not view.switch.disabled
+    click(view, view.switch)
+    view.list.value = "now"
+    click(view, view.branch)
+    assert recon.asked[-2:] == [("switch", "main"), ("branch", None, None)]
+    assert lines == [
+        "recon.go_back(2)",
+        "recon.keep()",
+        "recon.branch('trial', 2)",
+        "recon.switch('main')",
+        "recon.branch('branch')",
+    ]
+    assert "branch branch now" in view._message.value
+
+
+def test_a_state_that_no_epoch_names_is_told_by_its_file(recon: Recon, view: History) -> None:
+    lines: list[str] = []
+    view.tell = lines.append
+    recon.states = (a_state(2, "trial"), a_state(4, update=3))
+    view.refresh()
+    for state in recon.states:
+        view.list.value = str(state.path)
+        click(view, view.go_back)
+    assert lines == ["recon.go_back('/kept/branches/trial/state-00002.h5')", "recon.go_back('/kept/state-00004.h5')"]
+
+
+def test_an_error_is_shown_and_nothing_is_told(recon: Recon, view: History) -> None:
+    lines: list[str] = []
+    view.tell = lines.append
+    recon.error = RuntimeError("The disk is full.\nhere")
+    click(view, view.keep)
+    assert 'role="alert"' in view._message.value
+    assert "The disk is full." in view._message.value
+    recon.error = None
+    click(view, view.keep)
+    assert "The disk is full." not in view._message.value
+    assert lines == ["recon.keep()"]
+
+
+def test_every_control_has_a_description(view: History) -> None:
+    controls = [widget for widget in below(view) if not isinstance(widget, ipywidgets.HTML | ipywidgets.Box)]
+    assert len(controls) == 7
+    assert all(widget.description for widget in controls)
+    assert all(widget.tooltip for widget in controls if isinstance(widget, ipywidgets.Button))
+
+
+def test_closing_ends_the_threads(recon: Recon) -> None:
+    view = History(recon)
+    view.close()
+    assert view.closed
+    until = time.monotonic() + 10
+    while any(thread.name.startswith("ptynb history") for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    view.refresh()
+
+
+def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
+    scan = pt.simulate(patterns=36, window=32)
+    keep = pt.Keep(folder=tmp_path, seconds=None)
+    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", keep=keep) as recon:
+        view = pt.history(recon)
+        [*recon.run(1)]
+        click(view, view.keep)
+        [*recon.run(1)]
+        view.list.value = view.list.options[1][1]
+        click(view, view.go_back)
+        assert (recon.epoch, view._message.value.count("epoch 1 again")) == (1, 1)
+        assert list(view.branches.options) == ["main", "main-2"]
+        view.close()
