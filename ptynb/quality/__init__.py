@@ -14,6 +14,10 @@ from ptynb.quality.probes import mode_powers as mode_powers
 from ptynb.quality.probes import orthogonal_modes as orthogonal_modes
 from ptynb.quality.registration import Registered as Registered
 from ptynb.quality.registration import register as register
+from ptynb.quality.together import Difference as Difference
+from ptynb.quality.together import Together as Together
+from ptynb.quality.together import facts_of as facts_of
+from ptynb.quality.together import settings_that_differ as settings_that_differ
 from ptynb.quality.transfer import TransferFunction as TransferFunction
 from ptynb.quality.transfer import object_transfer_function as object_transfer_function
 from ptynb.quality.transfer import phase_retrieval_transfer_function as phase_retrieval_transfer_function

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.optimize
 
 from ptynb.quality import register
 from ptynb.quality.registration import _Fit
@@ -63,6 +64,63 @@ def test_noise_moves_the_shift_as_little_as_it_can(noise):
         object = (blobs(shape, shift) + added) * ramp(shape, (0.2, 0.1))
         errors.append(register(object, reference, area).shift[0] + shift[0])
     assert np.sqrt(np.mean(np.square(errors))) < 2 * bound
+
+
+def noisy_pair(noise, shape=(100, 104), shift=(3.3, -1.6)):
+    random = np.random.default_rng(5)
+    one, other = (
+        noise * (random.standard_normal(shape) + 1j * random.standard_normal(shape)) / np.sqrt(2) for _ in range(2)
+    )
+    return (blobs(shape, shift) + one) * ramp(shape, (0.2, 0.1)), blobs(shape) + other
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3, 0.5])
+def test_noisy_objects_are_at_the_minimum_after_few_steps(noise, monkeypatch):
+    """Nelder and Mead's method, which knows no slopes, finds nothing better."""
+    steps = []
+    gradient = _Fit._gradient
+    monkeypatch.setattr(_Fit, "_gradient", lambda fit, *given: steps.append(given) or gradient(fit, *given))
+    area = (slice(15, 85), slice(15, 85))
+    object, reference = noisy_pair(noise)
+    found = register(object, reference, area)
+    assert len(steps) <= 15
+    fit = _Fit.of(object * ramp(object.shape, found.ramp), reference, area, (0, 0))
+    scale = np.array([1, 1, 1 / 70, 1 / 70])
+    simplex = np.concatenate([np.zeros((1, 4)), 0.05 * np.eye(4)])
+    start = np.array([*found.shift, 0, 0])
+    best = scipy.optimize.minimize(
+        lambda by: fit.error(start + scale * by),
+        np.zeros(4),
+        method="Nelder-Mead",
+        options={"initial_simplex": simplex},
+    )
+    assert found.error <= best.fun + 1e-6
+    assert np.abs(best.x).max() < 1e-2  # pixels, of some tenths that the noise moves it by
+
+
+def test_the_curvature_of_noisy_objects_is_a_finite_difference():
+    object, reference = noisy_pair(0.4, shift=(0.3, -0.4))
+    area = (slice(15, 85), slice(15, 85))
+    found = register(object, reference, area)
+    fit = _Fit.of(object * ramp(object.shape, found.ramp), reference, area, (0, 0))
+    place, scale = np.array([*found.shift, 0.0, 0.0]), np.array([1e-3, 1e-3, 1e-4, 1e-4])
+    power = np.linalg.norm(fit.reference) ** 2 / 2
+
+    def value(*steps):
+        return power * fit.error(place + scale * sum((np.asarray(step) for step in steps), np.zeros(4))) ** 2
+
+    axes = np.eye(4)
+    second = np.array(
+        [[(value(a, b) - value(a, -b) - value(-a, b) + value(-a, -b)) / 4 for b in axes] for a in axes]
+    ) / np.outer(scale, scale)
+    moved, slopes = fit._moved(place)
+    factor = fit._factor(moved)
+    curvature = fit._curvature(place, moved, slopes, factor)
+    gauss_newton = abs(factor) ** 2 * np.linalg.norm(slopes[0]) ** 2
+    size = np.sqrt(np.outer(np.diag(second), np.diag(second)))
+    # What crosses the border of the area is left out; what an object has with itself is far too much.
+    assert np.abs((curvature - second) / size).max() < 0.3
+    assert gauss_newton > 10 * second[0, 0]
 
 
 def test_real_images_have_no_ramp_and_stay_real():

@@ -1,0 +1,1 @@
+"""Results side by side in the notebook: `compare`."""

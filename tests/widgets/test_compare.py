@@ -1,0 +1,239 @@
+"""The view of results side by side, without a browser: what is sent to one is looked at."""
+
+import dataclasses
+import io
+import re
+import threading
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.result import save_result
+from ptynb.widgets.compare.named import named
+from ptynb.widgets.compare.view import Compare, compare
+from tests.quality.test_together import result
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def shown():
+    """Makes views, and closes them at the end."""
+    views = []
+
+    def make(*results):
+        views.append(compare(*results))
+        views[-1].settle()
+        return views[-1]
+
+    yield make
+    for view in views:
+        view.close()
+
+
+def panes(view):
+    return {picture["name"]: picture for picture in view._viewer.frame["pictures"]}
+
+
+def pixels(picture):
+    return np.asarray(Image.open(io.BytesIO(picture["image"]))).astype(float)
+
+
+def changed(strength=0.2):
+    """A result that differs from the plain one in a spot, beside shift, ramp and factor."""
+    base = result(shift=(0.7, -0.4), ramp=(0.01, 0.02), factor=0.5j)
+    spot = np.zeros(base.object.shape)
+    spot[60:70, 60:70] = strength
+    return dataclasses.replace(base, object=base.object * np.exp(1j * spot))
+
+
+def test_results_lie_side_by_side_with_their_difference(shown):
+    view = shown(result(), changed())
+    assert list(panes(view)) == ["A", "B", "difference"]
+    a, b, difference = panes(view).values()
+    assert a["limits"] == b["limits"]
+    assert a["shape"] == b["shape"] == difference["shape"]
+    assert (a["unit"], difference["unit"]) == ("rad", "rad")
+    assert difference["title"] == "B − A"
+    low, high = difference["limits"]
+    assert low == -high
+    # registered they look the same but for the spot, which the difference shows
+    apart = np.abs(pixels(a) - pixels(b)) * (a["limits"][1] - a["limits"][0]) / 255
+    y = slice(60 - 8, 70 - 8)
+    assert np.median(apart) < 0.02
+    found = low + pixels(difference) / 255 * (high - low)
+    assert np.median(found[y, y]) > 10 * np.median(np.abs(found))
+    assert view._message.value == view._notes.value == view._busy.value == ""
+
+
+def test_quantities_are_those_of_the_field(shown):
+    view = shown(result(), changed())
+    view.show(picture="amplitude")
+    view.settle()
+    a = panes(view)["A"]
+    expected = np.abs(result().object[8:112, 8:122])
+    low, high = a["limits"]
+    np.testing.assert_allclose(
+        low + pixels(a) / 255 * (high - low), np.clip(expected, low, high), atol=(high - low) / 200
+    )
+    assert view._viewer.value_at("A", 3, 5) == f"{expected[3, 5]:.5g}"
+    assert view._viewer.value_at("A", 300, 5) == view._viewer.value_at("gone", 0, 0) == ""
+    view.show(picture="complex")
+    view.settle()
+    assert panes(view)["A"]["limits"] is None
+    assert pixels(panes(view)["A"]).ndim == 3
+    assert view._viewer.value_at("A", 3, 5).startswith(f"{expected[3, 5]:.4g}, ")
+    view.show(picture="probe")
+    view.settle()
+    assert list(panes(view)) == ["A", "B"]
+    assert "100.0%" in panes(view)["A"]["note"]
+
+
+def test_unregistered_each_is_as_it_is_with_limits_of_its_own(shown):
+    view = shown(result(), result(factor=3.0))
+    view.show(picture="amplitude", registered=False)
+    view.settle()
+    a, b = panes(view)["A"], panes(view)["B"]
+    assert b["limits"] == pytest.approx([3 * limit for limit in a["limits"]])
+    view.show(registered=True)
+    view.settle()
+    assert panes(view)["B"]["limits"] == a["limits"]
+
+
+def test_the_slider_is_between_the_chosen_two_and_off_again(shown):
+    view = shown(result(), changed(), result())
+    # A field without a choice would be empty on the screen.
+    assert all(control.index is not None for name, control in view._controls.items() if name != "registered")
+    view.show(slider=("A", "C"))
+    view.settle()
+    assert view._viewer.swipe == ["A", "C"]
+    view.show(slider="off", pair="none")
+    view.settle()
+    assert view._viewer.swipe == []
+    assert list(panes(view)) == ["A", "B", "C"]
+    assert "No pair is chosen" in view._difference.value
+
+
+def test_what_is_clicked_is_told_as_python_that_does_the_same(shown):
+    view, lines = shown(result(), changed()), []
+    view.tell = lines.append
+    view._controls["picture"].value = "complex"
+    view._controls["pair"].value = ("A", "B")
+    view._controls["slider"].value = ("A", "B")
+    view._controls["registered"].value = False
+    view._controls["slider"].value = "off"
+    assert lines == [
+        "view.show(picture='complex')",
+        "view.show(pair=('A', 'B'))",
+        "view.show(slider=('A', 'B'))",
+        "view.show(registered=False)",
+        "view.show(slider='off')",
+    ]
+    other = shown(result(), changed())
+    for line in lines:
+        eval(line, {"view": other})
+    assert [c.value for c in other._controls.values()] == [c.value for c in view._controls.values()]
+
+
+def test_the_difference_is_told_with_its_ring_correlation(shown):
+    view = shown(result(), changed(0.0))
+    text = view._difference.value
+    shift = [float(value) for value in re.search(r"by \((\S+), (\S+)\) pixels", text).groups()]
+    assert shift == pytest.approx((-0.7, 0.4), abs=0.01)
+    assert "share their noise" in text
+    assert "half-bit" in text
+    assert 'aria-label="Fourier ring correlation of B and A"' in text
+    for svg in re.findall("<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(svg)
+
+
+def test_tables_have_what_differs_and_losses_their_curves(shown):
+    one = result()
+    other = result(settings={**one.settings, "loss": "poisson", "probe": {**one.settings["probe"], "modes": 4}})
+    view = shown({"first": one, HOSTILE: other})
+    table = ElementTree.fromstring(view._settings.value)
+    rows = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
+    assert rows == [["", "first", HOSTILE], ["probe.modes", "1", "4"], ["loss", "amplitude", "poisson"]]
+    assert "R-factor" in view._facts.value
+    assert view._losses.value.count("<polyline") == 4
+    assert "different kinds" in view._losses.value
+    for html in (view._settings, view._facts, view._losses, view._difference):
+        assert "<script" not in html.value
+    assert "Settings that differ</b>: none" in shown(one, one)._settings.value
+
+
+def test_what_cannot_be_compared_says_why_and_the_rest_is_shown(shown):
+    view = shown(result(), result(origin=(500, 0)), changed())
+    assert "B is not compared: it shares" in view._notes.value
+    assert list(panes(view)) == ["A", "B", "C"]  # the difference of B and A is not there
+    assert "B is not compared" in view._difference.value
+    assert panes(view)["A"]["shape"] == panes(view)["C"]["shape"]
+    view.show(pair=("C", "A"))
+    view.settle()
+    assert "difference" in panes(view)
+    assert "moved onto A" in view._difference.value
+
+
+def test_an_object_that_does_not_fit_is_shown_as_it_is(shown):
+    empty = dataclasses.replace(result(), object=np.zeros_like(result().object))
+    view = shown(result(), empty)
+    assert "B could not be moved onto A: The object is 0" in view._notes.value
+    assert list(panes(view)) == ["A", "B"]
+
+
+def test_slices_are_offered_where_there_are_some(shown):
+    thin = result()
+    thick = dataclasses.replace(thin, object=np.stack([thin.object, thin.object**2, thin.object]))
+    view = shown(thick, thin)
+    assert [text for text, _ in view._controls["slice"].options] == ["all", "0", "1", "2"]
+    view.show(slice=1, picture="amplitude")
+    view.settle()
+    assert "B is not compared: it has 1 slice(s) and no slice 1" in view._notes.value
+    assert [*view._together] == [1], "the fields of slices shown before are not kept"
+    assert view._viewer.value_at("A", 3, 5) == f"{np.abs(thin.object[11, 13]) ** 2:.5g}"
+    assert shown(thin, thin)._controls["slice"].disabled
+    with pytest.raises(ValueError, match=r"There is no slice 7 here; choose one of all, 0, 1, 2\."):
+        view.show(slice=7)
+
+
+def test_an_error_is_shown_and_the_next_choice_takes_it_away(shown, monkeypatch):
+    view = shown(result(), changed())
+    with monkeypatch.context() as broken:
+        broken.setattr(Compare, "_show", lambda *_: 1 / 0)
+        view.show(picture="complex")
+        view.settle()
+    assert "division by zero" in view._message.value
+    view.show(picture="phase")
+    view.settle()
+    assert view._message.value == ""
+
+
+def test_results_have_names_of_their_own(tmp_path):
+    path = save_result(result(), tmp_path / "night.result.h5")
+    given = named((result(), path, str(path), {"branch": result()}, result()))
+    assert list(given) == ["A", "night", "night (2)", "branch", "B"]
+    assert given["night"].r_factor == 0.1
+
+
+def test_what_is_no_result_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="There is 1 result to compare; expected two or more"):
+        compare(result())
+    with pytest.raises(TypeError, match="A list is no result; expected a Result"):
+        compare(result(), [1, 2])
+    with pytest.raises(FileError):
+        compare(result(), tmp_path / "absent.h5")
+
+
+def test_closing_ends_the_threads():
+    before = set(threading.enumerate())
+    view = compare(result(), changed())
+    mine = set(threading.enumerate()) - before
+    assert mine
+    view.close()
+    for thread in mine:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
+    view.close()
