@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptynb import electrons as electrons
+    from ptynb import inspection as inspection
     from ptynb import preparation as preparation
     from ptynb import quality as quality
+    from ptynb.bench.forms import settings_form as settings_form
+    from ptynb.bench.tuner import tuner as tuner
+    from ptynb.bench.workbench import workbench as workbench
     from ptynb.driver.advice import Advice as Advice
     from ptynb.driver.advice import advise as advise
     from ptynb.driver.cluster import Cluster as Cluster
@@ -22,12 +26,17 @@ if TYPE_CHECKING:
     from ptynb.driver.estimate import Estimate as Estimate
     from ptynb.driver.estimate import estimate as estimate
     from ptynb.driver.link import ReconstructionError as ReconstructionError
+    from ptynb.driver.preview import preview as preview
     from ptynb.driver.scaling import scaling_test as scaling_test
     from ptynb.driver.session import Reconstruction as Reconstruction
+    from ptynb.driver.study import Study as Study
+    from ptynb.driver.study import tune as tune
     from ptynb.geometry import Geometry as Geometry
     from ptynb.geometry import NearField as NearField
     from ptynb.io.hdf5 import FileError as FileError
     from ptynb.io.load import load as load
+    from ptynb.io.mask import load_mask as load_mask
+    from ptynb.io.mask import save_mask as save_mask
     from ptynb.io.native import save_scan as save_scan
     from ptynb.io.result import load_result as load_result
     from ptynb.io.result import save_result as save_result
@@ -55,14 +64,19 @@ if TYPE_CHECKING:
     from ptynb.settings.parts import Tilt as Tilt
     from ptynb.settings.parts import Variations as Variations
     from ptynb.settings.parts import Weights as Weights
+    from ptynb.settings.presets import preset as preset
+    from ptynb.settings.ranges import between as between
     from ptynb.settings.settings import Schedule as Schedule
     from ptynb.settings.settings import Settings as Settings
     from ptynb.snapshot import Epoch as Epoch
+    from ptynb.snapshot import PictureRequest as PictureRequest
     from ptynb.snapshot import Result as Result
     from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
     from ptynb.trials import ScalingTest as ScalingTest
-    from ptynb.widgets.inspect import inspect as inspect
-    from ptynb.widgets.live import live as live
+    from ptynb.widgets.compare.view import compare as compare
+    from ptynb.widgets.history import history as history
+    from ptynb.widgets.inspect.widget import inspect as inspect
+    from ptynb.widgets.live.view import live as live
     from ptynb.widgets.watch import watch as watch
 
 _HOMES = {
@@ -81,6 +95,7 @@ _HOMES = {
     "NearField": "ptynb.geometry",
     "Object": "ptynb.settings.parts",
     "Offset": "ptynb.settings.parts",
+    "PictureRequest": "ptynb.snapshot",
     "Piece": "ptynb.physics.piece",
     "Positions": "ptynb.settings.parts",
     "Probe": "ptynb.settings.parts",
@@ -95,31 +110,44 @@ _HOMES = {
     "Settings": "ptynb.settings.settings",
     "SettingsError": "ptynb.settings.base",
     "Slices": "ptynb.settings.parts",
+    "Study": "ptynb.driver.study",
     "Tilt": "ptynb.settings.parts",
     "Variations": "ptynb.settings.parts",
     "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
     "advise": "ptynb.driver.advice",
     "attach": "ptynb.driver.coming_back",
+    "compare": "ptynb.widgets.compare.view",
+    "between": "ptynb.settings.ranges",
     "estimate": "ptynb.driver.estimate",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
-    "inspect": "ptynb.widgets.inspect",
-    "live": "ptynb.widgets.live",
+    "history": "ptynb.widgets.history",
+    "inspect": "ptynb.widgets.inspect.widget",
+    "live": "ptynb.widgets.live.view",
     "load": "ptynb.io.load",
+    "load_mask": "ptynb.io.mask",
     "load_result": "ptynb.io.result",
+    "preset": "ptynb.settings.presets",
+    "preview": "ptynb.driver.preview",
     "resume": "ptynb.driver.coming_back",
+    "save_mask": "ptynb.io.mask",
     "save_result": "ptynb.io.result",
     "save_scan": "ptynb.io.native",
     "scaling_figure": "ptynb.report.scaling",
     "scaling_test": "ptynb.driver.scaling",
+    "settings_form": "ptynb.bench.forms",
     "simulate": "ptynb.physics.simulate",
+    "tune": "ptynb.driver.study",
+    "tuner": "ptynb.bench.tuner",
     "watch": "ptynb.widgets.watch",
+    "workbench": "ptynb.bench.workbench",
 }
 _MODULES = {
     "constraints": "ptynb.settings.constraints",
     "electrons": "ptynb.electrons",
     "illumination": "ptynb.physics.illumination",
+    "inspection": "ptynb.inspection",
     "preparation": "ptynb.preparation",
     "quality": "ptynb.quality",
     "terms": "ptynb.settings.terms",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 import time
@@ -36,6 +37,16 @@ def _apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("PTYNB_KEPT", str(tmp_path_factory.mktemp("kept")))
         patch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_collections() -> None:
+    """What is there before a module's tests, mostly torch and numba, is not gone through by each full collection.
+
+    Every reconstruction that is closed makes one, which takes a third of a second otherwise.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

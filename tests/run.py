@@ -22,9 +22,20 @@ PACKAGES = (
     (("ip",), ("iproute2",)),
 )
 """Programs, of which the tests need one, and the packages of Debian that have it."""
-ALONE = ("tests/benchmarks", "tests/cli", "tests/driver", "tests/faults", "tests/hosts", "tests/slurm", "tests/widgets")
+ALONE = (
+    "tests/bench",
+    "tests/benchmarks",
+    "tests/cli",
+    "tests/driver",
+    "tests/faults",
+    "tests/hosts",
+    "tests/slurm",
+    "tests/widgets",
+)
 ALONE_FILES = ("tests/test_acceptance.py", "tests/test_notebooks.py", "tests/test_run.py")
 """Tests that start clusters or measure time: nothing else runs beside them."""
+OLDER_KERNEL = "ipykernel==7.2.0"
+"""The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
 """How many processes share all other tests."""
 
@@ -43,7 +54,11 @@ def install() -> None:
     """What the tests need, into this environment and, for the browser, this machine."""
     if sys.prefix == sys.base_prefix:
         sys.exit("tests/run.py installs packages: run it with the Python of a virtual environment.")
-    run(sys.executable, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[test]")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet")
+    run(*pip, "-c", "constraints.txt", "-e", ".[test]")
+    older = Path(sys.prefix) / "ipykernel-7.2"
+    if not older.exists():
+        run(*pip, "--no-deps", "--target", str(older), OLDER_KERNEL)
     search = f"{os.environ['PATH']}:/usr/sbin"
     missing = [
         package

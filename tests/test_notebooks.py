@@ -114,3 +114,25 @@ def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None
     assert found["[c.name for c in recon.changes]"] == ["engines"]
     assert len(found["result.losses"]) == 80
     assert found["again.epoch"] == 83
+
+
+def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
+    names = (
+        "first.losses",
+        "first.r_factor",
+        "second.r_factor",
+        "len(second.probe)",
+        "[branch.name for branch in recon.branches]",
+    )
+    names += ("recon.epoch", "study.done", "study.best.score <= study.trials[0].score", "bench.scan is scan")
+    shown, found = run("04_workbench", tmp_path, *names)
+    assert shown.count(WIDGET) == 6  # workbench, inspect, form, live, compare, tuner
+    assert found["first.losses"][-1] < 0.5 * found["first.losses"][0]
+    assert found["second.r_factor"] < found["first.r_factor"]
+    assert found["len(second.probe)"] == 2
+    assert found["recon.epoch"] == 60
+    assert len(found["[branch.name for branch in recon.branches]"]) >= 2
+    assert found["study.done"] == 4
+    assert found["study.best.score <= study.trials[0].score"]
+    assert found["bench.scan is scan"]
+    assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.rate"

@@ -7,10 +7,13 @@ wherever the notebook runs callbacks, and an error is shown in the widget rather
 from __future__ import annotations
 
 import collections
+import logging
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 Action = Callable[[], Any]
 
@@ -111,6 +114,17 @@ def _carry_out(waiting: _Queue, told: _Told) -> None:
             told("clear")
             action()
         except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
-            told("complain", error)
-        told("done")
+            _tell_of(error, told)
+        try:
+            told("done")
+        except Exception as error:  # noqa: BLE001 - else no later click would do anything
+            _tell_of(error, told)
         del action
+
+
+def _tell_of(error: Exception, told: _Told) -> None:
+    """Shows what was raised; where even that fails, as in a widget that is being closed, it is logged."""
+    try:
+        told("complain", error)
+    except Exception:
+        logger.exception("%s could not be shown", type(error).__name__)

@@ -38,6 +38,11 @@ def in_a_row(state: str, parts: Sequence[str]) -> str:
     return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
 
 
+def free(width: str = "100%") -> ipywidgets.Layout:
+    """The layout of a box that never scrolls by itself: what does not fit is the page's to scroll."""
+    return ipywidgets.Layout(overflow="visible", width=width)
+
+
 def complaint(error: Exception | str) -> str:
     """HTML of something that went wrong: its first line beside a red bar, the rest as details."""
     return _box(str(error), "#c62828", "alert")

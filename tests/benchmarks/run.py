@@ -28,7 +28,13 @@ SUBJECTS: dict[str, Callable[[Bench], list[Measured]]] = {
     "loading": loading.rows,
     "gpu": gpu.rows,
 }
-OWN_SCRIPTS = {"exchange": "exchange.py", "streaming": "streaming.py", "watching": "watching.py"}
+OWN_SCRIPTS = {
+    "exchange": "exchange.py",
+    "streaming": "streaming.py",
+    "inspecting": "inspecting.py",
+    "tuning": "tuning.py",
+    "watching": "watching.py",
+}
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"
 

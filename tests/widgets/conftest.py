@@ -63,8 +63,14 @@ class Lab:
         return client
 
 
+OLDER_KERNEL = Path(sys.prefix) / "ipykernel-7.2"
+"""Where tests/run.py puts the oldest kernel that is tested."""
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """With the newest kernel; the parameter "7.2": with that one."""
+    kernel = getattr(request, "param", "newest")
     folder, runtime = tmp_path / "work", tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     with socket.socket() as free:
@@ -84,6 +90,10 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "JUPYTER_TOKEN": token,
     }
+    if kernel != "newest":
+        if not OLDER_KERNEL.is_dir():
+            pytest.fail(f"There is no {OLDER_KERNEL}; tests/run.py makes it.")
+        environment["PYTHONPATH"] = os.pathsep.join([str(OLDER_KERNEL), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "ptynb.cli", "lab", f"--folder={folder}", "--"]
     command += ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"]
     with (tmp_path / "lab.log").open("wb") as log:

@@ -53,6 +53,26 @@ def test_of_actions_of_one_kind_that_wait_only_the_newest_is_carried_out() -> No
     widget.actions.close()
 
 
+def test_a_widget_that_can_not_say_how_it_went_still_carries_out_the_next_action(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Widget):
+        def complain(self, error: Exception) -> None:
+            super().complain(error)
+            raise RuntimeError("no place to say so")
+
+        def done(self) -> None:
+            raise KeyError("done")
+
+    widget = Broken()
+    widget.actions.put(lambda: {}["missing"])
+    widget.actions.put(lambda: widget.seen.append("last"))
+    widget.actions.settle(5)
+    assert widget.seen == ["clear", "'missing'", "'done'", "clear", "last", "'done'"]
+    assert "no place to say so" in caplog.text
+    widget.actions.close()
+
+
 def test_settling_has_an_end() -> None:
     widget, held = Widget(), threading.Event()
     widget.actions.put(held.wait)

@@ -1,0 +1,1 @@
+"""What joins widgets and driver: the workbench and its parts."""

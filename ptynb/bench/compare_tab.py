@@ -1,0 +1,89 @@
+"""The workbench's tab where results are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ipywidgets
+
+from ptynb.bench.desk import Desk
+from ptynb.io.result import load_result
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.compare.view import Compare, compare
+from ptynb.widgets.parts import free
+
+
+class CompareTab(ipywidgets.VBox):
+    """The results at hand, a field for a file with another, and those chosen, side by side."""
+
+    def __init__(self, desk: Desk, actions: Actions) -> None:
+        self._desk, self._actions = desk, actions
+        self._names = ipywidgets.SelectMultiple(
+            description="Results", rows=4, layout=ipywidgets.Layout(width="460px", max_width="100%")
+        )
+        self._path = ipywidgets.Text(
+            placeholder="other.result.h5", description="File",
+            layout=ipywidgets.Layout(width="360px", max_width="100%"),
+        )  # fmt: skip
+        add = ipywidgets.Button(description="Add", icon="plus", tooltip="Reads the result in this file")
+        add.on_click(lambda _: self._put_add())
+        branches = ipywidgets.Button(
+            description="Add branches", icon="code-fork", tooltip="The newest state of each branch"
+        )
+        branches.on_click(lambda _: self._actions.put(self._add_branches))
+        show = ipywidgets.Button(description="Compare", icon="columns", tooltip="Shows the chosen results side by side")
+        show.on_click(lambda _: self._put_show())
+        self._comparison: Compare | None = None
+        self._place = ipywidgets.VBox(layout=free())
+        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
+        files = ipywidgets.VBox([ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show])])
+        top = ipywidgets.HBox([self._names, files], layout=wrapped)
+        super().__init__([top, self._place], layout=free())
+        desk.on_change(self._follow)
+
+    def close(self) -> None:
+        """Ends the comparison too."""
+        if self._comparison is not None:
+            self._comparison.close()
+        super().close()
+
+    def _follow(self, what: str) -> None:
+        if what == "results":
+            chosen = self._names.value
+            self._names.options = list(self._desk.results)
+            self._names.value = (*chosen, self._names.options[-1])
+
+    def _put_add(self) -> None:
+        path = self._path.value.strip()
+        self._actions.put(lambda: self._add(path))
+
+    def _add(self, path: str) -> None:
+        if not path:
+            raise ValueError("No file is named; type the path of a result, such as scan.result.h5, and press Add.")
+        self._desk.add_result(Path(path).name, load_result(path), f"pt.load_result({path!r})")
+
+    def _add_branches(self) -> None:
+        recon = self._desk.recon
+        if recon is None:
+            raise ValueError("Nothing has been reconstructed yet; a run's branches can be compared once there is one.")
+        for branch in recon.branches:
+            source = f"recon.branch_result({branch.name!r})"
+            self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
+
+    def _put_show(self) -> None:
+        names = self._names.value
+        self._actions.put(lambda: self._show(names))
+
+    def _show(self, names: tuple[str, ...]) -> None:
+        if len(names) < 2:
+            raise ValueError(
+                f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose two or more "
+                "(Ctrl and click; 'Keep to compare' in the tab Run adds the present one)."
+            )
+        before = self._comparison
+        self._comparison = compare({name: self._desk.results[name] for name in names})
+        self._comparison.tell = self._desk.tell
+        self._place.children = [self._comparison]
+        if before is not None:
+            before.close()
+        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {list(names)!r}}})")

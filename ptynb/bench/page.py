@@ -1,0 +1,21 @@
+"""The page of `ptynb dashboard`: what the one cell of its notebook calls."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ptynb.bench.workbench import Workbench, workbench
+from ptynb.io.load import load
+
+NOTEBOOK = Path(__file__).with_suffix(".ipynb")
+SCAN, FOLDER = "PTYNB_DASHBOARD_SCAN", "PTYNB_DASHBOARD_FOLDER"
+"""Environment variables by which the command tells the page's kernel what to open, and where files are."""
+
+
+def page() -> Workbench:
+    """The workbench of the scan that the environment names, or without one."""
+    if folder := os.environ.get(FOLDER):
+        os.chdir(folder)  # or results would be written beside the notebook, into the package
+    scan = os.environ.get(SCAN)
+    return workbench(load(scan) if scan else None)

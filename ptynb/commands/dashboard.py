@@ -1,0 +1,46 @@
+"""`ptynb dashboard`: the workbench as a page without code, through Voila, for a control room's screen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import webbrowser
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    dashboard = commands.add_parser("dashboard", help="the workbench as a page without code (needs ptynb[dashboard])")
+    dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="a file with a scan, open at the start")
+    dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="of the page (default 8866)")
+    dashboard.add_argument("--dark", action="store_true", help="light letters on dark")
+    dashboard.add_argument("--no-open", action="store_true", help="print the address only")
+    dashboard.set_defaults(run=_dashboard)
+
+
+def _dashboard(chosen: argparse.Namespace) -> int:
+    try:
+        from voila.app import Voila
+    except ImportError:
+        raise RuntimeError("Voila, which makes the page, is not installed; pip install 'ptynb[dashboard]'.") from None
+    from ptynb.bench.page import FOLDER, NOTEBOOK, SCAN
+    from ptynb.io.load import load
+
+    if chosen.scan is not None:
+        load(chosen.scan)  # what is wrong with it is said here, not on the page
+        os.environ[SCAN] = str(chosen.scan.resolve())
+    os.environ[FOLDER] = os.getcwd()
+    # Whoever knows the word can run Python as this user: not on the command line, which others can read.
+    os.environ["JUPYTER_TOKEN"] = token = secrets.token_urlsafe(24)
+    address = f"http://127.0.0.1:{chosen.port}/?token={token}"
+
+    class Page(Voila):
+        def launch_browser(self) -> None:
+            webbrowser.open(address)
+
+    print(f"The workbench is at {address} until Ctrl-C.", flush=True)
+    options = [str(NOTEBOOK), f"--port={chosen.port}", f"--theme={'dark' if chosen.dark else 'light'}"]
+    options += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--strip_sources=True"]
+    Page.launch_instance([*options, *(["--no-browser"] if chosen.no_open else [])])
+    return 0

@@ -1,0 +1,29 @@
+"""CodeView: lines of Python to read and copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+HERE = Path(__file__).parent
+
+
+class CodeView(anywidget.AnyWidget):
+    """Lines of Python, with a button that copies them; the newest stays in sight unless a reader scrolled away."""
+
+    _esm = (HERE / "code_view.js").read_text(encoding="utf-8")
+    _css = (HERE / "code_view.css").read_text(encoding="utf-8")
+
+    lines: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.lines = list(lines)
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
