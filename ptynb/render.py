@@ -66,6 +66,12 @@ def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     return phase
 
 
+def flattening(field: Array) -> tuple[Array, Array]:
+    """Factors (y,) and (x,) that take mean and ramp of the phase off a complex field (y, x)."""
+    down, across = (np.exp(-1j * angle).astype(field.dtype) for angle in ramp(field))
+    return down, across
+
+
 def ramp(field: Array) -> tuple[Array, Array]:
     """Mean and linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
 

@@ -44,19 +44,6 @@ def without_ramp(
     return np.stack([_straight(layer, counted, scale) for layer in layers]).reshape(object.shape)
 
 
-def flattening(field: Array) -> tuple[Array, Array]:
-    """Factors (y,) and (x,) that take mean and ramp of the phase off a complex field (y, x), found at once.
-
-    The ramp is the mean step from a pixel to the next, by the phase of Σ O[k+1] O*[k]; `without_ramp` fits it better.
-    """
-    height, width = field.shape
-    step_y = np.angle(np.vdot(field[:-1], field[1:]))
-    step_x = np.angle(np.vdot(field[:, :-1], field[:, 1:]))
-    down, across = np.exp(-1j * step_y * np.arange(height)), np.exp(-1j * step_x * np.arange(width))
-    mean = np.exp(-1j * np.angle(down @ field @ across))
-    return (mean * down).astype(field.dtype), across.astype(field.dtype)
-
-
 def unwrapped_phase(object: Array, mask: Array | None = None) -> NDArray[np.float64]:
     """The phase of a complex object (…, y, x) [rad] without jumps of 2π, each (y, x) by itself.
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ptynb import render
-from ptynb.quality.phase import flattening
 from ptynb.quality.probes import mode_powers
 from ptynb.quality.together import Difference, Together
 from ptynb.snapshot import Array, Picture, Result
@@ -36,7 +35,7 @@ def objects(together: Together, quantity: Quantity, registered: bool, pair: tupl
     """The objects of all results, and the difference of the pair (the one, from the other) after registration."""
     fields, remarks = _fields(together, registered)
     # What is registered has the phase and the ramp of the first one, and the same limits: it may be compared by eye.
-    flatten = flattening(fields[together.first])
+    flatten = render.flattening(fields[together.first])
     values = {
         name: _quantity(_flat(field, flatten if registered and name in together.placed else None), quantity)
         for name, field in fields.items()
@@ -95,7 +94,7 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
 
 
 def _flat(field: Array, flatten: tuple[Array, Array] | None) -> Array:
-    down, across = flattening(field) if flatten is None else flatten
+    down, across = render.flattening(field) if flatten is None else flatten
     flat: Array = field * down[:, None] * across[None, :]
     return flat
 
