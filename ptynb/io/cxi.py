@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
-from ptynb.geometry import ELECTRON_VOLT, Geometry, wavelength_from_energy
+from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
-from ptynb.scan import Scan, default_name
 
 SOURCE = "entry_1/instrument_1/source_1"
 DETECTOR = "entry_1/instrument_1/detector_1"
@@ -34,47 +34,33 @@ TRANSLATIONS = (
 )
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
 """The one bit of a CXI mask that marks a good pixel."""
+UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
+"""Directions (xyz, row/column) of a detector that faces the beam: rows run down (-y), columns towards -x."""
 
 
-def is_cxi(file: h5py.File) -> bool:
+def recognises(head: Head) -> bool:
     """Whether this looks like a CXI file with patterns."""
-    return "cxi_version" in file or any(name in file for name in DATA)
+    return head.file is not None and ("cxi_version" in head.file or any(name in head.file for name in DATA))
 
 
-def read_cxi(
-    path: Path,
-    *,
-    wavelength: float | None = None,
-    distance: float | None = None,
-    detector_pixel: tuple[float, float] | None = None,
-    clip_negative: bool = False,
-) -> Scan:
-    """The scan in a CXI file; metadata given here takes the place of the file's [m].
-
-    Raises FileError that names what is missing and how to give it.
-    """
+def read(path: Path, given: Given) -> Found:
+    """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
     with open_for_reading(path) as file:
         frames = _frames(file, path)
-        basis = _basis(file, path, detector_pixel)
-        try:
-            geometry = Geometry(
-                wavelength=_wavelength(file, path) if wavelength is None else wavelength,
-                distance=_distance(file, path, basis) if distance is None else distance,
-                detector_pixel=(float(np.linalg.norm(basis[:, 0])), float(np.linalg.norm(basis[:, 1]))),
-            )
-        except FileError:
-            raise
-        except ValueError as error:
-            raise FileError(f"{path}: {error}") from None
+        basis = _basis(file, path, given.detector_pixel)
         translations = _translations(file, path)
-        return Scan(
+        return Found(
+            format=FORMAT.name,
             frames=frames,
-            positions=_positions(translations, basis, geometry.object_pixel(frames.shape[1:])),
+            positions=None if translations is None else _positions(translations, UPRIGHT if basis is None else basis),
+            wavelength=_wavelength(file),
+            distance=_distance(file, basis),
+            detector_pixel=None if basis is None else _lengths(basis),
             mask=_mask(file),
-            geometry=geometry,
-            clip_negative=clip_negative,
-            name=default_name(path),
         )
+
+
+FORMAT = Format("CXI", recognises, read)
 
 
 def _first(file: h5py.File, names: tuple[str, ...]) -> h5py.Dataset | None:
@@ -102,20 +88,15 @@ def _number(file: h5py.File, name: str) -> float | None:
     return float(value) if np.issubdtype(np.asarray(value).dtype, np.number) else None
 
 
-def _wavelength(file: h5py.File, path: Path) -> float:
+def _wavelength(file: h5py.File) -> float | None:
     wavelength = _number(file, f"{SOURCE}/wavelength")
     if wavelength is not None:
         return wavelength
     energy = _number(file, f"{SOURCE}/energy")
-    if energy is None or energy <= 0:
-        raise FileError(
-            f"{path} has neither {SOURCE}/wavelength nor energy; "
-            "give it: load(..., wavelength=1.24e-10) [m] or energy=10e3 [eV]."
-        )
-    return wavelength_from_energy(energy / ELECTRON_VOLT)
+    return None if energy is None or energy <= 0 else wavelength_from_energy(energy / ELECTRON_VOLT)
 
 
-def _basis(file: h5py.File, path: Path, detector_pixel: tuple[float, float] | None) -> NDArray[np.float64]:
+def _basis(file: h5py.File, path: Path, detector_pixel: tuple[float, float] | None) -> NDArray[np.float64] | None:
     """(xyz, row/column) [m]: the step from one detector row to the next, and from one column to the next."""
     if detector_pixel is None:
         stored = file.get(f"{DETECTOR}/basis_vectors")
@@ -131,33 +112,24 @@ def _basis(file: h5py.File, path: Path, detector_pixel: tuple[float, float] | No
         sizes = [_number(file, f"{DETECTOR}/{axis}_pixel_size") for axis in ("y", "x")]
         known = [size for size in sizes if size is not None]
         if not known:
-            raise FileError(
-                f"{path} has neither basis_vectors nor a pixel size in {DETECTOR}; "
-                "give it: load(..., detector_pixel=(55e-6, 55e-6)) [m]."
-            )
+            return None
         detector_pixel = (known[0], known[-1])
-    # By the CXI convention rows run down (-y) and columns towards -x, seen along the beam.
-    height, width = detector_pixel
-    return np.array([[0.0, -width], [-height, 0.0], [0.0, 0.0]])
+    return UPRIGHT * np.asarray(detector_pixel)
 
 
-def _distance(file: h5py.File, path: Path, basis: NDArray[np.float64]) -> float:
+def _distance(file: h5py.File, basis: NDArray[np.float64] | None) -> float | None:
     distance = _number(file, f"{DETECTOR}/distance")
-    if distance is not None:
-        return distance
     corner = file.get(f"{DETECTOR}/corner_position")
-    if not isinstance(corner, h5py.Dataset) or corner.size != 3:
-        raise FileError(
-            f"{path} has neither {DETECTOR}/distance nor corner_position; give it: load(..., distance=2.0) [m]."
-        )
+    if distance is not None or basis is None or not isinstance(corner, h5py.Dataset) or corner.size != 3:
+        return distance
     normal = np.cross(basis[:, 0], basis[:, 1])
     return float(abs(np.dot(corner[()].ravel(), normal / np.linalg.norm(normal))))
 
 
-def _translations(file: h5py.File, path: Path) -> NDArray[np.float64]:
+def _translations(file: h5py.File, path: Path) -> NDArray[np.float64] | None:
     found = _first(file, TRANSLATIONS)
     if found is None:
-        raise FileError(f"{path} has no translations; expected them in {' or '.join(TRANSLATIONS)}.")
+        return None
     if not np.issubdtype(found.dtype, np.number):
         raise FileError(f"{path} has translations of type {found.dtype}; expected numbers [m].")
     translations = np.asarray(found[()], dtype=np.float64)
@@ -168,12 +140,14 @@ def _translations(file: h5py.File, path: Path) -> NDArray[np.float64]:
     return translations
 
 
-def _positions(
-    translations: NDArray[np.float64], basis: NDArray[np.float64], pixel: tuple[float, float]
-) -> NDArray[np.float64]:
-    """(pattern, yx) [object pixels]: the probe's movement along the detector's rows and columns."""
-    object_basis = basis / np.linalg.norm(basis, axis=0) * np.asarray(pixel)
-    return -translations @ np.linalg.pinv(object_basis).T
+def _positions(translations: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(pattern, yx) [m]: the probe's movement along the detector's rows and columns."""
+    return -translations @ np.linalg.pinv(basis / np.linalg.norm(basis, axis=0)).T
+
+
+def _lengths(basis: NDArray[np.float64]) -> tuple[float, float]:
+    height, width = np.linalg.norm(basis, axis=0)
+    return float(height), float(width)
 
 
 def _mask(file: h5py.File) -> NDArray[np.bool_] | None:

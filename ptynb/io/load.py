@@ -2,65 +2,126 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ptynb.geometry import wavelength_from_energy
-from ptynb.io.cxi import is_cxi, read_cxi
+import h5py
+from numpy.typing import ArrayLike
+
+from ptynb.io import cxi
+from ptynb.io.assemble import assemble
+from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
 
+FORMATS: tuple[Format, ...] = (cxi.FORMAT,)
+"""What can be read, in the order in which a file is asked: the first that recognises it reads it."""
+START = 4096
+"""Bytes of a file by which it is recognised."""
+
 
 def load(
     path: str | Path,
     *,
+    patterns: str | None = None,
+    positions: str | Path | ArrayLike | None = None,
+    mask: str | Path | ArrayLike | None = None,
+    units: str = "metres",
+    raster: tuple[int, int] | None = None,
+    step: tuple[float, float] | None = None,
+    rotation: float | None = None,
     wavelength: float | None = None,
     energy: float | None = None,
+    voltage: float | None = None,
     distance: float | None = None,
     detector_pixel: tuple[float, float] | None = None,
+    angular_pixel: tuple[float, float] | None = None,
     clip_negative: bool = False,
 ) -> Scan:
-    """Opens a scan: CXI, or ptynb's own HDF5. Reads the metadata now and the patterns when they are needed.
+    """Opens a scan of any format that it recognises, by content. Reads metadata now and patterns when they are needed.
 
-    What the file lacks or has wrong can be given: wavelength [m] or energy [eV], distance [m], detector_pixel
-    (y, x) [m].
+    What the file lacks or has wrong can be given:
+
+    patterns: name of the dataset of the patterns in a file that has several ("entry/data/data").
+    positions: (pattern, yx) of the probe on the sample, in `units` ("metres", or "pixels" of the object): an array, the
+        name of a dataset of the file, or a file (.npy, or text in columns).
+    mask: (y, x), True where the detector works: an array, a dataset's name, or a file.
+    raster, step: rows and columns of a scan line by line, and its steps (y, x) [m].
+    rotation: of the scan against the detector, from x towards y [rad].
+    wavelength [m], or energy of photons [eV], or voltage of electrons [V].
+    distance to the detector [m] and detector_pixel (y, x) [m]; or angular_pixel (y, x) [rad], a detector pixel as it is
+        seen from the sample.
     clip_negative: negative counts become 0 (else they are an error).
 
     Raises FileError or ScanError, both ValueErrors, that say what was found, what was expected and what to do. The
     first and the last pattern are looked at now, the others when an engine reads them.
     """
     path = Path(path).expanduser()
-    if wavelength is not None and energy is not None:
-        raise FileError(f"Both wavelength={wavelength} m and energy={energy} eV were given; give one.")
-    if energy is not None:
-        wavelength = wavelength_from_energy(energy)
-    given = {"wavelength or energy": wavelength, "distance": distance, "detector_pixel": detector_pixel}
-    with open_for_reading(path) as file:
-        native, cxi, result = is_native(file), is_cxi(file), is_result(file)
-        groups = ", ".join(sorted(file)) or "nothing"
-    if native:
-        extra = [name for name, value in given.items() if value is not None]
-        if extra or clip_negative:
-            raise FileError(
-                f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(extra) or 'clip_negative'}."
-            )
-        scan = read_scan(path)
-    elif cxi:
-        scan = read_cxi(
-            path,
-            wavelength=wavelength,
-            distance=distance,
-            detector_pixel=detector_pixel,
-            clip_negative=clip_negative,
-        )
-    elif result:
-        raise FileError(f"{path} is a result of ptynb, not a scan; open it with load_result.")
-    else:
-        raise FileError(
-            f"{path} is HDF5 but neither CXI nor a ptynb scan (it holds {groups}); "
-            "read the arrays with h5py and use Scan.from_arrays."
-        )
+    given = Given(
+        patterns=patterns,
+        positions=positions,
+        mask=mask,
+        units=units,
+        raster=raster,
+        step=step,
+        rotation=rotation,
+        wavelength=wavelength,
+        energy=energy,
+        voltage=voltage,
+        distance=distance,
+        detector_pixel=detector_pixel,
+        angular_pixel=angular_pixel,
+        clip_negative=clip_negative,
+    )
+    with looked_at(path) as head:
+        native = head.file is not None and is_native(head.file)
+    if not native:
+        return assemble(find(path, given), given, path)
+    if given.names:
+        raise FileError(f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(given.names)}.")
+    scan = read_scan(path)
     for index in {0, len(scan) - 1}:
         scan.counts(index, index + 1)
     return scan
+
+
+def find(path: Path, given: Given) -> Found:
+    """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
+    with looked_at(path) as head:
+        chosen = next((kind for kind in FORMATS if kind.recognises(head)), None)
+        if chosen is None:
+            raise FileError(_unknown(head))
+    return chosen.read(path, given)
+
+
+@contextmanager
+def looked_at(path: Path) -> Iterator[Head]:
+    """What a file is recognised by. Raises FileError where there is none, or one that is broken from the start."""
+    if not path.exists():
+        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.")
+    start = b""
+    if path.is_file():
+        with path.open("rb") as opened:
+            start = opened.read(START)
+    # HDF5 may begin after a block of the user's, as version 7.3 of .mat does.
+    if path.is_file() and h5py.is_hdf5(path):
+        with open_for_reading(path) as file:
+            yield Head(path, start, file)
+    else:
+        yield Head(path, start, None)
+
+
+def _unknown(head: Head) -> str:
+    if head.file is None:
+        kind = "a folder" if head.path.is_dir() else "not a readable HDF5 file, and of no other format that is known"
+        return f"{head.path} is {kind}; expected a scan: {', '.join(kind.name for kind in FORMATS)}, or ptynb's own."
+    if is_result(head.file):
+        return f"{head.path} is a result of ptynb, not a scan; open it with load_result."
+    groups = ", ".join(sorted(head.file)) or "nothing"
+    return (
+        f"{head.path} is HDF5 but neither CXI nor a ptynb scan (it holds {groups}); "
+        "read the arrays with h5py and use Scan.from_arrays."
+    )

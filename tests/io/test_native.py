@@ -147,8 +147,8 @@ def test_a_file_without_an_attribute_is_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"wavelength": 1e-10}, "leave out wavelength or energy"),
-        ({"energy": 1e4, "distance": 2.0}, "leave out wavelength or energy, distance"),
+        ({"wavelength": 1e-10}, "leave out wavelength"),
+        ({"energy": 1e4, "distance": 2.0}, "leave out energy, distance"),
         ({"detector_pixel": (1e-5, 1e-5)}, "leave out detector_pixel"),
         ({"clip_negative": True}, "leave out clip_negative"),
     ],
