@@ -76,6 +76,15 @@ def install() -> None:
     run("apt-get", "install", "-qq", "--no-install-recommends", *missing)
 
 
+COMPILE = """
+import ptynb as pt
+for modes in (1, 2):
+    with pt.Reconstruction(pt.simulate(9, window=16, seed=0), pt.Settings(probe=pt.Probe(modes=modes)), device="cpu") as recon:
+        list(recon.run(1))
+"""
+"""What a reconstruction is made of is compiled once, not by each process of the tests at the same time."""
+
+
 def main() -> None:
     """All checks, the quick ones first."""
     install()
@@ -88,6 +97,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         run(*pytest, *sys.argv[1:])
         return
+    run(sys.executable, "-c", COMPILE)
     alone = [*ALONE, *ALONE_FILES]
     run(*pytest, "--numprocesses", BESIDE, *(f"--ignore={path}" for path in alone))
     run(*pytest, *alone)

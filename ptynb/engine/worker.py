@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import gc
 import queue
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from ptynb.engine.connections import Connections
 from ptynb.engine.group import ECHOES, Group, Membership, join
 from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import Taken, make_pictures, make_snapshot, take, value_at
+from ptynb.engine.pictures import Taken, make_pictures, make_room, make_snapshot, take, value_at
 from ptynb.geometry import lit_area
 from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
@@ -50,6 +51,11 @@ from ptynb.snapshot import (
 )
 
 IDLE_SECONDS = 0.02
+SWITCH_SECONDS = 0.0005
+"""How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
+
+With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
+"""
 MOST_R_FACTORS = 100
 """The newest ones, told with every status; whoever follows has the others already."""
 WRITING_SECONDS = 120.0
@@ -248,6 +254,7 @@ class Worker:
 
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             # When a thread first asks, torch gives it the number of that moment, which another one at work may have
             # lowered for itself: this one asks before it sets its own.
@@ -436,7 +443,8 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        taken: Taken = self._ask(lambda: take(loop.model, request, self._area, loop.epoch, loop.update))
+        area, room = self._area, make_room(loop.model, self._area)
+        taken: Taken = self._ask(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
         return taken
 
     def _ask(self, question: Callable[[], Any]) -> Any:
