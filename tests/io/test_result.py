@@ -47,7 +47,7 @@ def test_a_result_comes_back(tmp_path, result):
 def test_what_comes_back_has_plain_types(tmp_path):
     again = load_result(save_result(FULL, tmp_path / "result.h5"))
     values = [*again.origin, *again.pixel_size, again.r_factor, *dataclasses.astuple(again.epochs[0])]
-    assert [type(value) for value in values] == [int, int, float, float, float, int, float, float, float]
+    assert [type(value) for value in values] == [int, int, float, float, float, int, float, float, float, type(None)]
 
 
 def test_settings_come_back_as_settings(tmp_path):
