@@ -6,6 +6,8 @@ import contextlib
 import pickle
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -135,6 +137,7 @@ class ClusterEngines(Engines):
     ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
+        end_forgotten(cluster, places or opening.places)
         if places is None and opening.places is None:
             cluster.complete()
         if places is None:
@@ -228,3 +231,18 @@ class ClusterEngines(Engines):
             except ClusterError:
                 self._cluster.kill(place)
         self._cluster.close_store(self._store)
+
+
+def end_forgotten(cluster: Cluster, places: Sequence[int] | None) -> None:
+    """Ends what is open on these engines of a cluster (None: on any) and nobody holds any more, on all of its engines.
+
+    A worker that is not its group's first waits for the first one's word, so it can't be ended alone.
+    """
+    alive = cluster.alive()
+    asked = alive if places is None else [place for place in alive if place in places]
+    for name in sorted({*chain.from_iterable(cluster.call_all(asked, opened.open_names, [()] * len(asked)))}):
+        forgotten = ClusterEngines.joined(cluster, name, alive)
+        try:
+            forgotten.close()
+        except ClusterError:
+            forgotten.abandon()
