@@ -104,6 +104,7 @@ class Worker:
         self._settings, self._membership, self._start = settings, membership, start
         self._remark = remark
         self._connections: Connections | None = None
+        self._given_up = False
         self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
         self._pending: Order | None = None
         self._began: Mark = (0, 0, 0)
@@ -238,6 +239,7 @@ class Worker:
 
     def abandon(self, seconds: float) -> None:
         """Ends the thread of this rank alone, though it may wait for a rank that is lost. Raises TimeoutError."""
+        self._given_up = True  # first: where there are no connections yet, the thread looks once it has made them
         if self._connections is not None:
             self._connections.abort()
         self._thread.join(seconds)
@@ -264,6 +266,8 @@ class Worker:
             found = resuming.read_start(self._start, self._membership.rank)
             if self._membership.world > 1:
                 self._connections = Connections()
+                if self._given_up:
+                    self._connections.abort()
             group = join(self._membership, self._connections)
             self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
             del found
