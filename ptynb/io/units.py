@@ -9,7 +9,7 @@ from ptynb.io.hdf5 import FileError
 LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "a": 1e-10, "pm": 1e-12}
 ANGLES = {"rad": 1.0, "mrad": 1e-3, "urad": 1e-6, "deg": math.pi / 180}
 ENERGIES = {"ev": 1.0, "kev": 1e3}
-VOLTAGES = {"v": 1.0, "kv": 1e3, "mv": 1e6}
+VOLTAGES = {"v": 1.0, "kv": 1e3}
 SPELLINGS = {
     "angstrom": "a",
     "angstroms": "a",
@@ -43,6 +43,16 @@ def angle(unit: str) -> float | None:
     return ANGLES.get(_plain(unit))
 
 
+def energy(unit: str) -> float | None:
+    """Electron volts in one of this unit; None where it is no energy."""
+    return ENERGIES.get(_plain(unit))
+
+
+def voltage(unit: str) -> float | None:
+    """Volts in one of this unit; None where it is no voltage."""
+    return VOLTAGES.get(_plain(unit))
+
+
 def reciprocal(unit: str) -> float | None:
     """1/m in one of this unit ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None where it is no reciprocal length."""
     text = unit.strip().replace("⁻¹", "^-1").replace("**-1", "^-1").replace(" ", "")
@@ -69,13 +79,13 @@ def volts(number: float, where: str) -> float:
     No electron ptychography is done with less than 3 kV, and none with more than 3 MV. Raises FileError for what is
     neither.
     """
-    voltage = number * 1e3 if number <= 3000 else number
-    if not (math.isfinite(voltage) and 3e3 <= voltage <= 3e6):
+    found = number * 1e3 if number <= 3000 else number
+    if not (math.isfinite(found) and 3e3 <= found <= 3e6):
         raise FileError(
             f"{where} says an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
             "voltage=300e3 [V]."
         )
-    return voltage
+    return found
 
 
 def _plain(unit: str) -> str:
