@@ -36,6 +36,8 @@ PATTERNS = (
     "patterns", "diffraction_patterns", "diffraction", "dp", "dps", "cbed", "datacube", "frames", "intensities",
     "diffraction_intensities", "intensity", "measurements", "data", "images",
 )  # fmt: skip
+SURE = 6
+"""The first of them name patterns and nothing else."""
 POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
 PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
 MASKS = ("mask", "detector_mask", "valid_mask")
@@ -54,7 +56,7 @@ class Stored:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     read: Callable[[], NDArray[Any]]
-    frames: Callable[[], tuple[Frames, Raster | None]]
+    frames: Callable[..., tuple[Frames, Raster | None]]
 
 
 def found_in(form: str, arrays: Mapping[str, Stored], given: Given, path: Path, remarks: tuple[str, ...] = ()) -> Found:
@@ -121,7 +123,7 @@ class _Reading:
         for alias in PATTERNS:
             # One that has the name and not the axes is refused when its frames are asked for.
             found = next((name for name in self.arrays if _last(name) == alias), None)
-            if found is not None and (found in stacks or alias in PATTERNS[:3]):
+            if found is not None and (found in stacks or alias in PATTERNS[:SURE]):
                 return self._took("patterns", found)
         others = {alias for group in (POSITIONS, PIXEL_POSITIONS, MASKS, PROBES, ("object",)) for alias in group}
         left = [name for name in stacks if _last(name) not in others and self.arrays[name].dtype.kind != "c"]
