@@ -34,8 +34,8 @@ from defusedxml.ElementTree import fromstring
 from ptynb.electrons import electron_wavelength
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
+from ptynb.io.scales import volts
 from ptynb.io.stack import placed
-from ptynb.io.units import volts
 
 PIXELS = 128
 ROWS = 130

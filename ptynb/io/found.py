@@ -35,6 +35,8 @@ class Given:
     wavelength [m], or energy of photons [eV], or voltage of electrons [V].
     distance [m] and detector_pixel (y, x) [m], or angular_pixel (y, x): a detector pixel seen from the sample [rad].
     clip_negative: negative counts become 0 (else they are an error).
+    links: which files the links and virtual datasets of a file may lead to: "folder" (in the folder of the file, or
+        below it) or "anywhere".
     """
 
     patterns: str | None = None
@@ -51,10 +53,13 @@ class Given:
     detector_pixel: tuple[float, float] | None = None
     angular_pixel: tuple[float, float] | None = None
     clip_negative: bool = False
+    links: str = "folder"
 
     def __post_init__(self) -> None:
         if self.units not in ("metres", "pixels"):
             raise FileError(f"units is {self.units!r}; expected 'metres' or 'pixels'.")
+        if self.links not in ("folder", "anywhere"):
+            raise FileError(f"links is {self.links!r}; expected 'folder' or 'anywhere'.")
         units = {"wavelength": "m", "energy": "eV", "voltage": "V"}
         beams = [f"{name}={getattr(self, name)} {unit}" for name, unit in units.items() if name in self.names]
         if len(beams) > 1:

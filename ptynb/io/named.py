@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ptynb.electrons import electron_wavelength
 from ptynb.frames import Frames
 from ptynb.geometry import wavelength_from_energy
-from ptynb.io import units
+from ptynb.io import scales
 from ptynb.io.found import Found, Given
 from ptynb.io.hdf5 import FileError
 from ptynb.io.room import check_small, size
@@ -41,6 +41,7 @@ SURE = 6
 POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
 PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
 MASKS = ("mask", "detector_mask", "valid_mask")
+VOLTAGES = ("voltage", "acceleration_voltage", "accelerating_voltage", "high_voltage", "voltage_kv", "voltage_v")
 PROBES = ("probe", "initial_probe", "probe_guess")
 METRES_AT_MOST = 0.05
 """Extent of a scan [m]; positions that reach further are in other units."""
@@ -86,12 +87,12 @@ class _Reading:
             positions=positions,
             pixel_positions=pixel_positions,
             raster=raster or self._raster(),
-            step=self._pair("step", ("step", "scan_step", "scan_step_size"), units.length, 1e-2),
-            rotation=self._number("rotation", ("rotation", "scan_rotation"), units.angle),
+            step=self._pair("step", ("step", "scan_step", "scan_step_size"), scales.length, 1e-2),
+            rotation=self._number("rotation", ("rotation", "scan_rotation"), scales.angle),
             wavelength=wavelength,
-            distance=self._number("distance", ("distance", "detector_distance"), units.length, 1e3),
-            detector_pixel=self._pair("detector_pixel", ("detector_pixel", "detector_pixel_size"), units.length, 1e-2),
-            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), units.angle, 1.0),
+            distance=self._number("distance", ("distance", "detector_distance"), scales.length, 1e3),
+            detector_pixel=self._pair("detector_pixel", ("detector_pixel", "detector_pixel_size"), scales.length, 1e-2),
+            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), scales.angle, 1.0),
             mask=self._mask(),
             probe=None if window is None else self._probe(window),
             places=self.places,
@@ -217,10 +218,12 @@ class _Reading:
         return int(rows), int(columns)
 
     def _wavelength(self) -> float | None:
-        wavelength = self._number("wavelength", ("wavelength", "lambda"), units.length, 1e-2)
+        if self.given.beam is not None:
+            return None
+        wavelength = self._number("wavelength", ("wavelength", "lambda"), scales.length, 1e-2)
         if wavelength is not None:
             return wavelength
-        energy = self._number("energy", ("energy", "photon_energy"), units.energy)
+        energy = self._number("energy", ("energy", "photon_energy"), scales.energy)
         if energy is not None:
             if energy < 30:
                 raise FileError(
@@ -228,12 +231,11 @@ class _Reading:
                     f"it is keV, give energy={energy * 1e3:g} [eV]."
                 )
             return wavelength_from_energy(energy)
-        name = self._first(("voltage", "acceleration_voltage", "accelerating_voltage", "high_voltage"))
-        if name is not None:
-            voltage = units.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
-            return electron_wavelength(voltage)
-        voltage_kv = self._number("voltage", ("voltage",), units.voltage)
-        return None if voltage_kv is None else electron_wavelength(voltage_kv)
+        name = self._first(VOLTAGES)
+        if name is None:
+            return None
+        voltage = scales.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
+        return electron_wavelength(voltage)
 
     def _number(
         self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], below: float = math.inf
@@ -251,7 +253,7 @@ class _Reading:
         self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
     ) -> list[float] | None:
         """Numbers in SI units; those that are not below the limit are of another unit. None where they are given."""
-        if what in self.given.names or (what in ("wavelength", "energy", "voltage") and self.given.beam is not None):
+        if what in self.given.names:
             return None
         for name in self.arrays:
             last = _last(name)

@@ -1,95 +1,63 @@
-"""Units as files spell them, as factors to metres, radians, electron volts and volts."""
+"""Units as files name them, in SI: metres, electron volts, volts."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from ptynb.io.hdf5 import FileError
+import h5py
+import numpy as np
 
-LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "a": 1e-10, "pm": 1e-12}
-ANGLES = {"rad": 1.0, "mrad": 1e-3, "urad": 1e-6, "deg": math.pi / 180}
-ENERGIES = {"ev": 1.0, "kev": 1e3}
-VOLTAGES = {"v": 1.0, "kv": 1e3}
-SPELLINGS = {
-    "angstrom": "a",
-    "angstroms": "a",
-    "å": "a",
-    "ang": "a",
-    "micron": "um",
-    "microns": "um",
-    "µm": "um",
-    "meter": "m",
-    "metre": "m",
-    "meters": "m",
-    "metres": "m",
-    "nanometer": "nm",
-    "nanometers": "nm",
-    "degree": "deg",
-    "degrees": "deg",
-    "°": "deg",
-    "radians": "rad",
-    "milliradians": "mrad",
-    "µrad": "urad",
+from ptynb.geometry import ELECTRON_VOLT
+
+Names = dict[float, tuple[str, ...]]
+LENGTHS: Names = {
+    1.0: ("m", "meter", "metre", "meters", "metres"),
+    1e-2: ("cm", "centimeter", "centimetre"),
+    1e-3: ("mm", "millimeter", "millimetre", "millimeters", "millimetres"),
+    1e-6: ("um", "µm", "μm", "micron", "microns", "micrometer", "micrometre", "micrometers", "micrometres"),
+    1e-9: ("nm", "nanometer", "nanometre", "nanometers", "nanometres"),
+    1e-10: ("angstrom", "angstroms", "ångström", "å", "a", "ang"),
+    1e-12: ("pm", "picometer", "picometre"),
 }
+ENERGIES: Names = {
+    1.0: ("ev", "electronvolt", "electronvolts", "electron volt", "electron volts"),
+    1e3: ("kev",),
+    1e6: ("mev",),
+    1 / ELECTRON_VOLT: ("j", "joule", "joules"),
+}
+VOLTAGES: Names = {1.0: ("v", "volt", "volts"), 1e3: ("kv", "kilovolt", "kilovolts")}
+ANGLES: Names = {1.0: ("rad", "radian", "radians"), 1e-3: ("mrad",), math.pi / 180: ("deg", "degree", "degrees", "°")}
+KINDS = {"length": LENGTHS, "energy": ENERGIES, "voltage": VOLTAGES, "angle": ANGLES}
 
 
-def length(unit: str) -> float | None:
-    """Metres in one of this unit; None where it is no length. "A" is an angstrom, "um" and "µm" a micrometre."""
-    return LENGTHS.get(_plain(unit))
+def factor(units: str, kind: str) -> float | None:
+    """What to multiply by to get metres, electron volts, volts or radians; None for a unit that is not known.
 
-
-def angle(unit: str) -> float | None:
-    """Radians in one of this unit; None where it is no angle."""
-    return ANGLES.get(_plain(unit))
-
-
-def energy(unit: str) -> float | None:
-    """Electron volts in one of this unit; None where it is no energy."""
-    return ENERGIES.get(_plain(unit))
-
-
-def voltage(unit: str) -> float | None:
-    """Volts in one of this unit; None where it is no voltage."""
-    return VOLTAGES.get(_plain(unit))
-
-
-def reciprocal(unit: str) -> float | None:
-    """1/m in one of this unit ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None where it is no reciprocal length."""
-    text = unit.strip().replace("⁻¹", "^-1").replace("**-1", "^-1").replace(" ", "")
-    inner = text[2:] if text.startswith("1/") else text.removesuffix("^-1") if text.endswith("^-1") else None
-    metres = None if inner is None else length(inner.strip("()"))
-    return None if metres is None else 1 / metres
-
-
-def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | None:
-    """A detector pixel as seen from the sample [rad], from a scale in an angle or a reciprocal length k = angle / λ.
-
-    None where the unit is neither, or where it is a reciprocal length and the wavelength [m] is not known.
+    kind: "length", "energy", "voltage" or "angle".
     """
-    factor = angle(unit)
-    if factor is not None:
-        return scale * factor
-    factor = reciprocal(unit)
-    return None if factor is None or wavelength is None else scale * factor * wavelength
+    word = units.strip().casefold()
+    for value, names in KINDS[kind].items():
+        if word in names:
+            return value
+    return None
 
 
-def volts(number: float, where: str) -> float:
-    """An acceleration voltage [V] that a file gives in V or kV: up to 3000 it is kV.
-
-    No electron ptychography is done with less than 3 kV, and none with more than 3 MV. Raises FileError for what is
-    neither.
-    """
-    found = number * 1e3 if number <= 3000 else number
-    if not (math.isfinite(found) and 3e3 <= found <= 3e6):
-        raise FileError(
-            f"{where} says an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
-            "voltage=300e3 [V]."
-        )
-    return found
+def units_of(item: h5py.Dataset | h5py.Group) -> str:
+    """The attribute `units` (or `unit`) of a dataset; nothing where there is none."""
+    for name in ("units", "unit"):
+        value = attribute_of(item, name)
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+    return ""
 
 
-def _plain(unit: str) -> str:
-    text = unit.strip().replace("μ", "µ")
-    # M and m differ in front of a unit, and in nothing else here.
-    low = text.lower()
-    return SPELLINGS.get(low, low)
+def attribute_of(item: h5py.Dataset | h5py.Group, name: str) -> Any:
+    """An attribute of one value, text as text; None where there is none, or one that can't be read or has many."""
+    try:
+        if name not in item.attrs or item.attrs.get_id(name).get_space().get_simple_extent_npoints() != 1:
+            return None
+        value = np.asarray(item.attrs[name]).reshape(-1)[0]
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError):
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -30,12 +30,12 @@ class Oblong:
         return self.patterns.reshape(-1, *self.patterns.shape[2:])
 
 
-def oblong(window, photons=1e5):
+def oblong(window, photons=1e5, step=STEP):
     """The patterns of a raster over a test object, with noise."""
     truth = simulate(4, window=window, photons=photons, seed=5, step=30).truth
     random = np.random.default_rng(1)
     rows, columns = np.indices((ROWS, COLUMNS)).reshape(2, -1)
-    positions = np.column_stack([rows * STEP[0], columns * STEP[1]])
+    positions = np.column_stack([rows * step[0], columns * step[1]])
     waves = [truth.probe[0] * truth.object[y : y + window, x : x + window] for y, x in positions]
     intensity = np.fft.fftshift(np.abs(np.fft.fft2(waves, norm="ortho")) ** 2, axes=(1, 2))
     patterns = random.poisson(intensity).astype(np.float32)
@@ -43,7 +43,7 @@ def oblong(window, photons=1e5):
     pixel = geometry.object_pixel((window, window))
     return Oblong(
         patterns.reshape(ROWS, COLUMNS, window, window),
-        (STEP[0] * pixel[0], STEP[1] * pixel[1]),
+        (step[0] * pixel[0], step[1] * pixel[1]),
         Scan.from_arrays(patterns, positions, geometry=geometry),
     )
 
