@@ -32,13 +32,11 @@ from ptynb.engine.group import ECHOES, Group, Membership, join
 from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import Taken, make_pictures, make_snapshot, take, value_at
-from ptynb.geometry import lit_area
 from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import (
     Array,
-    Change,
     Failure,
     Health,
     Kept,
@@ -115,7 +113,6 @@ class Worker:
         self._area = (slice(None), slice(None))
         self._pixel = scan.pixel_size
         self._measure_every = 0
-        self._r_factors: list[tuple[int, float]] = []
         self._threads = count()
         self._vitals = looking.Vitals(membership.device, self._threads)
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
@@ -163,7 +160,7 @@ class Worker:
             kept_in=keeper.kept_in if keeper else None,
             notices=keeper.notices if keeper else (),
             keeps=(keeper.successes, keeper.failures) if keeper else (0, 0),
-            r_factors=tuple(self._r_factors[-MOST_R_FACTORS:]),
+            r_factors=tuple(loop.r_factors[-MOST_R_FACTORS:]) if loop else (),
         )
 
     @property
@@ -203,7 +200,7 @@ class Worker:
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
         """Epochs from one measurement of the R-factor to the next, and all measured so far."""
-        return self._measure_every, [*self._r_factors]
+        return self._measure_every, [*self._loop.r_factors] if self._loop else []
 
     def health(self) -> Health:
         """How this engine is doing. Never waits for the training thread."""
@@ -261,8 +258,8 @@ class Worker:
             self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
             del found
             if self._remark is not None:
-                self._loop.changes.append(Change(self._loop.epoch, self._loop.update, *self._remark))
-            self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)
+                self._loop.note(*self._remark)
+            self._area = self._loop.area
             if self._keeper is not None:
                 self._keeper.begin(self._began, self._start)
             del scan  # its patterns are in the loop now, the way that wants them
@@ -345,7 +342,7 @@ class Worker:
                 self._target = loop.epoch + command.value
                 self._state = "running"
             case "target":
-                loop.changes.append(Change(loop.epoch, loop.update, "target", self._target, command.value))
+                loop.note("target", self._target, command.value)
                 self._target = command.value
                 if self._state == "ready":  # the run has just come to its end
                     self._state = "running"
@@ -376,8 +373,8 @@ class Worker:
     def _measure(self, loop: Loop) -> float:
         """The R-factor now; its time belongs to no epoch. On all ranks."""
         r_factor = loop.r_factor()
-        if loop.update == 0 and (not self._r_factors or self._r_factors[-1][0] < loop.epoch):
-            self._r_factors.append((loop.epoch, r_factor))
+        if loop.update == 0 and (not loop.r_factors or loop.r_factors[-1][0] < loop.epoch):
+            loop.r_factors.append((loop.epoch, r_factor))
         loop.hold()
         return r_factor
 
@@ -480,6 +477,12 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
         changes=(*loop.changes,),
         settings=settings,
         frames=loop.shard.place,
+        update=loop.update,
+        counts=loop.scan["counts"],
+        started=loop.started,
+        r_factors=(*loop.r_factors,),
+        moments=loop.moments,
+        threads=count(),
     )
 
 
