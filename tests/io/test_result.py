@@ -114,8 +114,8 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_newer_result_is_refused(tmp_path):
     path = save_result(FULL, tmp_path / "result.h5")
     with h5py.File(path, "r+") as file:
-        file.attrs["version"] = 2
-    with pytest.raises(FileError, match=r"of version 2; this ptynb reads version 1\. Update ptynb"):
+        file.attrs["version"] = 3
+    with pytest.raises(FileError, match=r"of version 3; this ptynb reads versions 1 to 2\. Update ptynb"):
         load_result(path)
 
 
