@@ -80,17 +80,26 @@ def load_result(path: str | Path) -> Result:
     """
     path = Path(path).expanduser()
     with open_for_reading(path) as file:
-        if not is_result(file):
-            raise FileError(f"{path} is not a result of ptynb; scans are opened with load.")
-        source = Checked(file, path)
-        version = file.attrs.get("version")
-        if version == 1:
-            return Result(**_arrays(source), **_first_record(source))
-        if version == VERSION:
-            return Result(**_arrays(source), **_record(source))
-        raise FileError(
-            f"{path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
-        )
+        try:
+            return _read(Checked(file, path))
+        except FileError:
+            raise
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            told = " ".join(str(error).split())
+            raise FileError(f"{path} is damaged ({told:.200}) and can't be read.") from None
+
+
+def _read(source: Checked) -> Result:
+    if not is_result(source.file):
+        raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
+    version = source.file.attrs.get("version")
+    if version == 1:
+        return Result(**_arrays(source), **_first_record(source))
+    if version == VERSION:
+        return Result(**_arrays(source), **_record(source))
+    raise FileError(
+        f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
+    )
 
 
 def _arrays(source: Checked) -> dict[str, Any]:
