@@ -184,6 +184,27 @@ class Reconstruction(Looking, Movable):
         self._errands.run(lambda: self._begin(epochs))
         self._tell()
 
+    def run_to(self, epoch: int, update: int = 0) -> None:
+        """Trains in the background until so many epochs, and updates of the next one, are completed; returns at once.
+
+        Raises ReconstructionError where it is farther already. A lost engine ends it, whatever `on_failure` says.
+        """
+        self._end_what_was_cut()
+        self._errands.run(lambda: self._begin_to(epoch, update))
+
+    def _begin_to(self, epoch: int, update: int) -> None:
+        if busy := self._busy():
+            raise ReconstructionError(f"It is already {busy}, at epoch {self.epoch} of {self.target}; stop() it first.")
+        self._alive()
+        status = self._fetch()
+        if (status.epoch, status.update) > (epoch, update):
+            raise ReconstructionError(
+                f"{epoch} epochs and {update} updates are to be reached, and {status.epoch} and {status.update} are "
+                "completed; go_back leads to an earlier state."
+            )
+        self._advancing = self._link.wanted = None
+        self._link.command("reach", [int(epoch), int(update)])
+
     def _begin(self, epochs: int, advancing: int | None = None) -> None:
         """advancing: the thread that advances epoch by epoch."""
         if busy := self._busy():

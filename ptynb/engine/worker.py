@@ -60,14 +60,26 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """What all ranks are to do before their next update.
 
-    start: train `value` more epochs. target: train until `value` are completed. pause, resume, stop.
+    start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
+    target: train until `value` are completed. pause, resume, stop.
     settings: take over `value`, as plain values. evaluate: keep a result. measure: the R-factor after every `value`
     epochs from now on; 0: not any more. keep: the state, in a file, as soon as the engines are equal. leave: keep the
     state, if something changed since the last time, and close. close: leave the group and end.
     """
 
     kind: Literal[
-        "start", "target", "pause", "resume", "stop", "settings", "evaluate", "measure", "keep", "leave", "close"
+        "start",
+        "reach",
+        "target",
+        "pause",
+        "resume",
+        "stop",
+        "settings",
+        "evaluate",
+        "measure",
+        "keep",
+        "leave",
+        "close",
     ]
     value: Any = None
 
@@ -104,6 +116,7 @@ class Worker:
         self._state: State = "loading"
         self._failure: Failure | None = None
         self._target = 0
+        self._reach: tuple[int, int] | None = None
         self._loop: Loop | None = None
         self._commands: list[Command] = []
         self._applied = 0
@@ -316,8 +329,8 @@ class Worker:
         self._obey(agreed(), group, loop)
         if self._pending is not None and loop.equal:
             self._keep(loop)
-        if self._state == "running" and loop.epoch >= self._target:
-            self._state = "ready"
+        if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
+            self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._show(loop, look=True)
         self._answer()
         if self._state not in ("running", "closed") and group.rank == 0:
@@ -339,11 +352,15 @@ class Worker:
     def _act(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
-                self._target = loop.epoch + command.value
+                self._target, self._reach = loop.epoch + command.value, None
+                self._state = "running"
+            case "reach":
+                epoch, update = command.value
+                self._target, self._reach = epoch + (update > 0), (epoch, update)
                 self._state = "running"
             case "target":
                 loop.note("target", self._target, command.value)
-                self._target = command.value
+                self._target, self._reach = command.value, None
                 if self._state == "ready":  # the run has just come to its end
                     self._state = "running"
             case "pause" if self._state == "running":
@@ -351,7 +368,7 @@ class Worker:
             case "resume" if self._state == "paused":
                 self._state = "running"
             case "stop":
-                self._target = loop.epoch
+                self._target, self._reach = loop.epoch, None
                 self._state = "ready"
             case "settings":
                 loop.change(Settings(**command.value))
