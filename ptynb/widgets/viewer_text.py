@@ -1,4 +1,4 @@
-"""The viewer's module and styles as text, and its colour maps: for the notebook's viewer, and for the page of a report."""
+"""The viewer's module and styles as text, and its colour maps: for a notebook, and for the page of a report."""
 
 from __future__ import annotations
 
