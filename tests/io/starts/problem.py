@@ -1,4 +1,4 @@
-"""A scan whose truth has no symmetry at all, in a model written out here, and files of its truth as packages write them.
+"""A scan whose truth has no symmetry at all, in a model written out here, and its truth as packages write it.
 
 Window, scan and object are oblong, the object's and probe's phases matter, positions are not whole pixels: any flip,
 transpose, conjugate or shift of a pixel shows in the R-factor.
@@ -7,14 +7,22 @@ transpose, conjugate or shift of a pixel shows in the R-factor.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 
 import h5py
 import numpy as np
 import scipy.io
+import torch
 from scipy.ndimage import gaussian_filter
 
 import ptynb as pt
+
+with warnings.catch_warnings():
+    # CDTools uses what matplotlib has deprecated
+    warnings.simplefilter("ignore")
+    from cdtools.datasets import Ptycho2DDataset
+    from cdtools.models import FancyPtycho
 
 PIXEL = (5e-8, 4e-8)
 WAVELENGTH, DISTANCE = 1.5e-10, 1.2
@@ -106,6 +114,41 @@ def unknown(problem):
     return dataclasses.replace(
         problem.scan, positions=problem.positions + random.normal(0, 0.7, problem.positions.shape) + (11, -3)
     )
+
+
+def write_cdtools(path, problem, turned=0.4, **options):
+    """By CDTools' own model and writer; the detector is turned, which has to make no difference.
+
+    options: "fourier_probe", "exponentiate_obj", or weights of OPR.
+    """
+    turn = np.array([[np.cos(turned), -np.sin(turned), 0], [np.sin(turned), np.cos(turned), 0], [0, 0, 1]])
+    upright = turn @ np.array([[0, -1.0], [-1.0, 0], [0, 0]])
+    pixel = np.array(problem.scan.pixel_size)
+    detector = upright * np.array(problem.scan.geometry.detector_pixel)
+    first = problem.positions.min(0) - (2, 1)
+    moves = (problem.positions + first) @ (upright * pixel).T
+    geometry = {"distance": DISTANCE, "basis": torch.as_tensor(detector), "corner": None}
+    probe, object = torch.as_tensor(problem.probe), torch.as_tensor(problem.object)
+    if options.get("fourier_probe"):
+        probe = torch.fft.fftshift(torch.fft.fft2(torch.fft.ifftshift(probe, dim=(-2, -1)), norm="ortho"), dim=(-2, -1))
+    if options.get("exponentiate_obj"):
+        object = -1j * torch.log(object)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = FancyPtycho(
+            torch.as_tensor(WAVELENGTH),
+            geometry,
+            torch.as_tensor(upright * pixel),
+            probe.to(torch.complex64),
+            object.to(torch.complex64),
+            min_translation=torch.as_tensor(first),
+            background=torch.zeros(problem.scan.window),
+            **{"weights": np.ones(len(problem.scan)), **options},
+        )
+        patterns = torch.as_tensor(problem.scan.frames.read(0, len(problem.scan)))
+        dataset = Ptycho2DDataset(moves, patterns, wavelength=WAVELENGTH, detector_geometry=geometry)
+        model.save_to_h5(path, dataset)
+    return path
 
 
 def write_ptyrad(path, problem):
