@@ -87,13 +87,20 @@ def ramp(field: Array, steps: tuple[complex, complex] | None = None) -> tuple[Ar
 
 
 def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
-    """Contrast limits at these percentiles of the finite values (of some of them, if many); always a little apart."""
+    """Contrast limits at these percentiles of the finite values (of some of them, if many); always a little apart.
+
+    Where all values are the same, they are in the middle: a flat object is grey, not black.
+    """
     sample = values.ravel()[:: max(1, values.size // SAMPLE)]
     finite = sample[np.isfinite(sample)]
     if not finite.size:
         return 0.0, 1.0
     bottom, top = (float(value) for value in np.percentile(finite, [low, high]))
-    return bottom, max(top, bottom + 1e-6 * max(abs(bottom), 1.0))
+    least = 1e-6 * max(abs(bottom), 1.0)
+    if top - bottom >= least:
+        return bottom, top
+    middle = (bottom + top) / 2
+    return middle - least / 2, middle + least / 2
 
 
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:

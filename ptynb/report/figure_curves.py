@@ -21,7 +21,7 @@ BLUE, RED, GREY = "#1f5fa8", "#b5382a", "0.45"
 
 
 def loss(page: Page, result: Result) -> list[Axes]:
-    """The loss over the epochs, with a dotted line where something was changed."""
+    """The loss over the epochs, the R-factors where they were measured, a dotted line where something was changed."""
     axes = page.add_subplot(box_aspect=GOLDEN)
     numbers = [epoch.number for epoch in result.epochs]
     axes.plot(numbers, result.losses, color=BLUE, marker="." if len(numbers) < 40 else "")
@@ -32,6 +32,11 @@ def loss(page: Page, result: Result) -> list[Axes]:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="Epoch", ylabel="Loss")
     axes.grid(visible=True, alpha=0.25)
+    if result.r_factors:
+        beside = axes.twinx()
+        beside.set_box_aspect(GOLDEN)
+        beside.plot(*zip(*result.r_factors, strict=True), color=RED, marker=".", linestyle="--")
+        beside.set_ylabel("R-factor", color=RED)
     names = list(dict.fromkeys(change.name for change in result.changes))
     told = f" Dotted: changes of {', '.join(names)}." if names else ""
     page.caption = f"Loss over {len(numbers)} epochs.{told}"
@@ -42,7 +47,8 @@ def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
     """The Fourier ring correlation, with the thresholds and where it falls below them."""
     correlation, meaning = correlated(result, against)
     known = result.pixel_size is not None
-    unit, size = unit_for(1 / float(correlation.frequencies[-1])) if known else ("px", 1.0)
+    finest = 1 / float(correlation.frequencies[-1])
+    unit, size = unit_for(1000 * finest) if known else ("px", 1.0)  # frequencies of 1 to 1000
     places = correlation.frequencies * size
     axes = page.add_subplot(box_aspect=GOLDEN)
     axes.plot(places, correlation.correlation, color=BLUE)
@@ -52,7 +58,7 @@ def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
     )
     for name, threshold, level, line in levels:
         at = correlation.crossing(threshold)
-        period = 1 / (float(correlation.frequencies[-1]) if at is None else at)
+        period = finest if at is None else 1 / at
         length = metric(period) if known else f"{period:.3g} px"
         label = f"{name}: {'not reached, below ' if at is None else ''}{length}"
         axes.plot(places, np.minimum(level, 1.5), color=GREY if line == "--" else RED, linestyle=line, label=label)
@@ -102,7 +108,8 @@ def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
         page.caption = f"Centres of the probe of {len(x)} patterns, in their order."
     else:
         _moves(axes, result, against, (x, y), unit, size, page)
-    axes.invert_yaxis()
+    margin = 0.05 * extent / size
+    axes.set(xlim=(x.min() - margin, x.max() + margin), ylim=(y.max() + margin, y.min() - margin))
     axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
     return [axes]
 

@@ -66,11 +66,15 @@ def phase_bar(page: Figure, axes: Axes, image: AxesImage) -> Axes:
     return place
 
 
-def phase_wheel(axes: Axes, of: str = "") -> Axes:
-    """The wheel of phases at the right of a picture; of: what is black in its middle and bright at its rim."""
-    place = axes.inset_axes((1.1, 0.3, 0.4, 0.4))
+def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:
+    """The wheel of phases at the right of a picture; of: what is black in its middle and bright at its rim.
+
+    part: its diameter, of the picture's width.
+    """
+    place = axes.inset_axes((0.5 + 1.5 * part, 0.5 - part / 2, part, part))
     place.imshow(wheel(), extent=(-1, 1, -1, 1), interpolation="none")
     place.axis("off")
+    place.set(xticks=[], yticks=[])
     for text, x, y, across, up in (
         ("0", 1.1, 0, "left", "center"),
         ("π", -1.1, 0, "right", "center"),

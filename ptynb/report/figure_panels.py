@@ -96,7 +96,8 @@ def probe(page: Page, result: Result) -> list[Axes]:
         shown_as_is(axes, complex_colours(mode), result.pixel_size)
         axes.set_title(f"mode {number + 1}: {power:.1%}" if _columns(count) < 4 else f"{power:.1%}", loc="right")
     scale_bar(panels[0], modes.shape[1:], result.pixel_size, part=0.4)
-    phase_wheel(panels[min(count, _columns(count)) - 1], "amplitude")
+    columns = _columns(count)
+    phase_wheel(panels[min(count, columns) - 1], "amplitude", 0.4 if columns == 1 else 0.5)
     hidden = f" The {len(modes) - count} weakest of {len(modes)} modes are left out." if len(modes) > count else ""
     page.caption = (
         "Probe modes by their part of the power: hue is phase, lightness is amplitude over the mode's own largest."
