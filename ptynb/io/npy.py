@@ -1,8 +1,8 @@
 """numpy's files: .npy, of which patterns stay in the file, and .npz, an archive of them.
 
-.npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as `ptynb.io.named_arrays` lists
-them; those that numpy.savez stores as they are stay in the file, those of savez_compressed are read into memory, if
-what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
+.npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
+`ptynb.io.named_arrays` lists them; those that numpy.savez stores as they are stay in the file, those of
+savez_compressed are read into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
 arrays of Python objects, which would be unpickled, are never read.
 
 Orientation: as numpy prints the arrays, rows down and columns right.

@@ -312,9 +312,7 @@ def spoil(recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch) -> None:
             recon.wait()
 
 
-def test_from_a_failure_one_goes_back_and_works_on(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recon = pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path), extensions=[Spoils()])
     for _ in range(2):
         [*recon.run(2)]
