@@ -2,8 +2,8 @@
 
 The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
 `ptynb.io.named_arrays` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python is
-(pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count as well,
-and those of PtychoShelves' and fold_slice's `p` have their units:
+(pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count
+as well, and those of PtychoShelves' and fold_slice's `p` have their units:
 
     p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
     ppY, ppX [m]: where the sample's stage was; the probe moves the other way on it
