@@ -95,6 +95,7 @@ class Found:
     geometry: in the place of these, where the file says more (near field, tilted planes).
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): first guesses.
     places: where in the file each of them was found, by name. remarks: sentences for the user.
+    named: an array of the file by its name, where the file is not HDF5; None for a name that it lacks.
     """
 
     format: str
@@ -115,6 +116,7 @@ class Found:
     object: NDArray[Any] | None = None
     places: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    named: Callable[[str], NDArray[Any] | None] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, nexus, plain, ptyd
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, tiff
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -21,6 +21,12 @@ FORMATS: tuple[Format, ...] = (
     nexus.FORMAT,
     cxi.FORMAT,
     ptyd.FORMAT,
+    emd.FORMAT,
+    empad.FORMAT,
+    matlab.FORMAT,
+    npy.NPY,
+    npy.NPZ,
+    tiff.FORMAT,
     plain.FORMAT,  # takes any HDF5: after all others
 )
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
