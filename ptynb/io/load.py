@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, npy, tiff
+from ptynb.io import cxi, emd, empad, matlab, npy, rosetta, tiff
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -17,7 +17,16 @@ from ptynb.io.native import is_native, read_scan
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
 
-FORMATS: tuple[Format, ...] = (cxi.FORMAT, emd.FORMAT, empad.FORMAT, matlab.FORMAT, npy.NPY, npy.NPZ, tiff.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    cxi.FORMAT,
+    emd.FORMAT,
+    empad.FORMAT,
+    matlab.FORMAT,
+    npy.NPY,
+    npy.NPZ,
+    tiff.FORMAT,
+    rosetta.FORMAT,
+)
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
 START = 4096
 """Bytes of a file by which it is recognised."""
