@@ -1,0 +1,159 @@
+"""Small whole files of every kind that is read, to be spoilt."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+import tifffile
+
+import ptynb as pt
+from ptynb.io.state import file_name, save_state
+from ptynb.snapshot import Change, Epoch, Result
+from tests.io import test_cxi, test_emd, test_empad, test_matlab, test_state
+from tests.io.oblong import oblong
+from tests.io.starts import problem as problems
+
+PIXELS = (4e-8, 4e-8)
+GIVEN = {"energy": 8e3, "distance": 2.0, "detector_pixel": (5e-5, 5e-5)}
+PLACED = {**GIVEN, "raster": (4, 6), "step": (2e-8, 2e-8)}
+
+
+@dataclass(frozen=True)
+class Seed:
+    """write: makes it in a folder and says which path is read. reader: one of `worker.READERS`. given: words for it."""
+
+    write: Callable[[Path], Path]
+    reader: str = "load"
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+def _native(folder):
+    scan = pt.simulate(6, window=16)
+    pt.save_scan(dataclasses.replace(scan, mask=np.ones((16, 16), bool), object=scan.truth.object), folder / "scan.h5")
+    return folder / "scan.h5"
+
+
+def _result(folder):
+    result = Result(
+        object=np.ones((20, 22), np.complex64),
+        probe=np.ones((2, 8, 8), np.complex64),
+        positions=np.zeros((9, 2)),
+        origin=(-4, 7),
+        epochs=(Epoch(1, 0.5, 0.25, 36.5),),
+        r_factor=0.1,
+        settings=pt.Settings().model_dump(mode="json"),
+        changes=(Change(1, 3, "probe.rate", 0.01, 1e-5),),
+        pixel_size=(1e-8, 2e-8),
+        about={"scan": "name"},
+        optimised={"weights/weights": np.ones(9)},
+    )
+    return pt.save_result(result, folder / "result.h5")
+
+
+def _state(folder):
+    return save_state(test_state.a_state(), folder / file_name(3, 0))
+
+
+def _settings(folder):
+    path = folder / "settings.yaml"
+    path.write_text(pt.Settings().to_yaml())
+    return path
+
+
+def _run_file(folder):
+    path = folder / "run.yaml"
+    path.write_text("scan: a.h5\nepochs: 3\nresult: b.h5\ncluster: {kind: local, engines: 2}\nsettings:\n  batch: 8\n")
+    return path
+
+
+def _mask(name):
+    return lambda folder: pt.save_mask(np.eye(16) == 0, folder / name)
+
+
+def _start(write, name):
+    return lambda folder: write(folder / name, problems.problem(window=(8, 8), pixel=PIXELS))
+
+
+def _cxi(folder):
+    return test_cxi.write(folder / "scan.cxi", pt.simulate(test_cxi.SHAPE[0], window=test_cxi.SHAPE[1], seed=3))
+
+
+def _empad(folder):
+    return test_empad.write(folder, oblong(128))
+
+
+def _emd(folder):
+    return test_emd.write(folder / "scan.h5", oblong(32))
+
+
+def _named():
+    scan = oblong(32)
+    metres = scan.scan.positions * np.asarray(scan.scan.pixel_size)
+    return {"patterns": scan.stack, "positions_m": metres, "energy_eV": 8e3, "distance_m": 2.0, "pixel_size_m": 5e-5}
+
+
+def _npz(folder):
+    np.savez_compressed(folder / "scan.npz", **_named())
+    return folder / "scan.npz"
+
+
+def _npy(folder):
+    np.save(folder / "scan.npy", oblong(32).stack)
+    return folder / "scan.npy"
+
+
+def _mat5(folder):
+    scipy.io.savemat(folder / "scan.mat", {"dp": oblong(32).stack.transpose(1, 2, 0)}, do_compression=True)
+    return folder / "scan.mat"
+
+
+def _mat73(folder):
+    test_matlab.version_73(folder / "scan.mat", {"dp": oblong(32).stack.transpose(1, 2, 0)})
+    return folder / "scan.mat"
+
+
+def _tiff(**options):
+    def write(folder):
+        tifffile.imwrite(folder / "scan.tif", oblong(32).stack.astype(np.uint16), photometric="minisblack", **options)
+        return folder / "scan.tif"
+
+    return write
+
+
+SEEDS: dict[str, Seed] = {
+    "ptynb's own": Seed(_native),
+    "CXI": Seed(_cxi),
+    "EMPAD": Seed(_empad),
+    "EMD of py4DSTEM": Seed(_emd),
+    "npz": Seed(_npz),
+    "npy": Seed(_npy, given=PLACED),
+    "mat 5": Seed(_mat5, given=PLACED),
+    "mat 7.3": Seed(_mat73, given=PLACED),
+    "TIFF": Seed(_tiff(), given=PLACED),
+    "TIFF, compressed": Seed(_tiff(compression="zlib"), given=PLACED),
+    "a result": Seed(_result, "result"),
+    "a mask": Seed(_mask("mask.h5"), "mask"),
+    "a mask, npy": Seed(_mask("mask.npy"), "mask"),
+    "a state": Seed(_state, "state"),
+    "settings": Seed(_settings, "settings"),
+    "a run file": Seed(_run_file, "run file"),
+    "a start of PtyRAD": Seed(_start(problems.write_ptyrad, "start.h5"), "start"),
+    "a start of CDTools": Seed(_start(problems.write_cdtools, "start.h5"), "start"),
+    "a start of ptypy": Seed(_start(problems.write_ptypy, "start.ptyr"), "start"),
+    "a start of py4DSTEM": Seed(_start(problems.write_py4dstem, "start.h5"), "start"),
+    "a start of PtychoShelves 5": Seed(_start(problems.write_mat5, "start.mat"), "start"),
+    "a start of PtychoShelves 7.3": Seed(_start(problems.write_mat73, "start.mat"), "start"),
+    "a start of ptynb": Seed(_result, "start"),
+}
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether a file can be spoilt as HDF5."""
+    return path.is_file() and bool(h5py.is_hdf5(path))
