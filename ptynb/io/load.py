@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, npy, tiff
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, tiff
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -17,7 +17,18 @@ from ptynb.io.native import is_native, read_scan
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
 
-FORMATS: tuple[Format, ...] = (cxi.FORMAT, emd.FORMAT, empad.FORMAT, matlab.FORMAT, npy.NPY, npy.NPZ, tiff.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    nexus.FORMAT,
+    cxi.FORMAT,
+    ptyd.FORMAT,
+    emd.FORMAT,
+    empad.FORMAT,
+    matlab.FORMAT,
+    npy.NPY,
+    npy.NPZ,
+    tiff.FORMAT,
+    plain.FORMAT,  # takes any HDF5: after all others
+)
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
 START = 4096
 """Bytes of a file by which it is recognised."""
@@ -123,8 +134,4 @@ def _unknown(head: Head) -> str:
         return f"{head.path} is {kind}; expected a scan: {', '.join(kind.name for kind in FORMATS)}, or ptynb's own."
     if is_result(head.file):
         return f"{head.path} is a result of ptynb, not a scan; open it with load_result."
-    groups = ", ".join(sorted(head.file)) or "nothing"
-    return (
-        f"{head.path} is HDF5 but neither CXI nor a ptynb scan (it holds {groups}); "
-        "read the arrays with h5py and use Scan.from_arrays."
-    )
+    return f"{head.path} was written by ptynb ({head.file.attrs.get('format')}), and is no scan."
