@@ -16,8 +16,8 @@ import tifffile
 import ptynb as pt
 from ptynb.io.state import file_name, save_state
 from ptynb.snapshot import Change, Epoch, Result
-from tests.io import test_cxi, test_emd, test_empad, test_matlab, test_state
-from tests.io.oblong import oblong
+from tests.io import layouts, test_cxi, test_emd, test_empad, test_matlab, test_state
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.starts import problem as problems
 
 PIXELS = (4e-8, 4e-8)
@@ -77,6 +77,13 @@ def _mask(name):
     return lambda folder: pt.save_mask(np.eye(16) == 0, folder / name)
 
 
+def _own(folder):
+    problem = problems.problem(window=(8, 8), pixel=PIXELS)
+    result = pt.load_result(_result(folder))
+    parts = {"object": problem.object, "probe": problem.probe, "positions": problem.positions}
+    return pt.save_result(dataclasses.replace(result, **parts, pixel_size=PIXELS), folder / "result.h5")
+
+
 def _start(write, name):
     return lambda folder: write(folder / name, problems.problem(window=(8, 8), pixel=PIXELS))
 
@@ -85,18 +92,28 @@ def _cxi(folder):
     return test_cxi.write(folder / "scan.cxi", pt.simulate(test_cxi.SHAPE[0], window=test_cxi.SHAPE[1], seed=3))
 
 
+def _layout(write, name="scan.h5"):
+    return lambda folder: write(folder / name, pt.simulate(9, window=16))
+
+
 def _empad(folder):
     return test_empad.write(folder, oblong(128))
 
 
 def _emd(folder):
-    return test_emd.write(folder / "scan.h5", oblong(32))
+    return test_emd.write(folder / "scan.h5", oblong(32, step=(3, 3)))
 
 
 def _named():
-    scan = oblong(32)
-    metres = scan.scan.positions * np.asarray(scan.scan.pixel_size)
-    return {"patterns": scan.stack, "positions_m": metres, "energy_eV": 8e3, "distance_m": 2.0, "pixel_size_m": 5e-5}
+    original = oblong(32)
+    metres = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+    return {
+        "patterns": original.patterns,
+        "positions": metres,
+        "voltage": 300.0,
+        "angular_pixel_mrad": ANGLE * 1e3,
+        "mask": np.ones((32, 32), bool),
+    }
 
 
 def _npz(folder):
@@ -109,13 +126,20 @@ def _npy(folder):
     return folder / "scan.npy"
 
 
-def _mat5(folder):
-    scipy.io.savemat(folder / "scan.mat", {"dp": oblong(32).stack.transpose(1, 2, 0)}, do_compression=True)
-    return folder / "scan.mat"
+def _mat5(compressed):
+    def write(folder):
+        scipy.io.savemat(folder / "scan.mat", _matlab(), do_compression=compressed)
+        return folder / "scan.mat"
+
+    return write
+
+
+def _matlab():
+    return {**_named(), "patterns": oblong(32).stack.transpose(1, 2, 0)}
 
 
 def _mat73(folder):
-    test_matlab.version_73(folder / "scan.mat", {"dp": oblong(32).stack.transpose(1, 2, 0)})
+    test_matlab.version_73(folder / "scan.mat", _matlab())
     return folder / "scan.mat"
 
 
@@ -130,12 +154,20 @@ def _tiff(**options):
 SEEDS: dict[str, Seed] = {
     "ptynb's own": Seed(_native),
     "CXI": Seed(_cxi),
+    "CXI of CXIDB": Seed(_layout(layouts.cxidb)),
+    "NXcxi_ptycho": Seed(_layout(layouts.nxcxi)),
+    "NeXus with motors": Seed(_layout(layouts.nexus_motors)),
+    "HDF5": Seed(_layout(layouts.plain), given={"patterns": "measurement/frames"}),
+    "ptyd": Seed(_layout(layouts.ptyd, "scan.ptyd")),
+    "ptyd in parts": Seed(lambda folder: layouts.ptyd(folder / "scan.ptyd", pt.simulate(9, window=16), link=True)),
+    "Eiger": Seed(_layout(layouts.eiger, "scan_master.h5"), given={"raster": (3, 3), "step": (1e-6, 1e-6)}),
     "EMPAD": Seed(_empad),
-    "EMD of py4DSTEM": Seed(_emd),
+    "EMD of py4DSTEM": Seed(_emd, given={"voltage": 300e3}),
     "npz": Seed(_npz),
     "npy": Seed(_npy, given=PLACED),
-    "mat 5": Seed(_mat5, given=PLACED),
-    "mat 7.3": Seed(_mat73, given=PLACED),
+    "mat 5": Seed(_mat5(True)),
+    "mat 6": Seed(_mat5(False)),
+    "mat 7.3": Seed(_mat73),
     "TIFF": Seed(_tiff(), given=PLACED),
     "TIFF, compressed": Seed(_tiff(compression="zlib"), given=PLACED),
     "a result": Seed(_result, "result"),
@@ -150,7 +182,7 @@ SEEDS: dict[str, Seed] = {
     "a start of py4DSTEM": Seed(_start(problems.write_py4dstem, "start.h5"), "start"),
     "a start of PtychoShelves 5": Seed(_start(problems.write_mat5, "start.mat"), "start"),
     "a start of PtychoShelves 7.3": Seed(_start(problems.write_mat73, "start.mat"), "start"),
-    "a start of ptynb": Seed(_result, "start"),
+    "a start of ptynb": Seed(_own, "start"),
 }
 
 

@@ -45,7 +45,7 @@ def spoil(path: Path, chance: Chance) -> str:
         way = chance.choice(_ways(chosen))
         try:
             told.append(f"{way.__name__} {way(chosen, chance)}")
-        except (OSError, ValueError, TypeError, KeyError, RuntimeError, zipfile.BadZipFile, UnicodeError, EOFError):
+        except (ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError):
             told.append(f"{way.__name__} (spoilt too much already)")
     return "; ".join(told)
 
