@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ptynb.bench.workbench import workbench as workbench
     from ptynb.driver.advice import Advice as Advice
     from ptynb.driver.advice import advise as advise
+    from ptynb.driver.again import Repeat as Repeat
+    from ptynb.driver.again import again as again
     from ptynb.driver.cluster import Cluster as Cluster
     from ptynb.driver.coming_back import attach as attach
     from ptynb.driver.coming_back import resume as resume
@@ -47,8 +49,12 @@ if TYPE_CHECKING:
     from ptynb.physics.piece import Imposed as Imposed
     from ptynb.physics.piece import Piece as Piece
     from ptynb.physics.simulate import simulate as simulate
+    from ptynb.record import Change as Change
+    from ptynb.record import Epoch as Epoch
+    from ptynb.record import Moment as Moment
     from ptynb.report.figure import figure as figure
     from ptynb.report.scaling import scaling_figure as scaling_figure
+    from ptynb.results import Result as Result
     from ptynb.scan import Scan as Scan
     from ptynb.scan import ScanError as ScanError
     from ptynb.settings import constraints as constraints
@@ -70,9 +76,7 @@ if TYPE_CHECKING:
     from ptynb.settings.ranges import between as between
     from ptynb.settings.settings import Schedule as Schedule
     from ptynb.settings.settings import Settings as Settings
-    from ptynb.snapshot import Epoch as Epoch
     from ptynb.snapshot import PictureRequest as PictureRequest
-    from ptynb.snapshot import Result as Result
     from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
     from ptynb.trials import ScalingTest as ScalingTest
     from ptynb.widgets.compare.view import compare as compare
@@ -85,15 +89,17 @@ _HOMES = {
     "Advice": "ptynb.driver.advice",
     "Affine": "ptynb.settings.parts",
     "Background": "ptynb.settings.parts",
+    "Change": "ptynb.record",
     "Cluster": "ptynb.driver.cluster",
     "ClusterError": "ptynb.driver.errors",
     "Detector": "ptynb.settings.parts",
-    "Epoch": "ptynb.snapshot",
+    "Epoch": "ptynb.record",
     "Estimate": "ptynb.driver.estimate",
     "FileError": "ptynb.io.hdf5",
     "Geometry": "ptynb.geometry",
     "Keep": "ptynb.settings.keep",
     "Imposed": "ptynb.physics.piece",
+    "Moment": "ptynb.record",
     "NearField": "ptynb.geometry",
     "Object": "ptynb.settings.parts",
     "Offset": "ptynb.settings.parts",
@@ -104,7 +110,8 @@ _HOMES = {
     "Reconstruction": "ptynb.driver.session",
     "PtynbWarning": "ptynb.driver.errors",
     "ReconstructionError": "ptynb.driver.link",
-    "Result": "ptynb.snapshot",
+    "Repeat": "ptynb.driver.again",
+    "Result": "ptynb.results",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
     "ScalingTest": "ptynb.trials",
@@ -118,6 +125,7 @@ _HOMES = {
     "Variations": "ptynb.settings.parts",
     "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
+    "again": "ptynb.driver.again",
     "advise": "ptynb.driver.advice",
     "attach": "ptynb.driver.coming_back",
     "compare": "ptynb.widgets.compare.view",

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ptynb.record import Array as Array
+from ptynb.record import Change as Change
+from ptynb.record import Epoch as Epoch
+from ptynb.record import Moment as Moment
+from ptynb.results import Result as Result
+
 PANES = "amplitude", "phase", "complex"
 """Ways to look at an object."""
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One pass over every pattern.
-
-    number: 1 for the first.
-    loss: over all patterns of all engines, as they were met during the epoch; 0 is a perfect fit. Amplitude and Poisson
-        losses are divided by the total counts, the intensity loss by the sum of squared counts.
-    seconds: wall time of the epoch [s], pauses left out.
-    patterns_per_second: over all engines together [1/s].
-    """
-
-    number: int
-    loss: float
-    seconds: float
-    patterns_per_second: float
-
-    def __str__(self) -> str:
-        speed = f"{self.seconds:.3g} s ({self.patterns_per_second:.0f} patterns/s)"
-        return f"epoch {self.number}: loss {self.loss:.5g}, {speed}"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A setting that was changed while the reconstruction ran.
-
-    epoch: epochs completed before it; update: updates of the running epoch completed before it.
-    """
-
-    epoch: int
-    update: int
-    name: str
-    old: Any
-    new: Any
 
 
 @dataclass(frozen=True)
@@ -157,7 +126,8 @@ class Kept:
     """A state of the reconstruction, all of one moment: what a `Result` is made from.
 
     object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, optimised: as in `Result`. settings: as plain values. frames: as in `Status`.
+    positions, origin, optimised, update, r_factors, moments: as in `Result`. settings: as plain values.
+    frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
     """
 
     object: Array
@@ -170,6 +140,12 @@ class Kept:
     changes: tuple[Change, ...]
     settings: dict[str, Any]
     frames: str = ""
+    update: int = 0
+    counts: float | None = None
+    started: float | None = None
+    r_factors: tuple[tuple[int, float], ...] = ()
+    moments: tuple[Moment, ...] = ()
+    threads: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,59 +289,6 @@ class Health:
     temperature: float | None = None
     agreed: int = 0
     answered: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Everything worth keeping of a reconstruction.
-
-    object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
-    probe: complex (mode, y, x), in square roots of counts.
-    positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
-    optimised: what else was found, by "part/name": "weights/weights", "background/background", "slices/thickness" ...
-    origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
-    losses: float64 (epoch,): the loss of each epoch (see `Epoch`).
-    pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
-    r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
-    settings: as they were at the end, as plain values; changes: what was changed on the way.
-    about: scan, versions, engines, devices, backend, effective batch, where the frames were.
-    """
-
-    object: Array
-    probe: Array
-    positions: Array
-    origin: tuple[int, int]
-    epochs: tuple[Epoch, ...]
-    r_factor: float
-    settings: dict[str, Any]
-    changes: tuple[Change, ...] = ()
-    pixel_size: tuple[float, float] | None = None
-    about: dict[str, str] = field(default_factory=dict)
-    optimised: dict[str, Array] = field(default_factory=dict)
-
-    @property
-    def slices(self) -> Array:
-        """The slices (slice, y, x) of the object, of its first state; one of a thin object."""
-        object = self.object[0] if self.object.ndim == 4 else self.object
-        return object.reshape(-1, *object.shape[-2:])
-
-    @property
-    def projection(self) -> Array:
-        """The object as if it were thin (y, x): the product of its slices, of its first state."""
-        projection: Array = self.slices.prod(0)
-        return projection
-
-    @property
-    def losses(self) -> NDArray[np.float64]:
-        """The loss of each epoch."""
-        return np.array([epoch.loss for epoch in self.epochs], dtype=np.float64)
-
-    def __repr__(self) -> str:
-        loss = f", loss {self.epochs[-1].loss:.5g}" if self.epochs else ""
-        return (
-            f"<Result: object {' x '.join(str(side) for side in self.object.shape)}, {len(self.probe)} probe modes, "
-            f"{len(self.epochs)} epochs{loss}, R-factor {self.r_factor:.4f}>"
-        )
 
 
 def as_plain(record: Any) -> dict[str, Any]:
