@@ -184,7 +184,7 @@ def _values(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
     try:
         values = yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
         raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     if values is None:
         values = {}

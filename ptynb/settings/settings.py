@@ -253,10 +253,10 @@ class Settings(SettingsModel):
     @classmethod
     def from_yaml(cls, text_or_path: str | Path) -> Self:
         """Settings from YAML (or JSON, which is YAML too): a `Path` is read, a `str` is the text itself."""
-        text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
         try:
+            text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
             values = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
             raise SettingsError(f"The settings are not valid YAML: {' '.join(str(error).split())}") from None
         if values is None:
             values = {}

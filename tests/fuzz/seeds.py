@@ -15,9 +15,9 @@ import tifffile
 
 import ptynb as pt
 from ptynb.io.state import file_name, save_state
-from ptynb.snapshot import Change, Epoch, Result
 from tests.io import layouts, test_cxi, test_emd, test_empad, test_matlab, test_state
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
+from tests.io.results import FULL
 from tests.io.starts import problem as problems
 
 PIXELS = (4e-8, 4e-8)
@@ -41,20 +41,7 @@ def _native(folder):
 
 
 def _result(folder):
-    result = Result(
-        object=np.ones((20, 22), np.complex64),
-        probe=np.ones((2, 8, 8), np.complex64),
-        positions=np.zeros((9, 2)),
-        origin=(-4, 7),
-        epochs=(Epoch(1, 0.5, 0.25, 36.5),),
-        r_factor=0.1,
-        settings=pt.Settings().model_dump(mode="json"),
-        changes=(Change(1, 3, "probe.rate", 0.01, 1e-5),),
-        pixel_size=(1e-8, 2e-8),
-        about={"scan": "name"},
-        optimised={"weights/weights": np.ones(9)},
-    )
-    return pt.save_result(result, folder / "result.h5")
+    return pt.save_result(dataclasses.replace(FULL, comments="# Notes"), folder / "result.h5")
 
 
 def _state(folder):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import ptynb
 from ptynb.frames import ArrayFrames
 from ptynb.geometry import Geometry
 from ptynb.io.load import load
@@ -26,6 +27,7 @@ from ptynb.settings.settings import Settings
 
 ROOM = 2**30
 """Bytes that reading a spoilt file of a few kilobytes may take beyond what the process has at the start."""
+PACKAGE = Path(ptynb.__file__).parent
 LONGEST = 1500
 """Characters of a sentence for a user, paths included."""
 
@@ -65,7 +67,7 @@ def answer(reader: str, path: Path, given: dict[str, Any]) -> str:
             warnings.simplefilter("ignore", UserWarning)
             READERS[reader](path, given)
     except ValueError as error:
-        if type(error).__module__.partition(".")[0] != "ptynb":
+        if not _ours(error):
             return traceback.format_exc()
         words = str(error)
         if "\n" in words or len(words) > LONGEST or not words.strip():
@@ -74,6 +76,14 @@ def answer(reader: str, path: Path, given: dict[str, Any]) -> str:
     except BaseException:  # noqa: BLE001 - whatever else comes is what is looked for
         return traceback.format_exc()
     return "read"
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether it was raised by a line of ptynb's, and so is a sentence for a user."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    return where is not None and PACKAGE in Path(where.tb_frame.f_code.co_filename).parents
 
 
 def main() -> None:

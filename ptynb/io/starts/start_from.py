@@ -13,8 +13,8 @@ from ptynb.io.starts import cdtools, mat5, ptychoshelves, ptypy, ptyrad, py4dste
 from ptynb.io.starts.onto import onto
 from ptynb.io.starts.own import start_of
 from ptynb.io.starts.start import Start
+from ptynb.results import Result
 from ptynb.scan import Scan
-from ptynb.snapshot import Result
 
 PACKAGES = (ptyrad, cdtools, ptypy, py4dstem, ptychoshelves)
 """Whose HDF5 can be read, in the order in which a file is asked; the last has the most common names."""
