@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import uuid
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def load_mask(path: str | Path) -> NDArray[np.bool_]:
         try:
             # Mapped: a header that announces more than the file holds is refused, and nothing is taken for it.
             values = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError) as error:
+        except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
             reason = " ".join(str(error).split())
             raise FileError(f"{path} is not a readable .npy file ({reason}); expected a mask (y, x).") from None
     elif path.suffix in HDF5:

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from ptynb.settings.base import SettingsError, SettingsModel, merge, names_beside
+from ptynb.settings.base import SettingsError, SettingsModel, check_names, merge, names_beside
 from ptynb.settings.keep import Keep
 from ptynb.settings.settings import Settings
 
@@ -165,6 +165,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
     try:
+        check_names(values)
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, flat, merge
+from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, check_names, flat, merge
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
@@ -264,6 +264,7 @@ class Settings(SettingsModel):
             raise SettingsError(
                 f"The settings are a {type(values).__name__}; expected names with values, such as 'batch: 16'."
             )
+        check_names(values)
         return cls(**values)
 
 

@@ -49,6 +49,7 @@ class Pool:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
+        self._process = self._started()
         return self
 
     def __exit__(
