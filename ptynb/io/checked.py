@@ -17,7 +17,14 @@ MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
 MOST_TEXT = 2**26
 """Bytes of a text."""
-KINDS = {"c": "complex numbers", "f": "real numbers", "iu": "whole numbers"}
+KINDS = {
+    "c": "complex numbers",
+    "f": "real numbers",
+    "fiu": "real numbers",
+    "iu": "whole numbers",
+    "biu": "true or false",
+    "biuf": "true or false",
+}
 
 
 class Checked:

@@ -198,6 +198,8 @@ def _basis(
         if not known:
             return None
         detector_pixel = (known[0], known[-1])
+        if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > 0):
+            raise FileError(f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.")
     return UPRIGHT * np.asarray(detector_pixel)
 
 

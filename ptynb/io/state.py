@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import Frames
+from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError, dataset, open_for_reading
 from ptynb.io.kept import default_folder as default_folder
 from ptynb.scan import Scan
@@ -367,15 +368,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             if version != VERSION:
                 raise FileError(f"{path} is a state of version {version}; this ptynb reads {VERSION}. Update ptynb.")
             arrays: dict[str, Array] = {}
+            checked = Checked(file, path)
 
             def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
                 if isinstance(item, h5py.Dataset):
-                    arrays[name] = item[()].reshape(item.attrs["shape"])
+                    stored = checked.dataset(name)
+                    arrays[name] = checked.read(name, stored).reshape(stored.attrs["shape"])
 
             dataset(file, "record", path)
             file.visititems(take)
             return json.loads(arrays.pop("record").tobytes()), arrays
         except FileError:
             raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
             raise FileError(f"{path} is damaged ({' '.join(str(error).split())}) and can't be used.") from None

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from ptynb.settings.base import SettingsError, SettingsModel, merge, names_beside
+from ptynb.settings.base import SettingsError, SettingsModel, check_names, merge, names_beside
 from ptynb.settings.keep import Keep
 from ptynb.settings.settings import Settings
 
@@ -165,6 +165,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
     try:
+        check_names(values)
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
@@ -184,7 +185,7 @@ def _values(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
     try:
         values = yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
         raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     if values is None:
         values = {}
