@@ -43,7 +43,9 @@ def numbers(loop: Loop) -> dict[str, Any]:
     """All that the next updates depend on, without what a clock said."""
     record, arrays = packed(loop.state(loop.loss_sums()))
     record["losses"] = [epoch.pop("loss") for epoch in record.pop("epochs")]
-    del record["seconds"], record["about"]
+    for change in record["changes"]:
+        change.pop("when")
+    del record["seconds"], record["about"], record["started"]
     mine = {name: values.clone().numpy() for name, values in loop.model.state_dict().items()}
     return {**record, **arrays, **{f"mine/{name}": values for name, values in mine.items()}}
 
