@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ptynb import inspection as inspection
     from ptynb import preparation as preparation
     from ptynb import quality as quality
+    from ptynb import report as report
     from ptynb.bench.forms import settings_form as settings_form
     from ptynb.bench.tuner import tuner as tuner
     from ptynb.bench.workbench import workbench as workbench
@@ -158,6 +159,7 @@ _MODULES = {
     "inspection": "ptynb.inspection",
     "preparation": "ptynb.preparation",
     "quality": "ptynb.quality",
+    "report": "ptynb.report",
     "terms": "ptynb.settings.terms",
 }
 """Modules of which users take single names: `pt.constraints.OrthogonalModes()`."""

@@ -130,10 +130,13 @@ def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
     return buffer.getvalue()
 
 
-def png(rgb: NDArray[np.uint8]) -> bytes:
-    """(y, x) or (y, x, rgb) uint8 as a PNG file, for pictures of hard pixels."""
+def png(rgb: NDArray[Any], compression: int = 1) -> bytes:
+    """(y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, for pictures of hard pixels.
+
+    compression: 1 (quick) to 9 (small).
+    """
     buffer = io.BytesIO()
-    Image.fromarray(rgb).save(buffer, "PNG", compress_level=1)
+    Image.fromarray(rgb).save(buffer, "PNG", compress_level=compression)
     return buffer.getvalue()
 
 

@@ -118,7 +118,7 @@ class Together:
             return one.field[_moved(self.area, one.origin, back=True)]
         result = self.results[name]
         field = _chosen(result, self.slice if self.slice is not None and self.slice < len(result.slices) else None)
-        return field[_lit(result)]
+        return field[illuminated(result)]
 
     def registered(self, one: str, other: str) -> Registered:
         """The one moved onto the other over the common area; found once. Raises ValueError where they do not fit."""
@@ -153,7 +153,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
     """
     if slice is not None and slice >= len(result.slices):
         raise ValueError(f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.")
-    field, lit = _chosen(result, slice), _lit(result)
+    field, lit = _chosen(result, slice), illuminated(result)
     own = result.pixel_size
     if own is None or pixel_size is None:
         return Placed(field, result.origin, lit)
@@ -196,7 +196,7 @@ def independence(one: Result, other: Result) -> str:
 
 def settings_that_differ(results: Mapping[str, Result]) -> dict[str, tuple[Any, ...]]:
     """Settings by dotted name that are not the same in all results, with each one's value; None where it has none."""
-    return _rows_that_differ([dict(_entries(result.settings)) for result in results.values()])
+    return _rows_that_differ([dict(entries(result.settings)) for result in results.values()])
 
 
 def facts_of(result: Result) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _rows_that_differ(columns: list[dict[str, Any]]) -> dict[str, tuple[Any, ...
     return {name: row for name, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
-def _entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, value) of every field; the terms and constraints in a list by their kinds."""
     for name, value in values.items():
         if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
@@ -232,9 +232,9 @@ def _entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
                 kind if kinds.count(kind) == 1 else f"{kind} {n}": v
                 for n, (kind, v) in enumerate(zip(kinds, value, strict=True), 1)
             }
-            yield from _entries(inside, f"{prefix}{name}.")
+            yield from entries(inside, f"{prefix}{name}.")
         elif isinstance(value, Mapping):
-            yield from _entries(value, f"{prefix}{name}.")
+            yield from entries(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
 
@@ -244,8 +244,8 @@ def _chosen(result: Result, slice: int | None) -> Array:
     return field
 
 
-def _lit(result: Result) -> Area:
-    """The illuminated part, inside the object: positions may have moved beyond it."""
+def illuminated(result: Result) -> Area:
+    """The illuminated part of a result's object, inside its array: positions may have moved beyond it."""
     area = lit_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (_slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))

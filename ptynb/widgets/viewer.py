@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -26,24 +25,10 @@ import traitlets
 from ptynb.snapshot import Array, Picture
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colours import look_up_table
+from ptynb.widgets.viewer_text import COLOURS, CYCLIC, script, styles
 
 UNCONFIRMED = 1
 PATIENCE = 1.0
-COLOURS = ("gray", "viridis", "cividis", "magma", "twilight")
-"""Colour maps to choose from: perceptually uniform; twilight ends where it begins, for phases."""
-CYCLIC = ("twilight", "twilight_shifted")
-"""Maps of which no part may stand for the whole: the browser does not narrow their contrast."""
-HERE = Path(__file__).parent
-PARTS = (
-    "viewer_pixels.js",
-    "viewer_geometry.js",
-    "viewer_overlay.js",
-    "viewer_pane.js",
-    "viewer_input.js",
-    "viewer_tools.js",
-    "viewer.js",
-)
-"""The browser's module, joined from these files in this order."""
 
 Clicked = Callable[[str, float, float], None]
 Stroked = Callable[[str, Array, float, bool], None]
@@ -68,8 +53,8 @@ class Viewer(anywidget.AnyWidget):
     between them; empty: off. swipe_at: where the slider is, 0 to 1.
     """
 
-    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in PARTS)
-    _css = (HERE / "viewer.css").read_text(encoding="utf-8")
+    _esm = script()
+    _css = styles()
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True)

@@ -2,10 +2,10 @@
 
 const DECODE = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
 
-/** A picture's file as a bitmap; null where the browser can't read it. */
-async function decoded(picture) {
+/** A picture's file, or its pixels, as a bitmap; null where the browser can't read it. */
+async function decoded({ image }) {
   try {
-    return await createImageBitmap(new Blob([picture.image]), DECODE);
+    return await createImageBitmap(image instanceof ImageData ? image : new Blob([image]), DECODE);
   } catch {
     return null;
   }

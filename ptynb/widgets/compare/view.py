@@ -8,11 +8,11 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.io.named import Given, named
+from ptynb.quality.pictures import QUANTITIES, Quantity, Shown, objects, probes, told
 from ptynb.quality.together import Together
 from ptynb.snapshot import Array, Result
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.compare.named import Given, named
-from ptynb.widgets.compare.pictures import QUANTITIES, Quantity, Shown, objects, probes, told
 from ptynb.widgets.compare.tables import difference_facts, facts_table, loss_curves, settings_table
 from ptynb.widgets.parts import below, complaint, put, remark
 from ptynb.widgets.viewer import Viewer

@@ -1,9 +1,10 @@
-"""Results with a name each: from what a user gives to `compare`."""
+"""Results with a name each: from what a user gives to `compare` and to `report`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ptynb.io.result import load_result
 from ptynb.snapshot import Result
@@ -14,16 +15,11 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def named(given: tuple[Given, ...]) -> dict[str, Result]:
-    """The results by name: files by theirs, others by letters, unless a mapping names them.
+    """The results by name, see `sources`.
 
     Raises ValueError for fewer than two, TypeError for what is no result, FileError for files that hold none.
     """
-    found: dict[str, Result] = {}
-    for name, source in _sources(given):
-        unique = (
-            name if name not in found else next(f"{name} ({n})" for n in range(2, 1000) if f"{name} ({n})" not in found)
-        )
-        found[unique] = _result(source)
+    found = {name: _result(source) for name, source in sources(given)}
     if len(found) < 2:
         raise ValueError(
             f"There is {len(found)} result to compare; expected two or more: results, paths of result files, or a "
@@ -32,7 +28,17 @@ def named(given: tuple[Given, ...]) -> dict[str, Result]:
     return found
 
 
-def _sources(given: tuple[Given, ...]) -> Iterator[tuple[str, Source]]:
+def sources(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """(name, source) of each; no name comes twice. Files have theirs, others letters, unless a mapping names them."""
+    taken: set[str] = set()
+    for name, source in _with_names(given):
+        numbered = (name, *(f"{name} ({number})" for number in range(2, 1000)))
+        unique = next(one for one in numbered if one not in taken)
+        taken.add(unique)
+        yield unique, source
+
+
+def _with_names(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     letters = iter(LETTERS)
     for number, item in enumerate(given, start=1):
         if isinstance(item, Mapping):
