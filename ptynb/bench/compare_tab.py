@@ -9,6 +9,7 @@ import ipywidgets
 from ptynb.bench.desk import Desk
 from ptynb.io.result import load_result
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.view import Compare, compare
 from ptynb.widgets.parts import free
 
@@ -18,9 +19,7 @@ class CompareTab(ipywidgets.VBox):
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
-        self._names = ipywidgets.SelectMultiple(
-            description="Results", rows=4, layout=ipywidgets.Layout(width="460px", max_width="100%")
-        )
+        self._names = Choice("Results", rows=4, several=True, width="460px")
         self._path = ipywidgets.Text(
             placeholder="other.result.h5", description="File",
             layout=ipywidgets.Layout(width="360px", max_width="100%"),
@@ -49,9 +48,8 @@ class CompareTab(ipywidgets.VBox):
 
     def _follow(self, what: str) -> None:
         if what == "results":
-            chosen = self._names.value
-            self._names.options = list(self._desk.results)
-            self._names.value = (*chosen, self._names.options[-1])
+            names = list(self._desk.results)
+            self._names.offer(zip(names, names, strict=True), [*self._names.chosen, names[-1]])
 
     def _put_add(self) -> None:
         path = self._path.value.strip()
@@ -71,10 +69,10 @@ class CompareTab(ipywidgets.VBox):
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
     def _put_show(self) -> None:
-        names = self._names.value
+        names = [name for name in self._desk.results if name in self._names.chosen]
         self._actions.put(lambda: self._show(names))
 
-    def _show(self, names: tuple[str, ...]) -> None:
+    def _show(self, names: list[str]) -> None:
         if len(names) < 2:
             raise ValueError(
                 f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose two or more "
@@ -86,4 +84,4 @@ class CompareTab(ipywidgets.VBox):
         self._place.children = [self._comparison]
         if before is not None:
             before.close()
-        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {list(names)!r}}})")
+        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")

@@ -38,7 +38,7 @@ def assemble(found: Found, given: Given, path: Path) -> Scan:
         frames=found.frames,
         positions=_positions(found, given, path, geometry),
         centred=found.centred,
-        mask=found.mask if given.mask is None else _array(given.mask, path, "mask").astype(bool),
+        mask=found.mask if given.mask is None else _array(given.mask, path, "mask", found).astype(bool),
         probe=found.probe,
         object=found.object,
         geometry=geometry,
@@ -75,7 +75,7 @@ def _positions(found: Found, given: Given, path: Path, geometry: AnyGeometry | N
     pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
     metres, in_pixels = found.positions, found.pixel_positions
     if given.positions is not None:
-        stated = _array(given.positions, path, "positions").astype(np.float64)
+        stated = _array(given.positions, path, "positions", found).astype(np.float64)
         metres, in_pixels = (stated, None) if given.units == "metres" else (None, stated)
     elif given.raster or given.step or (metres is None and in_pixels is None):
         metres, in_pixels = _raster(found, given, path), None
@@ -120,7 +120,7 @@ def _raster(found: Found, given: Given, path: Path) -> NDArray[np.float64]:
     return np.column_stack([rows * step[0], columns * step[1]])
 
 
-def _array(value: str | Path | ArrayLike, path: Path, name: str) -> NDArray[Any]:
+def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found) -> NDArray[Any]:
     """An array that was given as such, as the name of a dataset of the file at `path`, or as a file of its own."""
     if not isinstance(value, str | Path):
         return _numbers(np.asarray(value), name, "what was given")
@@ -128,6 +128,9 @@ def _array(value: str | Path | ArrayLike, path: Path, name: str) -> NDArray[Any]
         with open_for_reading(path) as file:
             if value in file:
                 return _numbers(dataset(file, value, path)[()], name, f"{path} at {value}")
+    inside = found.named(value) if isinstance(value, str) and found.named is not None else None
+    if inside is not None:
+        return _numbers(inside, name, f"{path} at {value}")
     beside = Path(value).expanduser()
     if not beside.is_file():
         raise FileError(f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.")

@@ -123,7 +123,7 @@ def test_two_results_are_compared(bench: Workbench) -> None:
     bench.recon.wait()
     click(bench, "Run", "Keep to compare")
     assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
-    assert field(bench, "Compare", "Results").value == ("epoch 2", "epoch 4")
+    assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
     bench.recon.keep()
     click(bench, "Compare", "Add branches")
     assert list(bench._desk.results)[2:] == ["branch main"]
