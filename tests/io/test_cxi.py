@@ -268,7 +268,7 @@ BROKEN = {
     "text": (lambda path: path.write_text("theta, counts\n1, 2\n" * 100), "is not a readable HDF5 file"),
     "empty": (lambda path: path.write_bytes(b""), "is not a readable HDF5 file"),
     "gone": (lambda path: path.unlink(), "There is no file .*Working folder"),
-    "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder; expected a scan: CXI"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder; expected a scan: .*CXI"),
     "HDF5 with nothing": (nothing_inside, r"no dataset \(pattern, y, x\) of real numbers \(it holds nothing\)"),
     "HDF5 of another kind": (something_else, "does not say the positions, the wavelength"),
     "a result": (a_result, "is a result of ptynb, not a scan; open it with load_result"),
