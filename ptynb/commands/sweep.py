@@ -6,9 +6,8 @@ import argparse
 import csv
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -147,7 +146,8 @@ def _saved(folder: Path) -> str:
 
 
 def _report(results: Sequence[Path], path: Path) -> None:
-    report: Any = import_module("ptynb.report.writing").report
+    from ptynb.report.writing import report
+
     report(results[0] if len(results) == 1 else {one.parent.name: one for one in results}, path)
 
 

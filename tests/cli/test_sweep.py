@@ -51,7 +51,7 @@ def sweep(path, *options):
 @pytest.mark.timeout(200)
 def test_each_combination_has_its_notebook_its_result_and_a_row(tmp_path, capsys):
     path = write_notebook(tmp_path)
-    options = ("--no-report", "-p", "probe.modes=1,2")
+    options = ("-p", "probe.modes=1,2")
     assert sweep(path, *options, "-p", "rate=1e-1,3") == 1  # two of the four fail, and the others run
     told = capsys.readouterr().out
     folders = sorted(one.name for one in (tmp_path / "out").iterdir() if one.is_dir())
@@ -74,9 +74,14 @@ def test_each_combination_has_its_notebook_its_result_and_a_row(tmp_path, capsys
     assert rows[2][6] == "003-probe.modes=2,rate=0.1/mine.h5"
     executed = nbformat.read(tmp_path / "out" / folders[0] / "notebook.ipynb", as_version=4)
     assert executed.cells[1].metadata.tags == ["injected-parameters"]
+    reports = [tmp_path / "out" / name / "report.html" for name in folders]
+    assert [path.exists() for path in reports] == [True, False, True, False]
+    together = (tmp_path / "out" / "report.html").read_text()
+    assert folders[0] in together
+    assert folders[2] in together
 
     # A second call runs what has failed, and what is new; numbers stay.
-    assert sweep(path, *options, "-p", "rate=0.1,2") == 0
+    assert sweep(path, "--no-report", *options, "-p", "rate=0.1,2") == 0
     told = capsys.readouterr().out
     assert told.count("done before") == 2
     assert [one.name for one in sorted((tmp_path / "out").iterdir()) if one.is_dir()][4:] == [
