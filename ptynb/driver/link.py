@@ -227,8 +227,8 @@ class Link:
                 return
             if not self.can_recover:
                 raise ReconstructionError(
-                    "It did not lose an engine, so the same would end it again; go_back to one of its states, or start a "
-                    f"new Reconstruction, with what its failure says changed. ({str(self.failure).splitlines()[0]})"
+                    "It did not lose an engine, so the same would end it again; go_back to one of its states, or start "
+                    f"a new Reconstruction, with what its failure says changed. ({str(self.failure).splitlines()[0]})"
                 )
             cause, self.failure = Cause(str(self.failure).split("\n", 1)[0], True), None
             self._begin_recovery(cause)
