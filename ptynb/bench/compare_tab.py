@@ -11,10 +11,10 @@ from ptynb.io.result import load_result
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.view import Compare, compare
-from ptynb.widgets.parts import free
+from ptynb.widgets.parts import Whole, close_all, free
 
 
-class CompareTab(ipywidgets.VBox):
+class CompareTab(Whole):
     """The results at hand, a field for a file with another, and those chosen, side by side."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
@@ -39,12 +39,6 @@ class CompareTab(ipywidgets.VBox):
         top = ipywidgets.HBox([self._names, files], layout=wrapped)
         super().__init__([top, self._place], layout=free())
         desk.on_change(self._follow)
-
-    def close(self) -> None:
-        """Ends the comparison too."""
-        if self._comparison is not None:
-            self._comparison.close()
-        super().close()
 
     def _follow(self, what: str) -> None:
         if what == "results":
@@ -83,5 +77,5 @@ class CompareTab(ipywidgets.VBox):
         self._comparison.tell = self._desk.tell
         self._place.children = [self._comparison]
         if before is not None:
-            before.close()
+            close_all(before)
         self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")

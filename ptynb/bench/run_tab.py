@@ -19,18 +19,17 @@ from ptynb.scan import ScanError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
-from ptynb.widgets.live import Live, live
-from ptynb.widgets.parts import free, put
+from ptynb.widgets.live import live
+from ptynb.widgets.parts import Whole, close_all, free, put
 
 
-class RunTab(ipywidgets.VBox):
+class RunTab(Whole):
     """Engines and epochs to begin with, and below them the reconstruction that runs."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
         self._started: Cluster | None = None
         self._asked: tuple[int, str] | None = None
-        self._shown: list[Live | SettingsForm | History] = []
         self._engines = ipywidgets.BoundedIntText(
             len(desk.cluster) if desk.cluster is not None else 2, min=0, max=64, description="Engines",
             tooltip="How many engines reconstruct; 0: the notebook's own process",
@@ -66,11 +65,6 @@ class RunTab(ipywidgets.VBox):
         self._run = ipywidgets.VBox(layout=free())
         rows = [ipywidgets.HBox(row, layout=wrapped) for row in (first, last)]
         super().__init__([rows[0], self._engines_text, self._run, rows[1]], layout=free())
-
-    def close(self) -> None:
-        """Ends the views; the run goes on."""
-        self._clear()
-        super().close()
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
@@ -153,14 +147,11 @@ class RunTab(ipywidgets.VBox):
         view = live(recon)
         for widget in (form, history, view):
             widget.tell = self._desk.tell
-        self._shown = [form, history, view]
         self._run.children = [view, more]
 
     def _clear(self) -> None:
-        self._run.children = []
-        for widget in self._shown:
-            widget.close()
-        self._shown = []
+        shown, self._run.children = self._run.children, []
+        close_all(*shown)
 
     def _present(self) -> Reconstruction:
         if self._desk.recon is None:

@@ -31,6 +31,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ FORMAT = "ptynb state"
 VERSION = 1
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
-NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?\.h5")
+NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
 
 Array = NDArray[Any]
 
@@ -238,9 +239,16 @@ def put(path: Path, data: memoryview) -> None:
 # Folders of states
 
 
-def file_name(epoch: int, update: int) -> str:
-    """Of the state after so many epochs, and updates of the next one."""
-    return f"state-{epoch:05d}-{update:03d}.h5" if update else f"state-{epoch:05d}.h5"
+def file_name(epoch: int, update: int, taken: Collection[str] = ()) -> str:
+    """Of the state after so many epochs, and updates of the next one; numbered where that name is taken."""
+    stem = f"state-{epoch:05d}-{update:03d}" if update else f"state-{epoch:05d}"
+    numbered = (f"{stem}.h5" if number == 1 else f"{stem}.{number}.h5" for number in range(1, 10_000))
+    return next(name for name in numbered if name not in taken)
+
+
+def is_of(path: Path, epoch: int, update: int) -> bool:
+    """Whether it is the name of a state of this moment, numbered or not."""
+    return path.name.split(".")[0] == file_name(epoch, update).split(".")[0]
 
 
 def companion(path: Path, rank: int) -> Path:
