@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, ps, run, watch
+from ptynb.commands import dashboard, ps, report, run, watch
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
     run.add(commands)
+    report.add(commands)
     watch.add(commands)
     dashboard.add(commands)
     ps.add(commands)
