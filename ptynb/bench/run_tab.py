@@ -15,6 +15,7 @@ from ptynb.driver.coming_back import attach
 from ptynb.driver.errors import ClusterError
 from ptynb.driver.link import ReconstructionError
 from ptynb.driver.session import Reconstruction
+from ptynb.report.writing import report
 from ptynb.scan import ScanError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
@@ -58,6 +59,9 @@ class RunTab(Whole):
         last = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
+            self._button(
+                "Report", "file-text-o", self._report, "Writes the result as one page (HTML) beside that file"
+            ),
             self._button("Keep to compare", "clone", self._keep, "Puts the present result among those to compare"),
             self._saved,
         ]
@@ -167,6 +171,18 @@ class RunTab(Whole):
         self._desk.tell(f"recon.save({str(path)!r})")
         self._say(f"saved: {written}")
 
+    def _report(self) -> None:
+        put(self._saved, "")
+        recon = self._present()
+        beside = Path(self._path.value.strip() or _free_path(recon.scan.name))
+        path = beside.with_name(
+            free_name(beside.name.removesuffix(".h5").removesuffix(".result"), ".html", beside.parent)
+        )
+        self._tell_wait(recon)
+        written = report(recon, path)
+        self._desk.tell(f"pt.report(recon, {str(path)!r})")
+        self._say(f"written: {written}")
+
     def _keep(self) -> None:
         recon = self._present()
         self._tell_wait(recon)
@@ -191,6 +207,10 @@ def _under_way(recon: Reconstruction) -> bool:
 
 def _free_path(name: str) -> str:
     """A file for a result beside those that there are."""
-    stem = re.sub(r"[^\w.-]+", "_", name) or "scan"
-    numbered = (f"{stem}.result.h5", *(f"{stem}-{number}.result.h5" for number in range(2, 10_000)))
-    return next((path for path in numbered if not Path(path).exists()), numbered[0])
+    return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
+
+
+def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
+    """A name that no file in the folder has yet."""
+    numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
+    return next((name for name in numbered if not (folder / name).exists()), numbered[0])
