@@ -108,6 +108,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     console = Console()
     import ptynb as pt
     from ptynb.report.figure import compare_with_truth, figure
+    from ptynb.report.writing import report
 
     folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,13 +123,15 @@ def _demo(chosen: argparse.Namespace) -> int:
         result = recon.result
     assert scan.truth is not None
     figure(result, scan.truth).savefig(folder / "figure.png", dpi=130)
+    report(result, folder / "report.html", title="ptynb demo: a simulated scan", truth=scan.truth)
     error = compare_with_truth(result, scan.truth).error
     console.print(
         f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
         f"{time.perf_counter() - started:.0f} s in all.",
         highlight=False,
     )
-    where = f"Result:  {result_path}\nFigure:  {folder / 'figure.png'}\nNext:    ptynb lab"
+    written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
+    where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())
     console.print(where, markup=False, highlight=False, soft_wrap=True)  # paths stay whole, to be copied
     return 0
 
