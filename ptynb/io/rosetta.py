@@ -10,13 +10,12 @@ Rasters that a file does not know (MIB without .hdr, TVIPS) come as a stack: giv
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import logging
 import math
 import struct
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,12 @@ from numpy.typing import NDArray
 from ptynb.electrons import electron_wavelength
 from ptynb.frames import Frames
 from ptynb.io import scales
+from ptynb.io.foreign import require, sentences
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
 from ptynb.io.stack import check_counts, native, stacked
 
-MOST_PIXELS = 2**28
-"""Of one pattern; more is a damaged header."""
+PACKAGE = "RosettaSciIO"
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class RosettaFrames(Frames):
 
     def local(self) -> Frames:
         """The same with the file open."""
-        with _sentences(self.path):
+        with sentences(self.path, PACKAGE):
             data = _signals(self.path, self.module, self.grid)[self.number]["data"].transpose(self.order)
         return OpenedFrames(self, data)
 
@@ -159,7 +158,7 @@ class OpenedFrames(Frames):
         """Patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.closed.grid[-1], start
-        with _sentences(self.closed.path):
+        with sentences(self.closed.path, PACKAGE):
             while at < stop:
                 row, column = divmod(at, columns)
                 end = min(stop, at + columns - column)
@@ -177,10 +176,9 @@ class OpenedFrames(Frames):
 
 def read(path: Path, given: Given) -> Found:
     """What RosettaSciIO reads of the file."""
-    if importlib.util.find_spec("rsciio") is None:
-        raise FileError(f"{path} is read through RosettaSciIO, which is not installed: pip install 'ptynb[formats]'.")
+    require("rsciio", PACKAGE, path)
     kind, start = _kind(path)
-    with _sentences(path):
+    with sentences(path, PACKAGE):
         _check_size(path, kind.module, start)
         signals = _signals(path, kind.module)
         number = _chosen(signals, path)
@@ -188,14 +186,14 @@ def read(path: Path, given: Given) -> Found:
         axes = _axes(signal)
         shape, dtype = tuple(int(side) for side in signal["data"].shape), np.dtype(signal["data"].dtype)
         beam, camera_length = _microscope(signal)
+        if camera_length is not None and kind.module == "blockfile":
+            camera_length *= 1e3  # its header has tenths of a millimetre, of which RosettaSciIO makes metres
     order = _order(axes)
     ordered = [axes[axis] for axis in order]
     stack, raster = stacked(tuple(shape[axis] for axis in order), path)
     if raster is not None and min(raster) == 1:
         raster = None  # a stack in one column
     check_counts(dtype, path)
-    if stack[1] * stack[2] > MOST_PIXELS:
-        raise FileError(f"{path} announces patterns of {stack[1]} x {stack[2]} pixels; is the file damaged?")
     voltage = None if beam is None else scales.volts(beam, str(path))
     wavelength = None if voltage is None else electron_wavelength(voltage)
     detector = _lengths(ordered[-2:])
@@ -247,18 +245,6 @@ def _signals(path: Path, module: str, grid: tuple[int, ...] = ()) -> list[dict[s
         finally:
             logger.setLevel(before)
     return signals
-
-
-@contextmanager
-def _sentences(path: Path) -> Iterator[None]:
-    """Turns whatever the readers of a dozen formats raise for a broken file into one sentence."""
-    try:
-        yield
-    except FileError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        said = " ".join(str(error).split())[:120] or type(error).__name__
-        raise FileError(f"{path} can't be read by RosettaSciIO ({said}); is the file whole? Copy it again.") from None
 
 
 def _check_size(path: Path, module: str, start: bytes) -> None:

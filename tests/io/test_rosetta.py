@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptynb.electrons import electron_wavelength
-from ptynb.io import rosetta
+from ptynb.io import foreign
 from ptynb.io.found import Given
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
@@ -67,9 +67,7 @@ def signal(original):
         "data": original.patterns.astype(np.uint8),
         "axes": axes(original),
         "metadata": metadata | {"General": {}, "Signal": {"signal_type": "diffraction"}},
-        "original_metadata": {
-            "blockfile_header": {"Beam_energy": int(VOLTAGE), "Camera_length": 2_000_000, "Note": ""}
-        },
+        "original_metadata": {"blockfile_header": {"Beam_energy": int(VOLTAGE), "Camera_length": 2000, "Note": ""}},
         "attributes": {"_lazy": False},
     }
 
@@ -280,7 +278,7 @@ def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given, c
 
 def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, original, given, monkeypatch):
     mib(tmp_path / "scan.mib", original)
-    monkeypatch.setattr(rosetta.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(foreign.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(FileError, match=r"RosettaSciIO, which is not installed: pip install 'ptynb\[formats\]'"):
         load(tmp_path / "scan.mib", **given)
 
