@@ -53,6 +53,8 @@ class Checked:
             found = self.file.get(name)
             if not isinstance(found, h5py.Dataset):
                 raise FileError(f"{self.path} has no dataset {name}; the file is incomplete or of another kind.")
+            if found.shape is None:
+                raise FileError(f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.")
             elsewhere, size = found.is_virtual or bool(found.external), found.nbytes
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, FileError):

@@ -285,6 +285,8 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
             f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."
         ) from None
     if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
+        if not all(value.dtype[part].kind in "fiu" for part in ("real", "imag")):
+            raise FileError(f"{path} has {name} of type {value.dtype}; expected numbers.")
         value = value["real"] + 1j * value["imag"]
     return value.T if as_matlab else value
 

@@ -107,11 +107,13 @@ def read_scan(path: Path) -> Scan:
             raise FileError(
                 f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb."
             )
-        truth = None
+        patterns, truth = checked.dataset("patterns"), None
+        if patterns.ndim != 3:
+            raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         return Scan(
-            frames=HDF5Frames.of(checked.dataset("patterns")),
+            frames=HDF5Frames.of(patterns),
             positions=checked.array("positions", "fiu", 2).astype(np.float64),
             centred=checked.real(file, "centred") != 0,
             clip_negative=checked.real(file, "clip_negative") != 0,
