@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ptynb.bench.workbench import workbench as workbench
     from ptynb.driver.advice import Advice as Advice
     from ptynb.driver.advice import advise as advise
+    from ptynb.driver.again import Repeat as Repeat
+    from ptynb.driver.again import again as again
     from ptynb.driver.cluster import Cluster as Cluster
     from ptynb.driver.coming_back import attach as attach
     from ptynb.driver.coming_back import resume as resume
@@ -107,6 +109,7 @@ _HOMES = {
     "Reconstruction": "ptynb.driver.session",
     "PtynbWarning": "ptynb.driver.errors",
     "ReconstructionError": "ptynb.driver.link",
+    "Repeat": "ptynb.driver.again",
     "Result": "ptynb.results",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
@@ -120,6 +123,7 @@ _HOMES = {
     "Variations": "ptynb.settings.parts",
     "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
+    "again": "ptynb.driver.again",
     "advise": "ptynb.driver.advice",
     "attach": "ptynb.driver.coming_back",
     "compare": "ptynb.widgets.compare.view",

@@ -8,71 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.provenance import Machines, ScanIdentity, Software
 from ptynb.record import Array, Change, Epoch, Moment
-
-
-@dataclass(frozen=True)
-class ScanIdentity:
-    """Which scan it was, and how to open it again.
-
-    name, patterns, window (y, x): as in `Scan`.
-    path: of the file or folder that `load` was given, absolute; empty for arrays and simulations.
-    size [bytes] and modified [s since 1970, UTC]: of that file when the scan was opened; None for a folder and where
-        there is none.
-    given: the words that `load` was given beside the path, as plain values ({"energy": 8000.0}).
-    arrays: names of those words that were arrays, and so can't be written down ("mask", "positions").
-    digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: the same only for the same metadata.
-    counts: sum of all counts where the mask is True; None: not known.
-    fourier: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel (y, x)
-        [m]: where they are known.
-    """
-
-    name: str
-    patterns: int = 0
-    window: tuple[int, int] = (0, 0)
-    path: str = ""
-    size: int | None = None
-    modified: float | None = None
-    given: dict[str, Any] = field(default_factory=dict)
-    arrays: tuple[str, ...] = ()
-    digest: str = ""
-    counts: float | None = None
-    fourier: bool = True
-    wavelength: float | None = None
-    distance: float | None = None
-    detector_pixel: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Software:
-    """Versions that it ran with. system: operating system and processor. Empty: not known."""
-
-    ptynb: str = ""
-    torch: str = ""
-    numpy: str = ""
-    h5py: str = ""
-    python: str = ""
-    system: str = ""
-
-
-@dataclass(frozen=True)
-class Machines:
-    """What it ran on at the end.
-
-    engines: how many; threads: of each on a CPU. devices: name of each engine's, by rank ("node1 cuda:0 (H200)").
-    kind: number and kind in words ("2 engines on CPU"). backend: of torch.distributed ("gloo", "nccl", "none").
-    frames: where the patterns were, "device", "host" or "disk". batch: the effective one, in words.
-    extensions: names of the classes of the user's own pieces and constraints, which a file can't hold.
-    """
-
-    engines: int = 0
-    threads: int = 0
-    devices: tuple[str, ...] = ()
-    kind: str = ""
-    backend: str = ""
-    frames: str = ""
-    batch: str = ""
-    extensions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +52,9 @@ class Result:
     started: str = ""
     ended: str = ""
     moments: tuple[Moment, ...] = ()
-    scan: ScanIdentity = ScanIdentity("")
-    software: Software = Software()
-    machines: Machines = Machines()
+    scan: ScanIdentity = field(default_factory=lambda: ScanIdentity(""))
+    software: Software = field(default_factory=Software)
+    machines: Machines = field(default_factory=Machines)
     failure: str = ""
     title: str = ""
     comments: str = ""

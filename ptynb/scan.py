@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 
 from ptynb.frames import Frames, frames_of
 from ptynb.geometry import Geometry, NearField, metres_to_pixels
+from ptynb.provenance import Loaded
 from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
@@ -58,7 +59,7 @@ class Scan:
     object: first guess (y, x) or (slice, y, x), complex, in which positions are pixels; None: flat.
     geometry: what turns metres into pixels; None where only pixels are known.
     clip_negative: negative counts become 0 (else they are an error).
-    truth: of a simulated scan.
+    truth: of a simulated scan. loaded: how it was opened, where it comes from a file.
     """
 
     frames: Frames
@@ -71,6 +72,7 @@ class Scan:
     clip_negative: bool = False
     truth: Truth | None = None
     name: str = "scan"
+    loaded: Loaded | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)

@@ -126,7 +126,8 @@ class Kept:
     """A state of the reconstruction, all of one moment: what a `Result` is made from.
 
     object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, optimised: as in `Result`. settings: as plain values. frames: as in `Status`.
+    positions, origin, optimised, update, r_factors, moments: as in `Result`. settings: as plain values.
+    frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
     """
 
     object: Array
@@ -139,6 +140,12 @@ class Kept:
     changes: tuple[Change, ...]
     settings: dict[str, Any]
     frames: str = ""
+    update: int = 0
+    counts: float | None = None
+    started: float | None = None
+    r_factors: tuple[tuple[int, float], ...] = ()
+    moments: tuple[Moment, ...] = ()
+    threads: int = 0
 
 
 @dataclass(frozen=True, eq=False)

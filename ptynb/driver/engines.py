@@ -35,6 +35,7 @@ class Engines(ABC):
     name: str
     world: int
     description: str
+    devices: tuple[str, ...]
 
     @abstractmethod
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
@@ -78,7 +79,7 @@ class LocalEngine(Engines):
     def __init__(self, opening: Opening, device: str, start: Path | None = None, remark: Remark | None = None) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
         self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
-        self._device = device
+        self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
         extensions = pickle.loads(opening.extensions)  # this process's own copies
         self._worker = Worker(opening.scan, opening.settings, membership, extensions, opening.keep, start, remark)
@@ -165,6 +166,7 @@ class ClusterEngines(Engines):
     def _set_up(self, cluster: Cluster, name: str, places: list[int]) -> None:
         self._cluster, self.name, self._places = cluster, name, places
         self.world = len(places)
+        self.devices = tuple(cluster.plan.engines[place].identity for place in places)
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:

@@ -33,6 +33,7 @@ from ptynb.io.load import load
 from ptynb.io.result import save_result
 from ptynb.io.state import newest_state, states
 from ptynb.progress import Shown, log, shown_on
+from ptynb.provenance import Machines
 from ptynb.scan import Scan
 from ptynb.settings.runfile import RunFile
 from ptynb.snapshot import Failure, Status
@@ -119,7 +120,16 @@ class Rank:
         kept = self._opened.result()
         if kept is None:
             return INTERRUPTED  # a signal came meanwhile
-        result = make_result(scan, kept, engines, status.backend, batch, None)
+        machines = Machines(
+            engines=self._place.world,
+            threads=kept.threads,
+            devices=(self._seat.identity,) if self._place.world == 1 else (),
+            kind=engines,
+            backend=status.backend,
+            frames=kept.frames,
+            batch=batch,
+        )
+        result = make_result(scan, kept, machines, None)
         path = save_result(result, plan.result)
         log(self._console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
         return 0

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import importlib.metadata
+import pickle
 import platform
 import time
+from collections.abc import Sequence
+from typing import Any
 
+import h5py
+import numpy as np
 import torch
 
+from ptynb.io.identity import identity_of
+from ptynb.provenance import Machines, Software
+from ptynb.record import utc
 from ptynb.scan import Scan
+from ptynb.settings.undoing import settings_before
 from ptynb.snapshot import Kept, Result
 
 
-def make_result(scan: Scan, kept: Kept, engines: str, backend: str, batch: str, failure: Exception | None) -> Result:
+def make_result(scan: Scan, kept: Kept, machines: Machines, failure: Exception | None) -> Result:
     """The result of a scan from the state that an engine kept.
 
-    engines, backend: what reconstructed. batch: the effective one. failure: what ended it, if something did.
+    machines: what reconstructed. failure: what ended it, if something did.
     """
+    software = present_software()
     return Result(
         object=kept.object,
         probe=kept.probe,
@@ -28,16 +38,44 @@ def make_result(scan: Scan, kept: Kept, engines: str, backend: str, batch: str, 
         settings=kept.settings,
         changes=kept.changes,
         pixel_size=scan.pixel_size,
+        r_factors=kept.r_factors,
+        began_with=settings_before(kept.settings, kept.changes),
+        update=kept.update,
+        started=utc(kept.started),
+        ended=utc(time.time()),
+        moments=kept.moments,
+        scan=identity_of(scan, kept.counts),
+        software=software,
+        machines=machines,
+        failure="" if failure is None else str(failure),
         about={
             "scan": scan.name,
-            "ptynb": importlib.metadata.version("ptynb"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "engines": engines,
-            "backend": backend,
-            "batch": batch,
+            "ptynb": software.ptynb,
+            "torch": software.torch,
+            "python": software.python,
+            "engines": machines.kind,
+            "backend": machines.backend,
+            "batch": machines.batch,
             "frames": kept.frames,
             "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "failure": "" if failure is None else str(failure),
         },
     )
+
+
+def present_software() -> Software:
+    """The versions of this process."""
+    return Software(
+        ptynb=importlib.metadata.version("ptynb"),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        h5py=h5py.__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
+    )
+
+
+def names_of(extensions: bytes | Sequence[Any]) -> tuple[str, ...]:
+    """The classes of the user's own pieces and constraints; bytes: as an opening holds them, made by this program."""
+    found = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
+    return tuple(type(one).__qualname__ for one in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 import threading
 import time
@@ -27,12 +28,13 @@ from ptynb.driver.looks import Looking
 from ptynb.driver.memory import Asked
 from ptynb.driver.moving import Movable
 from ptynb.driver.opening import OnFailure, Opening
-from ptynb.driver.results import make_result
+from ptynb.driver.results import make_result, names_of
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.shares import batch_text, check_shares
 from ptynb.io.result import save_result
 from ptynb.physics.build import check_together
 from ptynb.physics.piece import Imposed, Piece
+from ptynb.provenance import Machines
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.snapshot import Change, Epoch, Kept, Result, Status
@@ -62,6 +64,8 @@ class Reconstruction(Looking, Movable):
         on different engines of one cluster.
     on_failure: what happens when an engine is lost: "pause" leaves it to `recover`, "continue" goes on by itself, from
         the last kept state, on the engines that are left and fresh ones; a line in `changes` tells.
+
+    title (one line) and comments (Markdown) are yours to set; they go into the result and its report.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster takes its engines over from the one
     that had them, whose result is kept.
@@ -146,6 +150,7 @@ class Reconstruction(Looking, Movable):
 
     def _set_up(self, cluster: Cluster | None, opening: Opening, link: Link) -> None:
         self.scan, self._settings, self._cluster, self._link = opening.scan, opening.settings, cluster, link
+        self.title = self.comments = ""
         self._places = opening.places
         self._lines = Lines(link, opening.scan, cluster)
         self._folder = None if cluster is None else cluster.folder
@@ -178,6 +183,27 @@ class Reconstruction(Looking, Movable):
         self._end_what_was_cut()
         self._errands.run(lambda: self._begin(epochs))
         self._tell()
+
+    def run_to(self, epoch: int, update: int = 0) -> None:
+        """Trains in the background until so many epochs, and updates of the next one, are completed; returns at once.
+
+        Raises ReconstructionError where it is farther already. A lost engine ends it, whatever `on_failure` says.
+        """
+        self._end_what_was_cut()
+        self._errands.run(lambda: self._begin_to(epoch, update))
+
+    def _begin_to(self, epoch: int, update: int) -> None:
+        if busy := self._busy():
+            raise ReconstructionError(f"It is already {busy}, at epoch {self.epoch} of {self.target}; stop() it first.")
+        self._alive()
+        status = self._fetch()
+        if (status.epoch, status.update) > (epoch, update):
+            raise ReconstructionError(
+                f"{epoch} epochs and {update} updates are to be reached, and {status.epoch} and {status.update} are "
+                "completed; go_back leads to an earlier state."
+            )
+        self._advancing = self._link.wanted = None
+        self._link.command("reach", [int(epoch), int(update)])
 
     def _begin(self, epochs: int, advancing: int | None = None) -> None:
         """advancing: the thread that advances epoch by epoch."""
@@ -442,7 +468,7 @@ class Reconstruction(Looking, Movable):
             raise ReconstructionError(
                 "Nothing was kept: it failed early, or its cluster was stopped before `result` or `save`."
             ) from self._link.failure
-        return self._result
+        return dataclasses.replace(self._result, title=self.title, comments=self.comments)
 
     def save(self, path: str | Path) -> Path:
         """Writes the result (HDF5). An existing file is replaced once the new one is whole."""
@@ -608,10 +634,22 @@ class Reconstruction(Looking, Movable):
         kept = self._kept()
         if kept is not None:
             status = self._link.statuses[0]
-            self._result = make_result(
-                self.scan, kept, self._link.engines.description, status.backend, self.batch, self._link.failure
-            )
+            machines = self._machines(kept, status)
+            self._result = make_result(self.scan, kept, machines, self._link.failure)
             self._result_at = (status.epoch, status.update, status.applied)
+
+    def _machines(self, kept: Kept, status: Status) -> Machines:
+        engines = self._link.engines
+        return Machines(
+            engines=engines.world,
+            threads=kept.threads,
+            devices=engines.devices,
+            kind=engines.description,
+            backend=status.backend,
+            frames=kept.frames,
+            batch=self.batch,
+            extensions=names_of(self._link.opening.extensions),
+        )
 
     def _kept(self) -> Kept | None:
         """What rank 0 holds; after a failure what any engine still holds, since all hold the same."""

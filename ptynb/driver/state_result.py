@@ -9,12 +9,18 @@ import time
 import torch
 from torch import Tensor
 
+from ptynb.driver.devices import counted
+from ptynb.driver.results import names_of
+from ptynb.io.identity import identity_of
 from ptynb.io.state import State
 from ptynb.physics.build import check_together, make_model, object_frame
 from ptynb.physics.losses import make_loss
 from ptynb.physics.piece import Piece
+from ptynb.provenance import Machines, Software
+from ptynb.record import utc
 from ptynb.scan import Scan
 from ptynb.settings import Settings
+from ptynb.settings.undoing import settings_before
 from ptynb.snapshot import Result
 
 
@@ -56,6 +62,29 @@ def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
         settings=state.settings,
         changes=state.changes,
         pixel_size=scan.pixel_size,
+        r_factors=state.r_factors,
+        began_with=settings_before(state.settings, state.changes),
+        update=state.update,
+        started=utc(state.started),
+        ended=utc(time.time()),
+        moments=state.moments,
+        scan=identity_of(scan, state.scan["counts"]),
+        software=Software(
+            **{name: state.about.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
+        ),
+        machines=_machines(state, extensions),
         about={**state.about, "scan": scan.name, "written": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
         optimised={name: values.numpy() for name, values in optimised.items()},
+    )
+
+
+def _machines(state: State, extensions: bytes) -> Machines:
+    about = state.about
+    engines, threads = (int(about[name]) if about.get(name, "").isdigit() else 0 for name in ("engines", "threads"))
+    return Machines(
+        engines=engines,
+        threads=threads,
+        kind=f"{counted(engines, 'engine')} on {about.get('device', '')}",
+        backend=about.get("backend", ""),
+        extensions=names_of(extensions),
     )

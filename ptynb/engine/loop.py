@@ -17,11 +17,13 @@ from torch import Tensor
 
 from ptynb.compiled import buffers
 from ptynb.compiled.threads import count, torch_alone
+from ptynb.engine import moments
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
 from ptynb.engine.order import Order
 from ptynb.engine.shard import Shard, detector_mask
+from ptynb.geometry import lit_area
 from ptynb.io.state import Array, State, identity
 from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
@@ -31,7 +33,7 @@ from ptynb.physics.piece import Extension, Imposed, Piece, overrides
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from ptynb.settings.terms import DataTerm, MeanPattern
-from ptynb.snapshot import Change, Epoch
+from ptynb.snapshot import Change, Epoch, Moment
 
 EVALUATION_BATCH = 32
 """Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
@@ -70,6 +72,13 @@ class Loop:
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
+        self.r_factors: list[tuple[int, float]] = []
+        """Those measured after whole epochs: (epochs completed, R-factor)."""
+        self.moments: tuple[Moment, ...] = ()
+        """How it looked at a few epochs; on rank 0 only."""
+        self.area = lit_area(scan.positions - self.frame.origin, scan.window)
+        """Where the object is worth looking at."""
+        self.started = time.time()
         self.agreed = 0
         """The last epoch after which all engines had the same parameters, to the last bit; 0: none yet."""
         self._seconds = 0.0
@@ -152,7 +161,7 @@ class Loop:
         self._clock = time.perf_counter()
         seconds = self._seconds + self._clock - started
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
-        self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds))
+        self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds, time.time()))
         self._loss_sum = torch.zeros_like(self._loss_sum)
         checksum = float(sum(parameter.detach().sum(dtype=torch.float64) for parameter in self.model.parameters()))
         if not (math.isfinite(loss) and math.isfinite(checksum)):
@@ -167,6 +176,9 @@ class Loop:
                 "or of the hardware. The result up to here is not to be trusted."
             )
         self.agreed = self.epoch
+        if self.group.rank == 0 and moments.due(self.epoch):
+            self.moments = moments.thinned((*self.moments, moments.take(self.model, self.area, self.epoch)))
+            self._clock = time.perf_counter()  # its time belongs to no epoch
         self._begin_epoch()
 
     def settle(self) -> None:
@@ -185,9 +197,13 @@ class Loop:
     def change(self, settings: Settings) -> None:
         """Takes over new settings before the next update, and records what changed."""
         for name, (old, new) in self.settings.differences(settings).items():
-            self.changes.append(Change(self.epoch, self.update, name, old, new))
+            self.note(name, old, new)
         self._take_over(settings)
         self.algorithm.prepare()
+
+    def note(self, name: str, old: Any, new: Any) -> None:
+        """A line in the record of changes, of this moment."""
+        self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
     def _take_over(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
@@ -242,6 +258,9 @@ class Loop:
             rows=rows,
             parts=self.group.world if rows else 1,
             about=self._about,
+            started=self.started,
+            r_factors=(*self.r_factors,),
+            moments=self.moments,
         )
 
     def restore(self, state: State, settings: Settings | None = None) -> None:
@@ -258,6 +277,9 @@ class Loop:
         whole = state.batch == self.order.batch
         self.epoch, self.update = state.epoch, state.update if whole else 0
         self.epochs, self.changes = [*state.epochs], [*state.changes]
+        self.r_factors = [*state.r_factors]
+        self.moments = state.moments if self.group.rank == 0 else ()
+        self.started = self.started if state.started is None else state.started
         self._seconds, self._clock = state.seconds if whole else 0.0, None
         for name, piece in self.model.parts.items():
             piece.awake = state.awake[name]

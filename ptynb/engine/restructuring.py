@@ -8,6 +8,7 @@ come from. The optimiser's moments stay with parameters that stay; where the opt
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,7 +74,8 @@ def restructured(state: State, wanted: Settings, scan: Scan) -> State:
     names = _piece_names(wanted, parts.own_pieces)
     model = {f"{_path(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
     anew = any(name in changed for name in NEW_ORDER)
-    changes = (Change(state.epoch, state.update, name, old, new) for name, (old, new) in changed.items())
+    now = time.time()
+    changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
     algorithm, numbers = _moments(state, parts.arrays, arrays, present, wanted)
     return dataclasses.replace(
         state,

@@ -51,11 +51,13 @@ def shared(found: State | str | None, group: Group) -> State | None:
             arrays[name] = octets.numpy().view(dtype).reshape(shape)
         else:
             arrays[name] = values
-    return unpacked(told[0], arrays)
+    state = unpacked(told[0], arrays)
+    return state if found is None else dataclasses.replace(state, moments=found.moments)
 
 
 def _without_rows(state: State) -> State:
-    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0])
+    """What all ranks need: pictures on the way are rank 0's own."""
+    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], moments=())
 
 
 def with_rows(state: State, start: Path, patterns: NDArray[np.int64]) -> State:

@@ -32,13 +32,11 @@ from ptynb.engine.group import ECHOES, Group, Membership, join
 from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import Taken, make_pictures, make_snapshot, take, value_at
-from ptynb.geometry import lit_area
 from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import (
     Array,
-    Change,
     Failure,
     Health,
     Kept,
@@ -62,14 +60,26 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """What all ranks are to do before their next update.
 
-    start: train `value` more epochs. target: train until `value` are completed. pause, resume, stop.
+    start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
+    target: train until `value` are completed. pause, resume, stop.
     settings: take over `value`, as plain values. evaluate: keep a result. measure: the R-factor after every `value`
     epochs from now on; 0: not any more. keep: the state, in a file, as soon as the engines are equal. leave: keep the
     state, if something changed since the last time, and close. close: leave the group and end.
     """
 
     kind: Literal[
-        "start", "target", "pause", "resume", "stop", "settings", "evaluate", "measure", "keep", "leave", "close"
+        "start",
+        "reach",
+        "target",
+        "pause",
+        "resume",
+        "stop",
+        "settings",
+        "evaluate",
+        "measure",
+        "keep",
+        "leave",
+        "close",
     ]
     value: Any = None
 
@@ -106,6 +116,7 @@ class Worker:
         self._state: State = "loading"
         self._failure: Failure | None = None
         self._target = 0
+        self._reach: tuple[int, int] | None = None
         self._loop: Loop | None = None
         self._commands: list[Command] = []
         self._applied = 0
@@ -115,7 +126,6 @@ class Worker:
         self._area = (slice(None), slice(None))
         self._pixel = scan.pixel_size
         self._measure_every = 0
-        self._r_factors: list[tuple[int, float]] = []
         self._threads = count()
         self._vitals = looking.Vitals(membership.device, self._threads)
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
@@ -163,7 +173,7 @@ class Worker:
             kept_in=keeper.kept_in if keeper else None,
             notices=keeper.notices if keeper else (),
             keeps=(keeper.successes, keeper.failures) if keeper else (0, 0),
-            r_factors=tuple(self._r_factors[-MOST_R_FACTORS:]),
+            r_factors=tuple(loop.r_factors[-MOST_R_FACTORS:]) if loop else (),
         )
 
     @property
@@ -203,7 +213,7 @@ class Worker:
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
         """Epochs from one measurement of the R-factor to the next, and all measured so far."""
-        return self._measure_every, [*self._r_factors]
+        return self._measure_every, [*self._loop.r_factors] if self._loop else []
 
     def health(self) -> Health:
         """How this engine is doing. Never waits for the training thread."""
@@ -261,8 +271,8 @@ class Worker:
             self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
             del found
             if self._remark is not None:
-                self._loop.changes.append(Change(self._loop.epoch, self._loop.update, *self._remark))
-            self._area = lit_area(scan.positions - self._loop.frame.origin, scan.window)
+                self._loop.note(*self._remark)
+            self._area = self._loop.area
             if self._keeper is not None:
                 self._keeper.begin(self._began, self._start)
             del scan  # its patterns are in the loop now, the way that wants them
@@ -319,8 +329,8 @@ class Worker:
         self._obey(agreed(), group, loop)
         if self._pending is not None and loop.equal:
             self._keep(loop)
-        if self._state == "running" and loop.epoch >= self._target:
-            self._state = "ready"
+        if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
+            self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._show(loop, look=True)
         self._answer()
         if self._state not in ("running", "closed") and group.rank == 0:
@@ -342,11 +352,15 @@ class Worker:
     def _act(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
-                self._target = loop.epoch + command.value
+                self._target, self._reach = loop.epoch + command.value, None
+                self._state = "running"
+            case "reach":
+                epoch, update = command.value
+                self._target, self._reach = epoch + (update > 0), (epoch, update)
                 self._state = "running"
             case "target":
-                loop.changes.append(Change(loop.epoch, loop.update, "target", self._target, command.value))
-                self._target = command.value
+                loop.note("target", self._target, command.value)
+                self._target, self._reach = command.value, None
                 if self._state == "ready":  # the run has just come to its end
                     self._state = "running"
             case "pause" if self._state == "running":
@@ -354,7 +368,7 @@ class Worker:
             case "resume" if self._state == "paused":
                 self._state = "running"
             case "stop":
-                self._target = loop.epoch
+                self._target, self._reach = loop.epoch, None
                 self._state = "ready"
             case "settings":
                 loop.change(Settings(**command.value))
@@ -376,8 +390,8 @@ class Worker:
     def _measure(self, loop: Loop) -> float:
         """The R-factor now; its time belongs to no epoch. On all ranks."""
         r_factor = loop.r_factor()
-        if loop.update == 0 and (not self._r_factors or self._r_factors[-1][0] < loop.epoch):
-            self._r_factors.append((loop.epoch, r_factor))
+        if loop.update == 0 and (not loop.r_factors or loop.r_factors[-1][0] < loop.epoch):
+            loop.r_factors.append((loop.epoch, r_factor))
         loop.hold()
         return r_factor
 
@@ -480,6 +494,12 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
         changes=(*loop.changes,),
         settings=settings,
         frames=loop.shard.place,
+        update=loop.update,
+        counts=loop.scan["counts"],
+        started=loop.started,
+        r_factors=(*loop.r_factors,),
+        moments=loop.moments,
+        threads=count(),
     )
 
 

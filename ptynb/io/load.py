@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,6 +14,7 @@ from ptynb.io import cxi
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
@@ -79,13 +81,13 @@ def load(
     with looked_at(path) as head:
         native = head.file is not None and is_native(head.file)
     if not native:
-        return assemble(find(path, given), given, path)
+        return replace(assemble(find(path, given), given, path), loaded=opened(path, given))
     if given.names:
         raise FileError(f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(given.names)}.")
     scan = read_scan(path)
     for index in {0, len(scan) - 1}:
         scan.counts(index, index + 1)
-    return scan
+    return replace(scan, loaded=opened(path, given))
 
 
 def find(path: Path, given: Given) -> Found:

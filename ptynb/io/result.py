@@ -1,100 +1,158 @@
-"""Result files: everything worth keeping of a reconstruction, in HDF5.
-
-/                 attributes: format = "ptynb result", version = 1, r_factor, settings (JSON), about (JSON)
-/object           complex (y, x), (slice, y, x) or (state, slice, y, x); attributes: pixel_size (y, x) [m] where known,
-                  origin (y, x) [pixels]
-/probe            complex (mode, y, x) [square root of counts]
-/positions        (pattern, yx) float64 [pixels of /object]
-/optimised/*/*    what else was found, by part and name (optional)
-/epochs           one row an epoch: number, loss, seconds, patterns_per_second
-/changes          JSON: what was changed while it ran
-"""
+"""Result files: everything worth keeping of a reconstruction, in HDF5. `ptynb/result_file.md` says what is where."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
-from ptynb.snapshot import Change, Epoch, Result, as_plain
+from ptynb.io import result_record as record
+from ptynb.io.checked import Checked
+from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.result_plots import write_plots
+from ptynb.provenance import Machines, ScanIdentity, Software
+from ptynb.results import Result
 
 FORMAT = "ptynb result"
-VERSION = 1
-EPOCH_FIELDS = ("loss", "seconds", "patterns_per_second")
-EPOCH_TYPE = np.dtype([("number", "i8"), *((name, "f8") for name in EPOCH_FIELDS)])
+VERSION = 2
 
 
 def save_result(result: Result, path: str | Path) -> Path:
     """Writes the result; an existing file is replaced only once the new one is whole."""
     path = Path(path).expanduser()
     with replacing(path) as file:
-        file.attrs.update(
-            format=FORMAT,
-            version=VERSION,
-            r_factor=result.r_factor,
-            settings=json.dumps(result.settings),
-            about=json.dumps(result.about),
-        )
-        file["object"] = result.object
-        file["object"].attrs["origin"] = result.origin
-        if result.pixel_size is not None:
-            file["object"].attrs["pixel_size"] = result.pixel_size
-            file["object"].attrs["pixel_size_unit"] = "m"
-        file["probe"] = result.probe
-        file["positions"] = result.positions
-        for name, values in result.optimised.items():
-            file[f"optimised/{name}"] = values
-        rows = [(e.number, e.loss, e.seconds, e.patterns_per_second) for e in result.epochs]
-        file["epochs"] = np.array(rows, dtype=EPOCH_TYPE)
-        file["changes"] = json.dumps([as_plain(change) for change in result.changes])
+        _write_head(file, result)
+        _write_arrays(file, result)
+        record.write_epochs(file, result.epochs, result.update)
+        record.write_r_factors(file, result.r_factors)
+        record.write_changes(file, result.changes)
+        record.write_moments(file, result.moments)
+        for name, settings in (("at_end", result.settings), ("at_start", result.began_with)):
+            record.write_json(file.require_group("settings"), name, settings)
+        record.write_record(file, "scan", result.scan)
+        record.write_record(file, "software", result.software)
+        record.write_record(file, "machines", result.machines)
+        record.write_json(file, "about", result.about)
+        write_plots(file["entry"], result)
     return path
 
 
+def _write_head(file: h5py.File, result: Result) -> None:
+    file.attrs.update(
+        format=FORMAT,
+        version=VERSION,
+        r_factor=result.r_factor,
+        NX_class="NXroot",
+        default="entry",
+        creator=f"ptynb {result.software.ptynb}".strip(),
+    )
+    entry = file.create_group("entry")
+    entry.attrs["NX_class"] = "NXentry"
+    record.write_text(entry, "title", result.title)
+    record.write_text(entry, "start_time", result.started)
+    record.write_text(entry, "end_time", result.ended)
+    record.write_text(entry, "failure", result.failure)
+    note = entry.create_group("comments")
+    note.attrs["NX_class"] = "NXnote"
+    record.write_text(note, "type", "text/markdown")
+    record.write_text(note, "data", result.comments)
+
+
+def _write_arrays(file: h5py.File, result: Result) -> None:
+    axes = ("state", "slice", "y", "x")[-result.object.ndim :]
+    file["object"], file["probe"], file["positions"] = result.object, result.probe, result.positions
+    file["object"].attrs.update(axes=[*axes], long_name="Object", units="", origin=result.origin, origin_unit="pixel")
+    file["probe"].attrs.update(axes=["mode", "y", "x"], long_name="Probe", units="sqrt(counts)")
+    file["positions"].attrs.update(axes=["pattern", "yx"], long_name="Top-left corners of the probe", units="pixel")
+    if result.pixel_size is not None:
+        for name in ("object", "probe"):
+            file[name].attrs.update(pixel_size=result.pixel_size, pixel_size_unit="m")
+    for name, values in result.optimised.items():
+        file[f"optimised/{name}"] = values
+
+
 def load_result(path: str | Path) -> Result:
-    """The result in a file that `save_result` wrote. Raises FileError where it is not one."""
+    """The result in a file that `save_result` wrote, of this version or an earlier one.
+
+    Raises FileError where it is not one, or damaged.
+    """
     path = Path(path).expanduser()
     with open_for_reading(path) as file:
-        if not is_result(file):
-            raise FileError(f"{path} is not a result of ptynb; scans are opened with load.")
-        if file.attrs.get("version") != VERSION:
-            raise FileError(
-                f"{path} is a ptynb result of version {file.attrs.get('version')}; "
-                f"this ptynb reads version {VERSION}. Update ptynb."
-            )
-        stored = dataset(file, "object", path)
-        origin, pixel = attribute(stored, "origin", path), stored.attrs.get("pixel_size")
-        return Result(
-            object=stored[()],
-            probe=dataset(file, "probe", path)[()],
-            positions=dataset(file, "positions", path)[()],
-            origin=(int(origin[0]), int(origin[1])),
-            pixel_size=None if pixel is None else (float(pixel[0]), float(pixel[1])),
-            epochs=tuple(
-                Epoch(int(row["number"]), *(float(row[name]) for name in EPOCH_FIELDS))
-                for row in dataset(file, "epochs", path)[()]
-            ),
-            r_factor=float(attribute(file, "r_factor", path)),
-            settings=json.loads(attribute(file, "settings", path)),
-            changes=tuple(Change(**change) for change in json.loads(dataset(file, "changes", path)[()])),
-            about=json.loads(attribute(file, "about", path)),
-            optimised=_datasets(file["optimised"]) if "optimised" in file else {},
-        )
+        try:
+            return _read(Checked(file, path))
+        except FileError:
+            raise
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            told = " ".join(str(error).split())
+            raise FileError(f"{path} is damaged ({told:.200}) and can't be read.") from None
 
 
-def _datasets(group: h5py.Group) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+def _read(source: Checked) -> Result:
+    if not is_result(source.file):
+        raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
+    version = source.file.attrs.get("version")
+    if version == 1:
+        return Result(**_arrays(source), **_first_record(source))
+    if version == VERSION:
+        return Result(**_arrays(source), **_record(source))
+    raise FileError(
+        f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
+    )
+
+
+def _arrays(source: Checked) -> dict[str, Any]:
+    """What all versions have in common."""
+    object = source.dataset("object")
+    origin = source.numbers(object, "origin", 2)
+    pixel = source.numbers(object, "pixel_size", 2) if "pixel_size" in object.attrs else None
+    return {
+        "object": source.array("object", "c", 2, 3, 4),
+        "probe": source.array("probe", "c", 3),
+        "positions": source.array("positions", "f", 2, last=2),
+        "origin": (int(origin[0]), int(origin[1])),
+        "pixel_size": None if pixel is None else (pixel[0], pixel[1]),
+        "optimised": _datasets(source) if source.has("optimised") else {},
+        "epochs": record.read_epochs(source),
+        "r_factor": source.real(source.file, "r_factor"),
+    }
+
+
+def _first_record(source: Checked) -> dict[str, Any]:
+    settings, about = (source.parsed(name, source.attribute(source.file, name), dict) for name in ("settings", "about"))
+    return {"settings": settings, "about": about, "changes": record.read_first_changes(source)}
+
+
+def _record(source: Checked) -> dict[str, Any]:
+    return {
+        "settings": source.json("settings/at_end", dict),
+        "began_with": source.json("settings/at_start", dict),
+        "changes": record.read_changes(source),
+        "about": source.json("about", dict),
+        "r_factors": record.read_r_factors(source),
+        "update": int(source.numbers(source.dataset("epochs"), "update", 1)[0]),
+        "started": source.text("entry/start_time"),
+        "ended": source.text("entry/end_time"),
+        "moments": record.read_moments(source),
+        "scan": record.read_record(source, "scan", ScanIdentity),
+        "software": record.read_record(source, "software", Software),
+        "machines": record.read_record(source, "machines", Machines),
+        "failure": source.text("entry/failure"),
+        "title": source.text("entry/title"),
+        "comments": source.text("entry/comments/data"),
+    }
+
+
+def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
+    names: list[str] = []
 
     def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = item[()]
+            names.append(name)
 
-    group.visititems(take)
-    return found
+    source.group("optimised").visititems(take)
+    return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
 
 
 def is_result(file: h5py.File) -> bool:

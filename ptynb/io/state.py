@@ -5,13 +5,15 @@ reconstruction), `token` (which files belong together) and `written` [ns since 1
 
 /                 attributes: format = "ptynb state", version = 1, rank
 /record           JSON, as bytes: settings, begun (settings at the very start), scan, epoch, update, target, epochs,
-                  changes, seconds, awake, power, numbers, batch, parts, run, token, about
+                  changes, seconds, awake, power, numbers, batch, parts, run, token, about,
+                  started, r_factors, moments (what the pictures below are of)
 /model/*          parameters and buffers by their names in the model; complex ones as real views
 /scale            () the probe's unit [square root of counts]
 /optimiser/P/N/K  what the optimiser keeps as K beside the parameter N of the part P
 /algorithm/*      what else the algorithm goes on from, such as the history of L-BFGS
 /loss_sums        (rank,) float64: each engine's sum of losses in the running epoch
 /patterns         (pattern,) the patterns to which the rows belong
+/moments/N/*      small pictures on the way: object and probe (y, x)
 /rows/*           (pattern, …) what the algorithm keeps of each pattern, such as exit waves
 
 Where there are rows, those of other engines are beside it in `state-00120.rank1.h5` and so on, with `parts` files in
@@ -41,7 +43,7 @@ from ptynb.frames import Frames
 from ptynb.io.hdf5 import FileError, dataset, open_for_reading
 from ptynb.io.kept import default_folder as default_folder
 from ptynb.scan import Scan
-from ptynb.snapshot import Change, Epoch, as_plain
+from ptynb.snapshot import Change, Epoch, Moment, as_plain
 
 FORMAT = "ptynb state"
 VERSION = 1
@@ -70,6 +72,8 @@ class State:
     loss_sums: float64 (rank,). awake: by piece. model, algorithm: arrays by name, the latter under "optimiser/" and
     "algorithm/"; numbers: plain ones of the algorithm. scale, power: the probe's unit. batch: patterns of an update.
     rows: arrays (pattern, …) for `patterns`. parts: files that the rows of all engines are in. about: versions.
+    started: when the reconstruction was opened first [s since 1970]. r_factors, moments: as in `Result`; states of
+    earlier versions have none.
     """
 
     settings: dict[str, Any]
@@ -95,6 +99,9 @@ class State:
     run: str = ""
     token: str = ""
     about: dict[str, str] = field(default_factory=dict)
+    started: float | None = None
+    r_factors: tuple[tuple[int, float], ...] = ()
+    moments: tuple[Moment, ...] = ()
 
 
 ARRAYS = ("loss_sums", "scale", "patterns")
@@ -130,10 +137,16 @@ def packed(state: State) -> tuple[dict[str, Any], dict[str, Array]]:
     for group in GROUPS:
         arrays |= {f"{group}/{name}": values for name, values in getattr(state, group).items()}
     arrays |= state.algorithm
-    others = {"algorithm", *ARRAYS, *GROUPS}
+    for number, moment in enumerate(state.moments):
+        arrays |= {f"moments/{number}/object": moment.object, f"moments/{number}/probe": moment.probe}
+    others = {"algorithm", "moments", *ARRAYS, *GROUPS}
     record = {one.name: getattr(state, one.name) for one in dataclasses.fields(State) if one.name not in others}
     record["epochs"] = [as_plain(epoch) for epoch in state.epochs]
     record["changes"] = [as_plain(change) for change in state.changes]
+    record["moments"] = [
+        {name: getattr(moment, name) for name in ("epoch", "reduction", "probe_reduction", "corner")}
+        for moment in state.moments
+    ]
     return record, arrays
 
 
@@ -151,6 +164,15 @@ def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> State:
         "algorithm": algorithm,
         "epochs": tuple(Epoch(**epoch) for epoch in record["epochs"]),
         "changes": tuple(Change(**change) for change in record["changes"]),
+        "r_factors": tuple((int(epoch), float(value)) for epoch, value in record.get("r_factors", ())),
+        "moments": tuple(
+            Moment(
+                **{**plain, "corner": (plain["corner"][0], plain["corner"][1])},
+                object=arrays[f"moments/{number}/object"],
+                probe=arrays[f"moments/{number}/probe"],
+            )
+            for number, plain in enumerate(record.get("moments", ()))
+        ),
     }
     return State(**values)
 

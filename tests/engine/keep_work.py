@@ -43,7 +43,9 @@ def numbers(loop: Loop) -> dict[str, Any]:
     """All that the next updates depend on, without what a clock said."""
     record, arrays = packed(loop.state(loop.loss_sums()))
     record["losses"] = [epoch.pop("loss") for epoch in record.pop("epochs")]
-    del record["seconds"], record["about"]
+    for change in record["changes"]:
+        change.pop("when")
+    del record["seconds"], record["about"], record["started"]
     mine = {name: values.clone().numpy() for name, values in loop.model.state_dict().items()}
     return {**record, **arrays, **{f"mine/{name}": values for name, values in mine.items()}}
 
@@ -158,16 +160,9 @@ def _drive(worker: Worker, script: list[tuple[float, str, Any]]) -> None:
 
 
 def equal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what differs in any bit."""
-    return [
-        name
-        for name in {*one, *other}
-        if not (
-            np.array_equal(one[name], other[name])
-            if isinstance(one.get(name), np.ndarray)
-            else one.get(name) == other.get(name)
-        )
-    ]
+    """Names of what differs in any bit, or is there in one of them only."""
+    nothing = np.array(None)
+    return [name for name in {*one, *other} if not np.array_equal(one.get(name, nothing), other.get(name, nothing))]
 
 
 class Fading(Piece):

@@ -1,0 +1,86 @@
+"""Where a result comes from: which data, with which versions, on which machines. Plain records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """How a scan was opened by `load`.
+
+    path: of the file or folder, absolute.
+    size [bytes] and modified [s since 1970, UTC]: of that file then; None for a folder.
+    given: the words that were given beside the path, as plain values ({"energy": 8000.0}).
+    arrays: names of those words that were arrays, and so can't be written down ("mask", "positions").
+    """
+
+    path: str
+    size: int | None = None
+    modified: float | None = None
+    given: dict[str, Any] = field(default_factory=dict)
+    arrays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScanIdentity:
+    """Which scan it was, and how to open it again.
+
+    name, patterns, window (y, x): as in `Scan`.
+    path, size, modified, given, arrays: as in `Loaded`; empty and None for arrays and simulations.
+    digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: the same only for the same metadata.
+    counts: sum of all counts where the mask is True; None: not known.
+    fourier: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel (y, x)
+        [m]: where they are known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
+        "Geometry", "NearField" or "TiltedGeometry"; empty where it is not known.
+    """
+
+    name: str
+    patterns: int = 0
+    window: tuple[int, int] = (0, 0)
+    path: str = ""
+    size: int | None = None
+    modified: float | None = None
+    given: dict[str, Any] = field(default_factory=dict)
+    arrays: tuple[str, ...] = ()
+    digest: str = ""
+    counts: float | None = None
+    fourier: bool = True
+    wavelength: float | None = None
+    distance: float | None = None
+    detector_pixel: tuple[float, float] | None = None
+    geometry: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Software:
+    """Versions that it ran with. system: operating system and processor. Empty: not known."""
+
+    ptynb: str = ""
+    torch: str = ""
+    numpy: str = ""
+    h5py: str = ""
+    python: str = ""
+    system: str = ""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What it ran on at the end.
+
+    engines: how many; threads: of each on a CPU. devices: of each engine, by rank; empty for ranks that torchrun or a
+        pod began.
+    kind: number and kind in words ("2 engines on CPU"). backend: of torch.distributed ("gloo", "nccl", "none").
+    frames: where the patterns were, "device", "host" or "disk". batch: the effective one, in words.
+    extensions: names of the classes of the user's own pieces and constraints, which a file can't hold.
+    """
+
+    engines: int = 0
+    threads: int = 0
+    devices: tuple[str, ...] = ()
+    kind: str = ""
+    backend: str = ""
+    frames: str = ""
+    batch: str = ""
+    extensions: tuple[str, ...] = ()
