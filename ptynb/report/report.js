@@ -114,6 +114,7 @@ class Shelf {
     const said = make("output", "report-value");
     if (control.kind === "range") Object.assign(field, { min: 0, max: options.length - 1, step: 1 });
     else field.append(...options.map((text, number) => new Option(text, number)));
+    field.setAttribute("aria-label", control.label);
     field.value = control.start;
     const follow = () => {
       field.value = this.chosen[index];

@@ -70,6 +70,7 @@ class Curve {
     if (this.spec.axes.length > 1) {
       const over = make("label", "ptynb-tool");
       const select = make("select");
+      select.setAttribute("aria-label", "over");
       select.append(...this.spec.axes.map((title, index) => new Option(title, index)));
       select.addEventListener("change", () => {
         this.axis = Number(select.value);
