@@ -1,4 +1,4 @@
-"""zarr, versions 2 and 3, in a folder or a .zip: arrays with names, as `ptynb.io.named` lists them.
+"""zarr, versions 2 and 3, in a folder or a .zip: arrays with names, as `ptynb.io.named_arrays` lists them.
 
 It is an optional package (`pip install 'ptynb[formats]'`), imported where it is needed; engines open the store by
 themselves. Numbers may be arrays of one value, or attributes of the group around the arrays. The descriptions of arrays
@@ -28,7 +28,7 @@ from ptynb.frames import Frames
 from ptynb.io.foreign import require, sentences
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
-from ptynb.io.named import Raster, Stored, found_in
+from ptynb.io.named_arrays import Raster, Stored, found_in
 from ptynb.io.room import check_room, size
 from ptynb.io.stack import check_counts, native, stacked
 
