@@ -109,10 +109,15 @@ def load(
 def find(path: Path, given: Given) -> Found:
     """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
     with looked_at(path) as head:
-        chosen = next((kind for kind in FORMATS if kind.recognises(head)), None)
+        chosen = None if is_ours(head) else next((kind for kind in FORMATS if kind.recognises(head)), None)
         if chosen is None:
             raise FileError(_unknown(head))
     return chosen.read(path, given)
+
+
+def is_ours(head: Head) -> bool:
+    """Whether ptynb wrote this HDF5 file: a result or a state may look like what it was made from."""
+    return head.file is not None and str(head.file.attrs.get("format", "")).startswith("ptynb")
 
 
 @contextmanager
