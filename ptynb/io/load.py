@@ -107,7 +107,9 @@ def load(
 def find(path: Path, given: Given) -> Found:
     """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
     with looked_at(path) as head:
-        chosen = next((kind for kind in FORMATS if kind.recognises(head)), None)
+        # Results of ptynb's own are NeXus too, for other programs to plot.
+        own = head.file is not None and str(head.file.attrs.get("format")).startswith("ptynb")
+        chosen = None if own else next((kind for kind in FORMATS if kind.recognises(head)), None)
         if chosen is None:
             raise FileError(_unknown(head))
     return chosen.read(path, given)
