@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, tiff
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, tiff, zarr_store
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -28,7 +28,9 @@ FORMATS: tuple[Format, ...] = (
     matlab.FORMAT,
     npy.NPY,
     npy.NPZ,
+    zarr_store.FORMAT,
     tiff.FORMAT,
+    rosetta.FORMAT,
     plain.FORMAT,  # takes any HDF5: after all others
 )
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
