@@ -89,7 +89,7 @@ class Contents:
         *,
         exclusive: bool = False,
         tools: bool = True,
-        height: int = 420,
+        height: int = 560,
     ) -> None:
         """Adds a viewer. frames: {"pictures": names, "points", "moves", "note"} by the keys of the controls' options.
 

@@ -249,9 +249,10 @@ def test_hostile_words_do_nothing(shown: Open) -> None:
 def test_it_is_accessible_and_fits_the_screen(shown: Open, size: str) -> None:
     one = shown(thick(), size, comments="# Sample\n\nGold on *silicon nitride*.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
     one.page.locator("#settings summary").click()
-    found = Axe().run(one.page)
-    wrong = [(rule["id"], [node["html"][:200] for node in rule["nodes"]][:3]) for rule in found.response["violations"]]
-    assert not wrong
+    if size in ("small", "dark"):  # the others have the same elements
+        found = Axe().run(one.page).response["violations"]
+        wrong = [(rule["id"], [node["html"][:200] for node in rule["nodes"]][:3]) for rule in found]
+        assert not wrong
     assert one.page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
     one.page.evaluate("scrollTo(0, 0)")
     screenshot(one.page, f"report-{size}")
