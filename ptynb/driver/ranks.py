@@ -98,7 +98,7 @@ class Rank:
         check_folder(plan)
         start = first_state(plan, resume, self._console)
         self._board.publish("" if start is None else str(start))
-        scan = load(plan.scan)
+        scan = load(plan.scan, **plan.load.words)
         check_shares(scan, plan.settings, self._place.world)
         if self._place.one_host:
             asked = memory.Asked(plan.settings, self._place.world, self._place.world > 1)
@@ -126,7 +126,7 @@ class Rank:
 
     def serve(self) -> int:
         """Another rank: waits until rank 0 has told its worker to end."""
-        scan = load(self._plan.scan)
+        scan = load(self._plan.scan, **self._plan.load.words)
         while (found := self._board.published()) is None:
             if self._board.failed:
                 raise ElsewhereError

@@ -28,7 +28,7 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
     console = Console()
     check_folder(plan)
     start = first_state(plan, resume, console)
-    scan = load(plan.scan)
+    scan = load(plan.scan, **plan.load.words)
     with signals_raise():
         try:
             with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
