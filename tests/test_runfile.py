@@ -1,11 +1,19 @@
+import dataclasses
 import inspect
 from pathlib import Path
 
 import pytest
 
+from ptynb import cli
+from ptynb.commands.given import WORDS
+from ptynb.commands.run import again, plan_of
 from ptynb.driver.cluster import Cluster
+from ptynb.io.found import Given
+from ptynb.io.info import info
+from ptynb.io.load import load
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.settings.example import MARK, example
+from ptynb.settings.given import Load
 from ptynb.settings.runfile import LocalCluster, SlurmCluster, SshCluster, read_run
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
@@ -82,7 +90,8 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         (
             "scna: a\nepochs: 3\nresult: x",
             "there is no field 'scna' (did you mean 'scan'?); expected one of scan, load, epochs, result, start, "
-            "cluster, keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
+            "cluster, keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by "
+            "--scan.",
         ),
         (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
         (f"{LEAST}batch: 3", "'batch' is one of the settings; expected it below 'settings:'."),
@@ -141,3 +150,33 @@ def test_a_start_is_relative_to_the_file_or_to_the_working_folder(read, tmp_path
     assert read(LEAST).start is None
     assert read(LEAST + "start: theirs.mat\n").start == tmp_path / "theirs.mat"
     assert read(LEAST, {"start": Path("given.h5")}).start == tmp_path / "given.h5"
+
+
+def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(tmp_path):
+    (tmp_path / "places.npy").write_bytes(b"")
+    text = f"{LEAST}load: {{energy: 8.2e3, positions: places.npy, mask: entry/mask, step: [1e-7, 2e-7]}}\n"
+    (tmp_path / "run.yaml").write_text(text)
+    words = read_run(tmp_path / "run.yaml").load.words
+    assert words == {
+        "energy": 8.2e3,
+        "positions": str(tmp_path / "places.npy"),
+        "mask": "entry/mask",
+        "step": (1e-7, 2e-7),
+    }
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
+    changed = plan_of(chosen).load.words
+    assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
+    command = again("ptynb run", chosen)
+    assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
+    assert plan_of(parsed(command.split()[1:])).load.words == changed
+
+
+def test_the_words_of_load_are_the_same_everywhere():
+    accepted = [name for name in inspect.signature(load).parameters if name != "path"]
+    assert accepted == [name for name in inspect.signature(info).parameters if name != "path"]
+    assert accepted == [field.name for field in dataclasses.fields(Given)]
+    assert accepted == list(WORDS) == list(Load.model_fields)
+
+
+def parsed(line):
+    return cli._parser().parse_args(line)

@@ -186,6 +186,12 @@ def _source(
             f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects values up to {high} there; "
             "the file is cut short, or of another scan."
         )
+    wanted = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != wanted:
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            "the file is cut short, or of another scan."
+        )
     if found.ndim < 3:
         return _flat(found), None
     frames = _of(other, found, f"{Path(file.filename).name}:{inside}", depth + 1).frames
@@ -213,8 +219,7 @@ def _run(
 def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """The smallest and the largest index that is selected; None where all are."""
     if space.get_select_type() == h5py.h5s.SEL_ALL:
-        sides = space.get_simple_extent_dims()
-        return (None, ()) if sides is None else (tuple(0 for _ in sides), tuple(int(side) - 1 for side in sides))
+        return None, ()
     low, high = space.get_select_bounds()
     return tuple(map(int, low)), tuple(map(int, high))
 

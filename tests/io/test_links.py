@@ -196,6 +196,12 @@ def cut_short(file):
     add_virtual(file, "data", "a.h5", "data")
 
 
+def cut_shorter(file):
+    layout = h5py.VirtualLayout((2, *SHAPE[1:]), np.uint16)
+    layout[:] = h5py.VirtualSource("a.h5", "data", SHAPE)[2:4]
+    file.create_virtual_dataset("data", layout)
+
+
 def of_nothing(file):
     add_virtual(file, "data", "a.h5", "gone")
 
@@ -208,7 +214,8 @@ ENDLESS = {
     "groups inside themselves": (hard_loop, r"no patterns at data"),
     "a virtual dataset of itself": (own_source, "made of itself"),
     "virtual datasets in a circle": (sources_in_a_circle, "made of itself|more than 8 deep"),
-    "a source cut short": (cut_short, r"a\.h5 at data, of shape \(2, 8, 10\), and expects values up to \(5, 7, 9\)"),
+    "a source cut short": (cut_short, r"a\.h5 at data, of shape \(2, 8, 10\), and expects 480 values there"),
+    "a source cut short, by its indices": (cut_shorter, r"shape \(2, 8, 10\), and expects values up to \(3, 7, 9\)"),
     "a source without its dataset": (of_nothing, r"a\.h5 at gone, where there is no dataset"),
 }
 
