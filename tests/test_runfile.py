@@ -1,11 +1,19 @@
+import dataclasses
 import inspect
 from pathlib import Path
 
 import pytest
 
+from ptynb import cli
+from ptynb.commands.given import WORDS
+from ptynb.commands.run import again, plan_of
 from ptynb.driver.cluster import Cluster
+from ptynb.io.found import Given
+from ptynb.io.info import info
+from ptynb.io.load import load
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.settings.example import MARK, example
+from ptynb.settings.given import Load
 from ptynb.settings.runfile import LocalCluster, SlurmCluster, SshCluster, read_run
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
@@ -134,3 +142,33 @@ def test_the_example_is_a_run_and_says_what_holds_anyway(read):
     assert read(unmarked) == plan
     changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
     assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
+
+
+def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(tmp_path):
+    (tmp_path / "places.npy").write_bytes(b"")
+    text = f"{LEAST}load: {{energy: 8.2e3, positions: places.npy, mask: entry/mask, step: [1e-7, 2e-7]}}\n"
+    (tmp_path / "run.yaml").write_text(text)
+    words = read_run(tmp_path / "run.yaml").load.words
+    assert words == {
+        "energy": 8.2e3,
+        "positions": str(tmp_path / "places.npy"),
+        "mask": "entry/mask",
+        "step": (1e-7, 2e-7),
+    }
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
+    changed = plan_of(chosen).load.words
+    assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
+    command = again("ptynb run", chosen)
+    assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
+    assert plan_of(parsed(command.split()[1:])).load.words == changed
+
+
+def test_the_words_of_load_are_the_same_everywhere():
+    accepted = [name for name in inspect.signature(load).parameters if name != "path"]
+    assert accepted == [name for name in inspect.signature(info).parameters if name != "path"]
+    assert accepted == [field.name for field in dataclasses.fields(Given)]
+    assert accepted == list(WORDS) == list(Load.model_fields)
+
+
+def parsed(line):
+    return cli._parser().parse_args(line)

@@ -1,8 +1,10 @@
+import hdf5plugin
 import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.frames import PlacedFrames
+from ptynb.frames import PlacedFrames, StackedFrames
+from tests.io import layouts
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, losses, oblong
 
 
@@ -16,3 +18,16 @@ def test_two_engines_read_their_own_patterns_of_an_empad_file(cluster, tmp_path)
     with pt.Reconstruction(scan, pt.Settings(seed=2, batch=8), cluster) as recon:
         found = [epoch.loss for epoch in recon.run(3)]
     assert found == pytest.approx(losses(original.scan), rel=1e-4)
+
+
+def test_two_engines_read_their_own_patterns_through_the_links_of_an_eiger_file(cluster, tmp_path):
+    original = pt.simulate(patterns=36, window=32, seed=5)
+    path = layouts.eiger(tmp_path / "scan_master.h5", original, files=5, how=hdf5plugin.Bitshuffle())
+    scan = pt.load(path, positions=layouts.truth(original)[1])
+    assert isinstance(scan.frames, StackedFrames)
+    settings = pt.Settings(seed=2, batch=12)
+    with pt.Reconstruction(scan, settings, cluster) as recon:
+        found = [epoch.loss for epoch in recon.run(3)]
+    whole = pt.Scan.from_arrays(original.counts(0, 36), original.positions, geometry=original.geometry)
+    with pt.Reconstruction(whole, settings, device="cpu") as recon:
+        assert found == pytest.approx([epoch.loss for epoch in recon.run(3)], rel=1e-4)
