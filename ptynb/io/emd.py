@@ -30,7 +30,7 @@ from ptynb.io import scales
 from ptynb.io.foreign import sentences
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
-from ptynb.io.links import Linked
+from ptynb.io.links import Linked, own
 from ptynb.io.patterns import patterns_at
 from ptynb.io.stack import check_counts, stacked, transposed
 
@@ -118,9 +118,10 @@ def _bundles(cube: h5py.Group) -> Iterator[h5py.Group]:
     """Groups of metadata of the cube and of those around it, nearest first."""
     group = cube
     while True:
-        bundle = group.get("metadatabundle")
+        inside = dict(own(group))
+        bundle = inside.get("metadatabundle")
         if isinstance(bundle, h5py.Group):
-            yield from (item for item in bundle.values() if isinstance(item, h5py.Group))
+            yield from (item for _, item in own(bundle) if isinstance(item, h5py.Group))
         if group.name == "/":
             return
         group = group.parent
@@ -130,13 +131,13 @@ def _calibration(cube: h5py.Group, places: dict[str, str]) -> dict[str, Any]:
     for bundle in _bundles(cube):
         if bundle.name.rsplit("/", 1)[-1] == "calibration":
             places["calibration"] = bundle.name
-            return {name: _scalar(item) for name, item in bundle.items() if isinstance(item, h5py.Dataset)}
+            return {name: _scalar(item) for name, item in own(bundle) if isinstance(item, h5py.Dataset)}
     return {}
 
 
 def _voltage(cube: h5py.Group, path: Path, places: dict[str, str]) -> float | None:
     for bundle in _bundles(cube):
-        for name, item in bundle.items():
+        for name, item in own(bundle):
             value = _scalar(item) if isinstance(item, h5py.Dataset) else None
             if name.lower() in VOLTAGES and isinstance(value, float):
                 places["voltage"] = item.name
@@ -187,7 +188,7 @@ def _angle(
 def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     """(step, unit) of an axis of the data; version 1.0 counts axes from 0, the older one from 1."""
     first = 0 if "dim0" in cube else 1
-    axis = cube.get(f"dim{number + first}")
+    axis = dict(own(cube)).get(f"dim{number + first}")
     if not isinstance(axis, h5py.Dataset) or axis.size is None or axis.size < 2 or axis.dtype.kind not in "iuf":
         return math.nan, ""
     values = np.asarray(axis[:2], dtype=np.float64)

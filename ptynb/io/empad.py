@@ -16,7 +16,8 @@ pixels. .xml (any of its fields may be missing; the names are those of versions 
 As RosettaSciIO reads them; the detector is M. W. Tate et al., Microsc. Microanal. 22, 237 (2016): pixels of 150 µm.
 
 Orientation: patterns as they lie in the file, the scan line by line, its fast axis along columns. On most microscopes
-the two differ by a rotation, and often by a flip: ptynb.inspect finds both, `rotation=` and `flip` set them.
+the two differ by a rotation, and often by a mirror: `ptynb.inspect` shows it, `load(..., rotation=...)` and
+`ptynb.preparation` (flip, transpose) put it right.
 """
 
 from __future__ import annotations

@@ -188,7 +188,9 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
     found: list[tuple[str, h5py.Dataset]] = []
 
     def note(name: str, item: Any) -> bool | None:
-        if isinstance(item, h5py.Dataset) and not name.startswith("#") and "MATLAB_empty" not in item.attrs:
+        numbers = isinstance(item, h5py.Dataset) and not name.startswith("#") and "MATLAB_empty" not in item.attrs
+        # MATLAB keeps nothing in other files, so what does so leads where it should not.
+        if numbers and not item.is_virtual and not item.external:
             found.append((name, item))
         return True if len(found) >= MOST else None
 

@@ -29,7 +29,7 @@ from ptynb.frames import Frames
 from ptynb.io import scales
 from ptynb.io.foreign import require, sentences
 from ptynb.io.found import Format, Found, Given, Head
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.stack import check_counts, native, stacked
 
 PACKAGE = "RosettaSciIO"
@@ -257,12 +257,27 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
         side, _, columns, rows = struct.unpack_from("<4H", start, 20)
         announced = -1 if min(side, columns, rows) < 1 else columns * rows * side * side
     else:
+        if module == "emd":
+            _check_links(path)
         return
     if not 0 < announced <= path.stat().st_size:
         raise FileError(
             f"{path} has {path.stat().st_size} bytes, and its header announces patterns of {announced} bytes; the file "
             "is cut short or damaged, copy it again."
         )
+
+
+def _check_links(path: Path) -> None:
+    """Raises FileError for data of Velox that lie in another file, as Velox never writes them."""
+
+    def elsewhere(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
+        return name if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external) else None
+
+    with open_for_reading(path) as file:
+        leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
+        name = leads or file.visititems(elsewhere)
+    if name:
+        raise FileError(f"{path} keeps {name} in another file, which Velox never does; load the file that it is in.")
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:

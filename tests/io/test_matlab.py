@@ -205,8 +205,19 @@ def far(path, variables):
         file["dp"] = h5py.ExternalLink("/etc/gone.h5", "/dp")
 
 
-FLAT = {"positions_real": np.zeros(48)}
+def virtual(path, variables):
+    """Patterns that lie in another file, by a virtual dataset."""
+    with h5py.File(path.with_name("other.h5"), "w") as file:
+        file["dp"] = variables["dp"].T
+    version_73(path, {"p": variables["p"]})
+    layout = h5py.VirtualLayout(variables["dp"].T.shape, "f4")
+    layout[...] = h5py.VirtualSource("other.h5", "dp", variables["dp"].T.shape)
+    with h5py.File(path, "r+") as file:
+        file.create_virtual_dataset("dp", layout)
+
+
 BROKEN = {
+    "patterns in another file": (virtual, "does not say the patterns"),
     "version 5 cut short": (cut(version_6), "is not a whole .mat .*; save it again"),
     "version 7 cut short": (cut(version_5), "is not a whole .mat"),
     "version 7.3 cut short": (cut(version_73), "is not a readable HDF5 file|is not a whole .mat"),

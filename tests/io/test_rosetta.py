@@ -243,7 +243,15 @@ def dm4_sides(size):
     return spoil
 
 
+def elsewhere(path):
+    with h5py.File(path, "r+") as file:
+        path.with_name("other.h5").write_bytes(b"")
+        file.move("Data/Image/0123/Data", "kept")
+        file["Data/Image/0123/Data"] = h5py.ExternalLink("other.h5", "/kept")
+
+
 BROKEN = {
+    "Velox, elsewhere": ("EMD of Velox", elsewhere, "keeps Data/Image/0123/Data in another file, which Velox never"),
     "MIB, first header": ("MIB", start, "is the file whole|no axis of length 0|can't be read"),
     "MIB, half": ("MIB", half, "has 12 patterns, and the raster has 4 x 6"),
     "MIB, raw words": ("MIB", says(b"U16", b"R64"), "holds raw words .R64. of a Medipix"),
