@@ -164,7 +164,10 @@ BROKEN = {
     "text": (octets(b"theta, counts\n1, 2\n"), "of no other format that is known"),
     "empty": (octets(b""), "of no other format that is known"),
     "a header of 2**40": (octets(header((2**20, 2**10, 2**10))), "ends after .* cut short"),
-    "a header of 2**400": (octets(header((2**400, 64, 64))), "announces 2582.* patterns of 64 x 64 pixels; expected at most"),
+    "a header of 2**400": (
+        octets(header((2**400, 64, 64))),
+        "announces 2582.* patterns of 64 x 64 pixels; expected at most",
+    ),
     "a negative shape": (octets(header((-1, 64, 64))), "expected whole numbers"),
     "two axes": (npy(lambda patterns: patterns[0, 0]), r"shape \(32, 32\); expected \(pattern, y, x\)"),
     "five axes": (npy(lambda patterns: patterns[None]), r"expected \(pattern, y, x\), or"),
