@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, ps, run, watch
+from ptynb.commands import dashboard, info, ps, run, watch
+from ptynb.commands.given import add_given, given_words
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
+    info.add(commands)
     run.add(commands)
     watch.add(commands)
     dashboard.add(commands)
@@ -99,6 +101,7 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
             "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        add_given(command)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -194,7 +197,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(
-        pt.load(chosen.scan),
+        pt.load(chosen.scan, **given_words(chosen)),
         _settings(chosen),
         chosen.engines,
         trials=chosen.trials,
@@ -212,7 +215,9 @@ def _scaling(chosen: argparse.Namespace) -> int:
 def _advise(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
-    advice = pt.advise(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    advice = pt.advise(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
     _show(advice, chosen)
     return 0
 
@@ -220,7 +225,9 @@ def _advise(chosen: argparse.Namespace) -> int:
 def _estimate(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
-    found = pt.estimate(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    found = pt.estimate(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
     _show(found, chosen)
     return 0 if found.problem is None else 1
 

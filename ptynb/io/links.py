@@ -196,6 +196,17 @@ class Linked:
         return found if isinstance(found, h5py.Group | h5py.Dataset) else None
 
 
+def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
+    """(name, group or dataset) of what is in a group itself, without what its links lead to."""
+    for name in file:
+        try:
+            item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError):
+            continue
+        if isinstance(item, h5py.Group | h5py.Dataset):
+            yield name, item
+
+
 def identity(item: Item) -> tuple[int, int]:
     """The same for one object by whatever name it was reached."""
     about = h5py.h5o.get_info(item.id)

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, tiff, zarr_store
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -30,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
     npy.NPZ,
     zarr_store.FORMAT,
     tiff.FORMAT,
+    seq.FORMAT,
     rosetta.FORMAT,
     plain.FORMAT,  # takes any HDF5: after all others
 )

@@ -35,6 +35,7 @@ from scipy.io.matlab import MatReadError
 from ptynb.frames import ArrayFrames, Frames, HDF5Frames, SelectedFrames
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.links import own
 from ptynb.io.named import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
 from ptynb.io.room import check_room, check_small, size
 from ptynb.io.stack import check_counts, stacked, transposed
@@ -64,7 +65,7 @@ def recognises(head: Head) -> bool:
         return head.start.startswith(b"MATLAB 5.0") or (head.path.suffix.lower() == ".mat" and head.path.is_file())
     if head.start.startswith(b"MATLAB 7.3") or head.path.suffix.lower() == ".mat" or _para(head.path) is not None:
         return True
-    return any("MATLAB_class" in item.attrs for item in head.file.values() if isinstance(item, h5py.Dataset))
+    return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
 def read(path: Path, given: Given) -> Found:

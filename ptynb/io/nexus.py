@@ -27,6 +27,7 @@ from ptynb.io import plain
 from ptynb.io.choosing import candidates, choose, without_doubles
 from ptynb.io.cxi import UPRIGHT, on_detector, photon_energy
 from ptynb.io.found import Format, Found, Given, Head
+from ptynb.io.hdf5 import FileError
 from ptynb.io.links import Item, Linked, identity
 from ptynb.io.names import PAIRS, Names, positions_in
 from ptynb.io.patterns import Patterns, looks_like_patterns, numbered, patterns_at
@@ -260,6 +261,7 @@ def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes)
         if samples and not any(name.startswith(sample) for sample in samples):
             continue
         found = {one: item for one, item in linked.children(group) if isinstance(item, h5py.Dataset)}
+        _check_lengths(found, patterns, linked)
         for number, one in enumerate(_scanned(found, patterns)):
             item = found[one]
             values = _over_scan(item, number, patterns)
@@ -273,6 +275,20 @@ def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes)
         return None
     notes.at("positions", " and ".join(places))
     return total
+
+
+def _check_lengths(found: dict[str, h5py.Dataset], patterns: Patterns, linked: Linked) -> None:
+    """A motor that was moved and has not a place for each pattern would be left out, and the scan be a line."""
+    count, raster = patterns.frames.shape[0], patterns.raster or ()
+    for item in found.values():
+        stated = attribute_of(item, "transformation_type")
+        if stated != "translation" or item.size is None or item.size <= 1:
+            continue
+        if item.size not in (count, *raster) or not is_real(item.dtype):
+            raise FileError(
+                f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
+                "expected as many numbers. Give positions=array (pattern, yx) [m]."
+            )
 
 
 def _scanned(found: dict[str, h5py.Dataset], patterns: Patterns) -> list[str]:

@@ -186,6 +186,12 @@ def _source(
             f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects values up to {high} there; "
             "the file is cut short, or of another scan."
         )
+    wanted = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != wanted:
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            "the file is cut short, or of another scan."
+        )
     if found.ndim < 3:
         return _flat(found), None
     frames = _of(other, found, f"{Path(file.filename).name}:{inside}", depth + 1).frames

@@ -84,17 +84,17 @@ def nxcxi(path, simulated, raster=None, **_):
         put(detector, "y_pixel_size", pixel * 1e6, "um")
         put(detector, "translation", of_sample(metres), "m")
         if raster is None:
-            group(file, "entry_1/data_1", "NXcollection")["data"] = detector["data"]
+            group(file, "entry_1/data_1", "NXcollection")["data"] = h5py.SoftLink(f"{detector.name}/data")
         else:
             virtual = h5py.VirtualLayout(counts.shape, counts.dtype)
             source = h5py.VirtualSource(detector["data"])
             for row in range(raster[0]):
                 virtual[row * raster[1] : (row + 1) * raster[1]] = source[row]
             group(file, "entry_1/data_1", "NXcollection").create_virtual_dataset("data", virtual)
-        file["entry_1/data_1/translation"] = detector["translation"]
+        file["entry_1/data_1/translation"] = h5py.SoftLink(f"{detector.name}/translation")
         plot = group(file, "entry_1/data", "NXdata")
         plot.attrs["signal"] = "data"
-        plot["data"] = detector["data"]
+        plot["data"] = h5py.SoftLink(f"{detector.name}/data")
     return path
 
 

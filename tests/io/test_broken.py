@@ -1,0 +1,300 @@
+"""Broken files of the HDF5 family: one sentence each that says what, where and what to do; never a crash."""
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import load
+from ptynb.physics.simulate import simulate
+from ptynb.scan import ScanError
+from tests.io import layouts
+
+WRITERS = {
+    "CXI": layouts.cxidb,
+    "NXcxi_ptycho": layouts.nxcxi,
+    "NeXus": layouts.nexus_motors,
+    "plain": layouts.plain,
+    "ptyd": layouts.ptyd,
+    "Eiger": layouts.eiger,
+}
+PATTERNS = {
+    "CXI": "entry_1/instrument_1/detector_1/data",
+    "NXcxi_ptycho": "entry_1/instrument_1/detector_1/data",
+    "NeXus": "scan/instrument/merlin/data",
+    "plain": "measurement/frames",
+    "ptyd": "chunks/0/data",
+    "Eiger": "entry/data/data_000001",
+}
+POSITIONS = {
+    "CXI": "entry_1/sample_1/geometry_1/translation",
+    "NXcxi_ptycho": "entry_1/instrument_1/detector_1/translation",
+    "NeXus": "scan/sample/transformations/x",
+    "plain": "scan/positions_um",
+    "ptyd": "chunks/0/positions",
+}
+DISTANCE = {
+    "CXI": "entry_1/instrument_1/detector_1/distance",
+    "NXcxi_ptycho": "entry_1/instrument_1/detector_1/distance",
+    "NeXus": "scan/instrument/merlin/distance",
+    "ptyd": "meta/distance",
+    "Eiger": "entry/instrument/detector/detector_distance",
+}
+COUNT, SIDE = 20, 16
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(COUNT, window=SIDE, seed=2)
+
+
+def truncated(path, format):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3])
+
+
+def text(path, format):
+    path.write_text("theta, counts\n1, 2\n" * 100)
+
+
+def empty(path, format):
+    path.write_bytes(b"")
+
+
+def replaced(places, make, **how):
+    """Puts another dataset in the place of one."""
+
+    def spoil(path, format):
+        with h5py.File(path, "r+") as file:
+            name = places[format]
+            old = file[name]
+            values = make(old[()])
+            attributes = dict(old.attrs)
+            del file[name]
+            made = file.create_dataset(name, **(values if isinstance(values, dict) else {"data": values}))
+            made.attrs.update(attributes)
+
+    return spoil
+
+
+def spoiled(pattern, value):
+    def change(counts):
+        counts = counts.astype(np.float32)
+        counts[pattern, 3, 4] = value
+        return counts
+
+    return change
+
+
+def without_patterns(path, format):
+    with h5py.File(path, "r+") as file:
+        names = []
+        file.visititems(lambda name, item: names.append(name) if getattr(item, "ndim", 0) > 2 else None)
+        for name in names:
+            del file[name]
+        if format == "Eiger":
+            for name in list(file["entry/data"]):
+                del file["entry/data"][name]
+
+
+HUGE = {"shape": (2**30, 2**5, 2**5), "dtype": "u1", "chunks": (1, 32, 32)}
+WIDE = {"shape": (4, 2**20, 2**20), "dtype": "u1", "chunks": (1, 1024, 1024)}
+LONG = {"shape": (2**36, 3), "dtype": "f8", "chunks": (1024, 3)}
+# what is done to the file, what is said, formats it is not done to
+BROKEN = {
+    "truncated": (truncated, "is not a readable HDF5 file", ()),
+    "text": (text, "is not a readable HDF5 file", ()),
+    "empty": (empty, "is not a readable HDF5 file", ()),
+    "no patterns": (without_patterns, "no patterns|no dataset|is not there|no chunks", ()),
+    "NaN": (replaced(PATTERNS, spoiled(0, np.nan)), r"Pattern 0 has the count nan at pixel \(3, 4\)", ("Eiger",)),
+    "negative": (replaced(PATTERNS, spoiled(0, -1)), r"Pattern 0 has the count -1\.0", ("Eiger",)),
+    "complex": (
+        replaced(PATTERNS, lambda counts: counts + 1j),
+        "complex64; expected real|no dataset|no patterns|float32 and complex|complex64 and float32",
+        ("Eiger",),
+    ),
+    "patterns of text": (
+        replaced(PATTERNS, lambda counts: np.full(counts.shape, b"a")),
+        "expected real counts|no dataset|one size and one type",
+        ("Eiger",),
+    ),
+    "one axis too few": (
+        replaced(PATTERNS, lambda counts: counts[0]),
+        r"shape \(16, 16\)|no dataset",
+        ("Eiger",),
+    ),
+    "swapped axes": (
+        replaced(PATTERNS, lambda counts: np.moveaxis(counts[:, :, :12], 0, -1)),
+        r"positions|translations|does not say|expected as many",
+        ("Eiger", "ptyd"),
+    ),
+    "no pattern": (
+        replaced(PATTERNS, lambda counts: counts[:0]),
+        r"shape \(0, 16, 16\)|no dataset|expected as many|does not say",
+        ("Eiger",),
+    ),
+    "2**40 values, none stored": (
+        replaced(PATTERNS, lambda counts: HUGE),
+        "announces 1073741824 patterns of 32 x 32 pixels .*Is the file damaged",
+        ("Eiger",),
+    ),
+    "patterns of 2**40 pixels": (
+        replaced(PATTERNS, lambda counts: WIDE),
+        "announces 4 patterns of 1048576 x 1048576 pixels",
+        ("Eiger",),
+    ),
+    "none stored": (
+        replaced(PATTERNS, lambda counts: {"shape": counts.shape, "dtype": "u2", "chunks": (1, 16, 16)}),
+        "none of them is stored; was the scan ended",
+        ("Eiger",),
+    ),
+    "positions of another length": (
+        replaced(POSITIONS, lambda positions: positions[:-1]),
+        r"\(20, 2\)|does not say the positions|expected as many",
+        ("Eiger",),
+    ),
+    "2**36 positions": (
+        replaced(POSITIONS, lambda positions: LONG),
+        "announces .*GiB; expected at most|does not say the positions|expected as many",
+        ("Eiger",),
+    ),
+    "NaN position": (
+        replaced(POSITIONS, lambda positions: np.where(np.indices(positions.shape).sum(0) == 5, np.nan, positions)),
+        r"Position \d+ is \(.*nan.*\); expected finite",
+        ("Eiger",),
+    ),
+    "positions in words": (
+        replaced(POSITIONS, lambda positions: np.full(positions.shape, b"left")),
+        "of type|does not say the positions|lie within|apart",
+        ("Eiger",),
+    ),
+    "a distance of a nanometre": (
+        replaced(DISTANCE, lambda distance: np.asarray(distance) * 0.5e-9),
+        r"a distance to the detector of 1e-09 m \(at .*distance\); expected 0\.0001 to 500 m: give distance",
+        ("plain",),
+    ),
+    "a distance in mm taken as m": (
+        replaced(DISTANCE, lambda distance: np.asarray(distance) * 1e3),
+        r"a distance to the detector of 2000 m \(at .*distance\) \(it could be millimetres",
+        ("plain",),
+    ),
+    "an infinite distance": (replaced(DISTANCE, lambda distance: np.inf), "distance is inf m", ("plain",)),
+    "distances that are none": (replaced(DISTANCE, lambda distance: b"far"), "does not say .*the distance", ("plain",)),
+}  # fmt: skip
+CASES = [(case, format) for case, (_, _, not_for) in BROKEN.items() for format in WRITERS if format not in not_for]
+
+
+@pytest.mark.parametrize(("case", "format"), CASES)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, simulated, case, format):
+    path = WRITERS[format](tmp_path / "scan_master.h5", simulated)
+    given = {"raster": (4, 5), "step": (1.25e-7, 1.25e-7)} if format == "Eiger" else {}
+    if format == "plain":
+        with h5py.File(path, "r+") as file:
+            del file["measurement/dark"]
+    load(path, **given)
+    spoil, words, _ = BROKEN[case]
+    spoil(path, format)
+    with pytest.raises((FileError, ScanError), match=words) as told:
+        load(path, **given)
+    assert "\n" not in str(told.value)
+
+
+def change(path, name, value, units=None):
+    with h5py.File(path, "r+") as file:
+        if name in file:
+            del file[name]
+        layouts.put(file, name, value, units)
+    return path
+
+
+DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
+TRANSLATION = "entry_1/sample_1/geometry_1/translation"
+# the dataset, how it is spoiled, what is said, what puts it right
+ABSURD = {
+    "a wavelength of 1 m": (
+        f"{SOURCE}/wavelength",
+        lambda _: 1.0,
+        r"wavelength of 1 m \(at .*wavelength\)",
+        "wavelength",
+    ),
+    "a wavelength in angstrom": (
+        f"{SOURCE}/wavelength",
+        lambda scan: scan.geometry.wavelength * 1e10,
+        r"of 1\.5 m .*\(it could be micrometres or nanometres\)",
+        "wavelength",
+    ),
+    "keV stated as eV": (
+        f"{SOURCE}/energy",
+        lambda scan: (scan.geometry.energy / 1e3, "eV"),
+        r"photon energy of 8\.26561 eV \(at .*energy\), which looks like 8\.26561 keV .*; give energy=8265\.61",
+        "energy",
+    ),
+    "pixels in um": (f"{DETECTOR}/x_pixel_size", lambda _: 75.0, r"pixel of 75 m .*\(it could be mi", "detector_pixel"),
+    "positions in um": (
+        TRANSLATION,
+        lambda scan: layouts.of_sample(layouts.truth(scan)[1]) * 1e6,
+        r"object pixels apart \(at .*translation\), where a window has 16 x 16 .*fit if they were in micrometres",
+        "positions",
+    ),
+    "positions in km": (
+        TRANSLATION,
+        lambda scan: layouts.of_sample(layouts.truth(scan)[1]) * 1e-6,
+        r"all positions lie within \d\.\de-06 object pixels .*fit if they were metres taken as micrometres",
+        "positions",
+    ),
+    "positions in pixels": (
+        TRANSLATION,
+        lambda scan: layouts.of_sample(scan.positions),
+        r"object pixels apart .*units='pixels' where they are pixels",
+        "pixels",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ABSURD)
+def test_what_no_experiment_has_is_refused_and_the_remedy_named_works(tmp_path, simulated, case):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    name, spoil, words, remedy = ABSURD[case]
+    value = spoil(simulated)
+    change(path, name, *(value if isinstance(value, tuple) else (value,)))
+    with pytest.raises(FileError, match=words) as told:
+        load(path)
+    assert "\n" not in str(told.value)
+    geometry = simulated.geometry
+    remedies = {
+        "wavelength": {"wavelength": geometry.wavelength},
+        "energy": {"energy": geometry.energy},
+        "detector_pixel": {"detector_pixel": geometry.detector_pixel},
+        "positions": {"positions": layouts.truth(simulated)[1]},
+        "pixels": {"positions": simulated.positions, "units": "pixels"},
+    }
+    np.testing.assert_allclose(load(path, **remedies[remedy]).positions, simulated.positions, atol=1e-9)
+
+
+def test_a_number_in_a_unit_nobody_knows_is_asked_for(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    change(path, f"{DETECTOR}/distance", 3.0, "furlong")
+    with pytest.raises(FileError, match=r"does not say the distance to the detector; give it: load\(\.\.\., distance="):
+        load(path)
+    assert load(path, distance=2.0).geometry.distance == 2.0
+
+
+def test_several_datasets_that_may_be_the_patterns_are_named_and_one_can_be_chosen(tmp_path, simulated):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+    with h5py.File(path, "r+") as file:
+        file["other/frames"] = file["measurement/frames"][:12]
+    with pytest.raises(FileError, match=r"2 datasets .*measurement/frames 20 x 16 x 16, other/frames 12 x .*patterns="):
+        load(path)
+    assert len(load(path, patterns="measurement/frames")) == 20
+    with pytest.raises(FileError, match=r"no patterns at nowhere, which is not there; name a dataset"):
+        load(path, patterns="nowhere")
+
+
+def test_energies_without_a_unit_are_guessed_and_told(tmp_path, simulated):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+    for value, unit in ((8265.613, "eV"), (8.265613, "keV"), (8265.613 * 1.602176634e-19, "J")):
+        change(path, "setup/photon_energy", value)
+        assert load(path).geometry.energy == pytest.approx(8265.613, rel=1e-6)
+        from ptynb.io.info import info
+
+        assert any(f"without a unit; it is taken as {unit}" in remark for remark in info(path).remarks)
