@@ -27,6 +27,7 @@ import numpy as np
 
 from ptynb.electrons import electron_wavelength
 from ptynb.io import scales
+from ptynb.io.foreign import sentences
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
 from ptynb.io.links import Linked
@@ -48,7 +49,7 @@ def recognises(head: Head) -> bool:
 
 def read(path: Path, given: Given) -> Found:
     """What the datacube and its calibration say."""
-    with Linked(path, given.links) as linked:
+    with sentences(path, "HDF5"), Linked(path, given.links) as linked:
         cube = _cube(linked.root.file, given, path)
         data = cube["data"]
         stacked(data.shape, path, data.name)

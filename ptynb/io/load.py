@@ -35,6 +35,8 @@ FORMATS: tuple[Format, ...] = (
     plain.FORMAT,  # takes any HDF5: after all others
 )
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
+DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
+"""What h5py raises wherever it meets something in a file that can't be."""
 START = 4096
 """Bytes of a file by which it is recognised."""
 
@@ -109,13 +111,19 @@ def load(
 
 def find(path: Path, given: Given) -> Found:
     """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
-    with looked_at(path) as head:
-        # Results of ptynb's own are NeXus too, for other programs to plot.
-        own = head.file is not None and str(head.file.attrs.get("format")).startswith("ptynb")
-        chosen = None if own else next((kind for kind in FORMATS if kind.recognises(head)), None)
-        if chosen is None:
-            raise FileError(_unknown(head))
-    return chosen.read(path, given)
+    try:
+        with looked_at(path) as head:
+            # Results of ptynb's own are NeXus too, for other programs to plot.
+            own = head.file is not None and str(head.file.attrs.get("format")).startswith("ptynb")
+            chosen = None if own else next((kind for kind in FORMATS if kind.recognises(head)), None)
+            if chosen is None:
+                raise FileError(_unknown(head))
+        return chosen.read(path, given)
+    except FileError:
+        raise
+    except DAMAGED as error:
+        said = " ".join(str(error).split())[:120] or type(error).__name__
+        raise FileError(f"{path} is damaged ({said}); copy it again.") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""MATLAB's files, of version 5 to 7 (read into memory) and of 7.3 (HDF5, of which patterns stay in the file).
+"""MATLAB's files, of version 5 to 7 (packed patterns are read into memory) and 7.3 (HDF5; patterns stay in the file).
 
 The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
 `ptynb.io.named` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python is (pattern,
@@ -19,8 +19,6 @@ Sources: MathWorks, MAT-File Format (2024); fold_slice's +scans/+positions/hdf5_
 from __future__ import annotations
 
 import dataclasses
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -28,35 +26,22 @@ from typing import Any
 
 import h5py
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
-from scipy.io.matlab import MatReadError
 
-from ptynb.frames import ArrayFrames, Frames, HDF5Frames, SelectedFrames
+from ptynb.frames import ArrayFrames, Frames, HDF5Frames, PlacedFrames, SelectedFrames
+from ptynb.io.foreign import sentences
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.links import own
+from ptynb.io.mat5 import Variable, variables
 from ptynb.io.named import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
-from ptynb.io.room import check_room, check_small, size
-from ptynb.io.stack import check_counts, stacked, transposed
+from ptynb.io.room import check_room, size
+from ptynb.io.stack import check_counts, native, stacked, transposed
 
-SIZES = {
-    "double": "f8", "single": "f4", "logical": "b1", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
-    "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
-}  # fmt: skip
-COMPRESSED = 15
-TAG = 8
-"""Bytes in front of an element: its type and its length."""
-HEADER = 128
 MOST = 4096
 """Datasets looked at in one file."""
 P_FIELDS = {"z": "distance", "ds": "detector_pixel", "energy": "energy_keV"}
 """What fields of PtychoShelves' struct p are called here."""
-BROKEN = (
-    ValueError, TypeError, OSError, EOFError, KeyError, IndexError, NotImplementedError, MemoryError, OverflowError,
-    AttributeError, RecursionError, zlib.error, struct.error, MatReadError,
-)  # fmt: skip
-"""What scipy raises for a file that is not whole."""
 
 
 def recognises(head: Head) -> bool:
@@ -71,16 +56,9 @@ def recognises(head: Head) -> bool:
 def read(path: Path, given: Given) -> Found:
     """What the variables of the file say."""
     if not h5py.is_hdf5(path):
-        arrays = _version_5(path)
-    else:
-        with open_for_reading(path) as file:
-            as_matlab = _para(path) is None
-            arrays = {name: _dataset(path, found, as_matlab) for name, found in _datasets(file)}
-        para = _para(path)
-        if para is not None:
-            with open_for_reading(para) as file:
-                arrays |= {name: _dataset(para, found, True) for name, found in _datasets(file) if name not in arrays}
-    return found_in(FORMAT.name, _renamed(arrays, path), given, path)
+        return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
+    with sentences(path, "HDF5"):
+        return found_in(FORMAT.name, _renamed(_version_73(path), path), given, path)
 
 
 FORMAT = Format("MATLAB", recognises, read)
@@ -156,67 +134,14 @@ def _in_memory(
 
 
 def _version_5(path: Path) -> dict[str, Stored]:
-    try:
-        variables = scipy.io.whosmat(path)
-        announced = list(_elements(path))
-    except BROKEN as error:
-        raise _broken(path, error) from None
     arrays: dict[str, Stored] = {}
-    for (name, shape, kind), octets in zip(variables, announced, strict=False):
-        shape = tuple(int(side) for side in shape)
-        if kind == "struct":
-            if octets is not None:
-                check_small(octets, f"the struct {name}", path)
-            arrays |= _fields(path, name)
-        elif kind in SIZES:
-            dtype = np.dtype(SIZES[kind])
-            # Complex numbers are not told by the list of variables; a probe is read to see.
-            whole = partial(_variable, path, name, shape, octets)
-            if len(shape) in (3, 4) and not name.lower().startswith("probe"):
-                arrays[name] = Stored(shape, dtype, whole, partial(_in_memory, shape, dtype, whole, name, path))
-            else:
-                arrays |= _small(path, name, whole, octets)
+    for variable in variables(path):
+        if variable.numbers:
+            shape, dtype = variable.shape, variable.dtype
+            arrays[variable.name] = Stored(shape, dtype, variable.values, partial(_frames_5, variable))
+        else:
+            arrays |= {name: _held(name, value, path) for name, value in variable.fields()}
     return arrays
-
-
-def _elements(path: Path) -> Iterator[int | None]:
-    """Bytes that each variable announces, uncompressed; None of version 4, which is never compressed."""
-    with path.open("rb") as file:
-        head = file.read(HEADER)
-        order = {b"IM": "<", b"MI": ">"}.get(head[126:128])
-        while order is not None:
-            tag = file.read(TAG)
-            if len(tag) < TAG:
-                return
-            kind, length = struct.unpack(f"{order}2I", tag)
-            if kind != COMPRESSED:
-                yield length
-            else:
-                inner = zlib.decompressobj().decompress(file.read(min(length, 1024)), TAG)
-                yield struct.unpack(f"{order}2I", inner)[1]
-                file.seek(-min(length, 1024), 1)
-            file.seek(length, 1)
-        while True:
-            yield None
-
-
-def _variable(path: Path, name: str, shape: tuple[int, ...], octets: int | None) -> NDArray[Any]:
-    if octets is not None:
-        check_room(octets, name, path)
-    try:
-        value = scipy.io.loadmat(path, variable_names=[name])[name]
-    except BROKEN as error:
-        raise _broken(path, error) from None
-    if not isinstance(value, np.ndarray) or value.shape != shape:
-        raise FileError(f"{path} has {name} of another shape than its header says; write it again with save.")
-    return value
-
-
-def _small(path: Path, name: str, whole: Callable[[], NDArray[Any]], octets: int | None) -> dict[str, Stored]:
-    if octets is not None:
-        check_small(octets, name, path)
-    value = whole()
-    return {name: _held(name, value, path)}
 
 
 def _held(name: str, value: NDArray[Any], path: Path) -> Stored:
@@ -228,29 +153,34 @@ def _held(name: str, value: NDArray[Any], path: Path) -> Stored:
     )
 
 
-def _fields(path: Path, name: str) -> dict[str, Stored]:
-    """The numbers in a struct, and in those inside it."""
-    try:
-        value = scipy.io.loadmat(path, variable_names=[name], simplify_cells=True)[name]
-    except BROKEN as error:
-        raise _broken(path, error) from None
-    return dict(_flat(name, value, path, 0))
-
-
-def _flat(name: str, value: Any, path: Path, depth: int) -> Iterator[tuple[str, Stored]]:
-    if isinstance(value, dict) and depth < 8:
-        for key, inner in value.items():
-            yield from _flat(f"{name}/{key}", inner, path, depth + 1)
-    elif isinstance(value, np.ndarray | int | float | complex) and np.asarray(value).dtype.kind in "iufcb":
-        yield name, _held(name, np.asarray(value), path)
-
-
-def _broken(path: Path, error: BaseException) -> FileError:
-    said = " ".join(str(error).split())[:100]
-    return FileError(f"{path} is not a whole .mat ({said}); save it again, patterns with '-v7.3'.")
+def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | None]:
+    """Patterns where they are, if they lie there as they are and one after the other; else in memory."""
+    shape, path = variable.shape, variable.path
+    order = _order(shape, count) if len(shape) in (3, 4) else ()
+    if not variable.whole or not order or order[0] == 0:
+        return _in_memory(shape, variable.dtype, variable.values, variable.name, path, count)
+    (number, rows, columns), raster = stacked(tuple(shape[axis] for axis in order), path, variable.name)
+    check_counts(variable.dtype, path, variable.name)
+    # MATLAB's first axis is the fastest: a pattern lies transposed, and those of a column of the scan together.
+    numbers = np.arange(number, dtype=np.int64)
+    if raster is not None:
+        numbers = numbers.reshape(raster[::-1]).T.ravel()
+    places = variable.start + variable.place + numbers * (rows * columns * variable.stored.itemsize)
+    frames = PlacedFrames(path.resolve(), places, (number, columns, rows), variable.stored)
+    return transposed(native(frames)), raster
 
 
 # Version 7.3
+
+
+def _version_73(path: Path) -> dict[str, Stored]:
+    para = _para(path)
+    with open_for_reading(path) as file:
+        arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
+    if para is not None:
+        with open_for_reading(para) as file:
+            arrays |= {name: _dataset(para, found, True) for name, found in _datasets(file) if name not in arrays}
+    return arrays
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:

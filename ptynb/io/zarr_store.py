@@ -15,6 +15,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,7 @@ def read(path: Path, given: Given) -> Found:
     arrays: dict[str, Stored] = {}
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path))
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise FileError(f"{path} is no whole archive of zarr ({error}); copy it again.") from None
     for name, said in described:
         kind = said.get("node_type") or ("array" if "shape" in said else "group")
