@@ -14,7 +14,17 @@ import tifffile
 
 import ptynb as pt
 from ptynb.io.state import file_name, save_state
-from tests.io import layouts, test_cxi, test_emd, test_empad, test_matlab, test_rosetta, test_state
+from tests.io import (
+    layouts,
+    test_cxi,
+    test_emd,
+    test_empad,
+    test_matlab,
+    test_rosetta,
+    test_seq,
+    test_state,
+    test_zarr_store,
+)
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.results import FULL
 from tests.io.starts import problem as problems
@@ -137,6 +147,16 @@ def _tiff(**options):
     return write
 
 
+def _zarr(version):
+    def write(folder):
+        original = oblong(32)
+        metres = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+        test_zarr_store.group(folder / "scan.zarr", original, metres, version)
+        return folder / "scan.zarr"
+
+    return write
+
+
 def _microscope(case):
     """One of the formats that RosettaSciIO reads, with what it has to be given."""
     name, write, known = test_rosetta.FILES[case]
@@ -169,6 +189,12 @@ SEEDS: dict[str, Seed] = {
     "mat 7.3": Seed(_mat73),
     "TIFF": Seed(_tiff(), given=PLACED),
     "TIFF, compressed": Seed(_tiff(compression="zlib"), given=PLACED),
+    "SEQ": Seed(
+        lambda folder: test_seq.write(folder / "scan.seq", oblong(32)),
+        given={"voltage": 3e5, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": (1e-10, 1e-10)},
+    ),
+    "zarr 2": Seed(_zarr(2)),
+    "zarr 3": Seed(_zarr(3)),
     **{name: _microscope(name) for name in ("MIB", "BLO", "TVIPS", "MRC", "DM4", "EMD of Velox")},
     "a result": Seed(_result, "result"),
     "a mask": Seed(_mask("mask.h5"), "mask"),
