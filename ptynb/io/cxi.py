@@ -276,6 +276,8 @@ def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | No
         if stored is None:
             continue
         values: NDArray[Any] = array(stored, "a mask")
+        if values.dtype.kind not in "biuf":
+            raise FileError(f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.")
         notes.at("mask", where(stored))
         bits = values.astype(np.int64)
         good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)

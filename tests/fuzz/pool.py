@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import select
 import shutil
@@ -103,6 +104,7 @@ class Pool:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, "MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1"},
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

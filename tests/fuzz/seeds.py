@@ -8,14 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import scipy.io
 import tifffile
 
 import ptynb as pt
 from ptynb.io.state import file_name, save_state
-from tests.io import layouts, test_cxi, test_emd, test_empad, test_matlab, test_state
+from tests.io import (
+    layouts,
+    test_cxi,
+    test_emd,
+    test_empad,
+    test_matlab,
+    test_rosetta,
+    test_seq,
+    test_state,
+    test_zarr_store,
+)
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.results import FULL
 from tests.io.starts import problem as problems
@@ -138,6 +147,29 @@ def _tiff(**options):
     return write
 
 
+def _zarr(version):
+    def write(folder):
+        original = oblong(32)
+        metres = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+        test_zarr_store.group(folder / "scan.zarr", original, metres, version)
+        return folder / "scan.zarr"
+
+    return write
+
+
+def _microscope(case):
+    """One of the formats that RosettaSciIO reads, with what it has to be given."""
+    name, write, known = test_rosetta.FILES[case]
+    original = oblong(32, photons=2e3)
+    all_given = {"voltage": 3e5, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
+
+    def written(folder):
+        write(folder / name, original)
+        return folder / name
+
+    return Seed(written, given={word: value for word, value in all_given.items() if word not in known})
+
+
 SEEDS: dict[str, Seed] = {
     "ptynb's own": Seed(_native),
     "CXI": Seed(_cxi),
@@ -157,6 +189,13 @@ SEEDS: dict[str, Seed] = {
     "mat 7.3": Seed(_mat73),
     "TIFF": Seed(_tiff(), given=PLACED),
     "TIFF, compressed": Seed(_tiff(compression="zlib"), given=PLACED),
+    "SEQ": Seed(
+        lambda folder: test_seq.write(folder / "scan.seq", oblong(32)),
+        given={"voltage": 3e5, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": (1e-10, 1e-10)},
+    ),
+    "zarr 2": Seed(_zarr(2)),
+    "zarr 3": Seed(_zarr(3)),
+    **{name: _microscope(name) for name in ("MIB", "BLO", "TVIPS", "MRC", "DM4", "EMD of Velox")},
     "a result": Seed(_result, "result"),
     "a mask": Seed(_mask("mask.h5"), "mask"),
     "a mask, npy": Seed(_mask("mask.npy"), "mask"),
@@ -171,8 +210,3 @@ SEEDS: dict[str, Seed] = {
     "a start of PtychoShelves 7.3": Seed(_start(problems.write_mat73, "start.mat"), "start"),
     "a start of ptynb": Seed(_own, "start"),
 }
-
-
-def is_hdf5(path: Path) -> bool:
-    """Whether a file can be spoilt as HDF5."""
-    return path.is_file() and bool(h5py.is_hdf5(path))

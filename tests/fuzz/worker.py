@@ -25,8 +25,11 @@ from ptynb.scan import Scan
 from ptynb.settings.runfile import read_run
 from ptynb.settings.settings import Settings
 
-ROOM = 2**30
-"""Bytes that reading a spoilt file of a few kilobytes may take beyond what the process has at the start."""
+ROOM = 3 * 2**30
+"""Bytes of addresses that reading spoilt files may take beyond what the process has at the start.
+
+Libraries that are loaded on the way, and their threads, take about one of the three; no file here needs a megabyte.
+"""
 PACKAGE = Path(ptynb.__file__).parent
 LONGEST = 1500
 """Characters of a sentence for a user, paths included."""

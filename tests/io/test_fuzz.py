@@ -8,7 +8,7 @@ from tests.fuzz import worker
 from tests.fuzz.pool import Pool
 from tests.fuzz.seeds import SEEDS
 
-SPOILT = 400
+SPOILT = 300
 """Files in all; a hundredth of a second each, and more where nothing is wrong with them."""
 
 

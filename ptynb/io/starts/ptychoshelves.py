@@ -25,12 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.starts.mat5 import Mat5
-from ptynb.io.starts.reading import array, as_complex, as_places
+from ptynb.io.mat5 import STRUCT, variables
+from ptynb.io.starts.reading import array, as_complex, as_numbers, as_places
 from ptynb.io.starts.start import Start
 
 Array = NDArray[Any]
 ANGSTROM = 1e-10
+HEADER = b"MATLAB 5.0 MAT-file"
+"""How version 5 begins, and 6 and 7."""
+GPU_ONLY = "p.probe_fourier_shift"
+"""What only the GPU engines hand back, be it empty."""
 LARGEST_PIXEL = 1e-4
 """[m] No object pixel is larger; numbers that are, are in Å."""
 
@@ -54,8 +58,14 @@ def read(file: h5py.File, path: Path) -> Start:
 
 def read_version_5(path: Path) -> Start:
     """The same from version 5. Raises FileError."""
-    file = Mat5(path)
-    return _start(file.value, path, gpu="GPU" in file.last_engine())
+    found: dict[str, Array] = {}
+    for variable in variables(path):
+        if variable.name in ("object", "probe") and variable.numbers:
+            found[variable.name] = variable.values()
+        elif variable.name in ("outputs", "p") and variable.kind == STRUCT:
+            found.update((name.replace("/", "."), values) for name, values in variable.fields())
+    filled = {name: as_numbers(values, name, path) for name, values in found.items() if values.size}
+    return _start(filled.get, path, gpu=GPU_ONLY in found)
 
 
 def _start(value: Callable[[str], Array | None], path: Path, gpu: bool) -> Start:

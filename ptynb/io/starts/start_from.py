@@ -9,7 +9,7 @@ import h5py
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.native import is_native
 from ptynb.io.result import is_result, load_result
-from ptynb.io.starts import cdtools, mat5, ptychoshelves, ptypy, ptyrad, py4dstem
+from ptynb.io.starts import cdtools, ptychoshelves, ptypy, ptyrad, py4dstem
 from ptynb.io.starts.onto import onto
 from ptynb.io.starts.own import start_of
 from ptynb.io.starts.start import Start
@@ -54,7 +54,7 @@ def read_start(path: str | Path) -> Start:
     if path.is_file() and not h5py.is_hdf5(path):
         with path.open("rb") as file:
             beginning = file.read(128)
-        if mat5.recognises(beginning):
+        if beginning.startswith(ptychoshelves.HEADER):
             return ptychoshelves.read_version_5(path)
         raise FileError(f"{path} is no result that is known; expected one of {KNOWN}.")
     with open_for_reading(path) as file:

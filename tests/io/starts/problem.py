@@ -227,6 +227,8 @@ def write_recons(path, problem, engine):
     engines = np.empty((1, 1), object)
     engines[0, 0] = {"name": engine}
     p = {"positions": corners, "dx_spec": np.array([problem.scan.pixel_size]), "engines": engines}
+    if "GPU" in engine:
+        p["probe_fourier_shift"] = np.zeros((0, 0))
     scipy.io.savemat(path, {"object": problem.object, "probe": problem.probe.transpose(1, 2, 0), "p": p})
     return path
 
