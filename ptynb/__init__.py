@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ptynb.driver.study import tune as tune
     from ptynb.geometry import Geometry as Geometry
     from ptynb.geometry import NearField as NearField
+    from ptynb.io.export import export as export
     from ptynb.io.hdf5 import FileError as FileError
     from ptynb.io.load import load as load
     from ptynb.io.mask import load_mask as load_mask
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ptynb.io.result import save_result as save_result
     from ptynb.physics import illumination as illumination
     from ptynb.physics.expose import expose as expose
+    from ptynb.physics.from_result import simulate_from as simulate_from
     from ptynb.physics.piece import Imposed as Imposed
     from ptynb.physics.piece import Piece as Piece
     from ptynb.physics.simulate import simulate as simulate
@@ -128,6 +130,7 @@ _HOMES = {
     "compare": "ptynb.widgets.compare.view",
     "between": "ptynb.settings.ranges",
     "estimate": "ptynb.driver.estimate",
+    "export": "ptynb.io.export",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "history": "ptynb.widgets.history",
@@ -146,6 +149,7 @@ _HOMES = {
     "scaling_test": "ptynb.driver.scaling",
     "settings_form": "ptynb.bench.forms",
     "simulate": "ptynb.physics.simulate",
+    "simulate_from": "ptynb.physics.from_result",
     "tune": "ptynb.driver.study",
     "tuner": "ptynb.bench.tuner",
     "watch": "ptynb.widgets.watch",

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, ps, run, watch
+from ptynb.commands import dashboard, export, ps, run, watch
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     watch.add(commands)
     dashboard.add(commands)
     ps.add(commands)
+    export.add(commands)
     return parser
 
 
