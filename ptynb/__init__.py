@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from ptynb.io.native import save_scan as save_scan
     from ptynb.io.result import load_result as load_result
     from ptynb.io.result import save_result as save_result
+    from ptynb.io.starts.start import StartWarning as StartWarning
+    from ptynb.io.starts.start_from import start_from as start_from
     from ptynb.physics import illumination as illumination
     from ptynb.physics.expose import expose as expose
     from ptynb.physics.piece import Imposed as Imposed
@@ -118,6 +120,7 @@ _HOMES = {
     "Settings": "ptynb.settings.settings",
     "SettingsError": "ptynb.settings.base",
     "Slices": "ptynb.settings.parts",
+    "StartWarning": "ptynb.io.starts.start",
     "Study": "ptynb.driver.study",
     "Tilt": "ptynb.settings.parts",
     "Variations": "ptynb.settings.parts",
@@ -147,6 +150,7 @@ _HOMES = {
     "scaling_test": "ptynb.driver.scaling",
     "settings_form": "ptynb.bench.forms",
     "simulate": "ptynb.physics.simulate",
+    "start_from": "ptynb.io.starts.start_from",
     "tune": "ptynb.driver.study",
     "tuner": "ptynb.bench.tuner",
     "watch": "ptynb.widgets.watch",

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, ps, report, run, watch
+from ptynb.commands import dashboard, ps, report, run, sweep, watch
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_measuring(commands)
     run.add(commands)
     report.add(commands)
+    sweep.add(commands)
     watch.add(commands)
     dashboard.add(commands)
     ps.add(commands)

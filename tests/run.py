@@ -22,22 +22,21 @@ PACKAGES = (
     (("ip",), ("iproute2",)),
 )
 """Programs, of which the tests need one, and the packages of Debian that have it."""
+WAITING = ("tests/bench", "tests/cli", "tests/driver", "tests/widgets", "tests/test_notebooks.py")
+"""Tests that start clusters and browsers, and wait for them most of the time: file by file, two at once."""
 ALONE = (
-    "tests/bench",
     "tests/benchmarks",
-    "tests/cli",
-    "tests/driver",
     "tests/faults",
     "tests/hosts",
     "tests/slurm",
-    "tests/widgets",
+    "tests/test_acceptance.py",
+    "tests/test_run.py",
 )
-ALONE_FILES = ("tests/test_acceptance.py", "tests/test_notebooks.py", "tests/test_run.py")
-"""Tests that start clusters or measure time: nothing else runs beside them."""
+"""Tests that kill processes or measure time: nothing else runs beside them."""
 OLDER_KERNEL = "ipykernel==7.2.0"
 """The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
-"""How many processes share all other tests."""
+"""How many processes share the tests, where they may."""
 
 
 def run(*command: str) -> None:
@@ -76,6 +75,16 @@ def install() -> None:
     run("apt-get", "install", "-qq", "--no-install-recommends", *missing)
 
 
+COMPILE = """
+import ptynb as pt
+for modes in (1, 2):
+    scan, settings = pt.simulate(9, window=16, seed=0), pt.Settings(probe=pt.Probe(modes=modes))
+    with pt.Reconstruction(scan, settings, device="cpu") as recon:
+        list(recon.run(1))
+"""
+"""What a reconstruction is made of is compiled once, not by each process of the tests at the same time."""
+
+
 def main() -> None:
     """All checks, the quick ones first."""
     install()
@@ -88,9 +97,11 @@ def main() -> None:
     if len(sys.argv) > 1:
         run(*pytest, *sys.argv[1:])
         return
-    alone = [*ALONE, *ALONE_FILES]
-    run(*pytest, "--numprocesses", BESIDE, *(f"--ignore={path}" for path in alone))
-    run(*pytest, *alone)
+    run(sys.executable, "-c", COMPILE)
+    shared = (*pytest, "--numprocesses", BESIDE)
+    run(*shared, *(f"--ignore={path}" for path in (*WAITING, *ALONE)))
+    run(*shared, "--dist", "loadfile", *WAITING)
+    run(*pytest, *ALONE)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 
 import ptynb as pt
 from ptynb.cli import notebooks_folder
+from ptynb.commands.combinations import check, parameters_of
 
 NOTEBOOKS = sorted(notebooks_folder().glob("*.ipynb"))
 IMAGE, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
@@ -136,3 +137,28 @@ def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
     assert found["study.best.score <= study.trials[0].score"]
     assert found["bench.scan is scan"]
     assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.rate"
+
+
+def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
+    names = (
+        "repeat.equal",
+        "first.loss",
+        "result.losses",
+        "len({*map(str, exported)})",
+        "[c.name for c in result.changes]",
+    )
+    names += ("max(abs(each.positions - scan.positions).max() for each in scans.values())",)
+    shown, found = run("06_files_and_reports", tmp_path, *names)
+    assert shown.count(IMAGE) == 3
+    assert found["max(abs(each.positions - scan.positions).max() for each in scans.values())"] < 1e-9
+    assert found["repeat.equal"] is True
+    assert found["first.loss"] < 0.3 * found["result.losses"][0]
+    assert found["[c.name for c in result.changes]"] == ["probe.rate"]
+    assert found["len({*map(str, exported)})"] == 4
+    assert (tmp_path / "object.pdf").read_bytes().startswith(b"%PDF")
+    assert "From the <em>tour</em> of files" in (tmp_path / "scan.html").read_text()
+
+
+def test_the_notebook_of_files_can_be_swept() -> None:
+    path = notebooks_folder() / "06_files_and_reports.ipynb"
+    check({"probe.modes": (1, 2), "epochs": (20, 40)}, parameters_of(path), path)

@@ -10,6 +10,7 @@ from ptynb.render import (
     complex_colours,
     flat_phase,
     jpeg,
+    levels,
     limits_of,
     png,
     reduce_by,
@@ -75,10 +76,11 @@ def test_limits_are_the_percentiles_of_finite_values():
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e8])
-def test_limits_of_one_value_are_apart(value):
-    low, high = limits_of(np.full((3, 3), value))
-    assert low == value
-    assert high > low
+def test_one_value_is_in_the_middle_of_its_limits_and_grey(value):
+    flat = np.full((3, 3), value)
+    low, high = limits_of(flat)
+    assert low < value < high
+    assert set(np.unique(levels(flat, (low, high)))) <= {126, 127, 128}
 
 
 def test_limits_of_nothing_finite():

@@ -81,8 +81,8 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
     [
         (
             "scna: a\nepochs: 3\nresult: x",
-            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, epochs, result, cluster, keep, "
-            "on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
+            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, epochs, result, start, cluster, "
+            "keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
         ),
         (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
         (f"{LEAST}batch: 3", "'batch' is one of the settings; expected it below 'settings:'."),
@@ -134,3 +134,10 @@ def test_the_example_is_a_run_and_says_what_holds_anyway(read):
     assert read(unmarked) == plan
     changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
     assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
+
+
+def test_a_start_is_relative_to_the_file_or_to_the_working_folder(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read(LEAST).start is None
+    assert read(LEAST + "start: theirs.mat\n").start == tmp_path / "theirs.mat"
+    assert read(LEAST, {"start": Path("given.h5")}).start == tmp_path / "given.h5"

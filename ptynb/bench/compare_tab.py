@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 
 import ipywidgets
@@ -12,6 +13,7 @@ from ptynb.bench.run_tab import free_name
 from ptynb.io.result import load_result
 from ptynb.report.writing import report
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.view import Compare, compare
 from ptynb.widgets.parts import free, put
 
@@ -21,9 +23,7 @@ class CompareTab(ipywidgets.VBox):
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
-        self._names = ipywidgets.SelectMultiple(
-            description="Results", rows=4, layout=ipywidgets.Layout(width="460px", max_width="100%")
-        )
+        self._names = Choice("Results", rows=4, several=True, width="460px")
         self._path = ipywidgets.Text(
             placeholder="other.result.h5", description="File",
             layout=ipywidgets.Layout(width="360px", max_width="100%"),
@@ -59,9 +59,8 @@ class CompareTab(ipywidgets.VBox):
 
     def _follow(self, what: str) -> None:
         if what == "results":
-            chosen = self._names.value
-            self._names.options = list(self._desk.results)
-            self._names.value = (*chosen, self._names.options[-1])
+            names = list(self._desk.results)
+            self._names.offer(zip(names, names, strict=True), [*self._names.chosen, names[-1]])
 
     def _put_add(self) -> None:
         path = self._path.value.strip()
@@ -81,22 +80,22 @@ class CompareTab(ipywidgets.VBox):
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
     def _put_show(self) -> None:
-        names = self._names.value
+        names = [name for name in self._desk.results if name in self._names.chosen]
         self._actions.put(lambda: self._show(names))
 
     def _put_report(self) -> None:
-        names = self._names.value
+        names = [name for name in self._desk.results if name in self._names.chosen]
         self._actions.put(lambda: self._report(names))
 
-    def _report(self, names: tuple[str, ...]) -> None:
+    def _report(self, names: list[str]) -> None:
         put(self._said, "")
         _check_chosen(names, 1)
         path = free_name("comparison" if len(names) > 1 else "report", ".html")
         written = report({name: self._desk.results[name] for name in names}, path)
-        self._desk.tell(f"pt.report({{name: kept[name] for name in {list(names)!r}}}, {path!r})")
+        self._desk.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
         put(self._said, f'<span role="status">written: {html.escape(str(written))}</span>')
 
-    def _show(self, names: tuple[str, ...]) -> None:
+    def _show(self, names: list[str]) -> None:
         _check_chosen(names, 2)
         before = self._comparison
         self._comparison = compare({name: self._desk.results[name] for name in names})
@@ -104,10 +103,10 @@ class CompareTab(ipywidgets.VBox):
         self._place.children = [self._comparison]
         if before is not None:
             before.close()
-        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {list(names)!r}}})")
+        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
 
 
-def _check_chosen(names: tuple[str, ...], fewest: int) -> None:
+def _check_chosen(names: Sequence[str], fewest: int) -> None:
     if len(names) < fewest:
         raise ValueError(
             f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "

@@ -26,6 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scan", type=Path, metavar="FILE", help="a file with a scan")
     parser.add_argument("--epochs", type=int, metavar="N", help="epochs in all")
     parser.add_argument("--result", type=Path, metavar="FILE", help="where the result goes")
+    parser.add_argument(
+        "--start", type=Path, metavar="FILE", help="a result, of another package or of ptynb, to start from"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where states and pictures are kept")
     parser.add_argument("--pictures", type=float, metavar="SECONDS", help="between pictures there, for ptynb watch")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="what engines compute on")
@@ -43,6 +46,7 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     if chosen.file is None:
         raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
+    options["start"] = chosen.start
     options["on_failure"] = chosen.on_failure
     options["keep"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
@@ -63,6 +67,7 @@ def again(command: str, chosen: argparse.Namespace) -> str:
         "scan",
         "epochs",
         "result",
+        "start",
         "keep",
         "pictures",
         "device",

@@ -74,10 +74,11 @@ class Lines:
         files.stay(target)  # before the present one is kept, which may thin out the oldest
         came_from = self.name
 
-        def prepare(kept: Path) -> Reopening:
+        def prepare(kept: Path | None) -> Reopening:
             if target == kept:
-                raise ReconstructionError(f"It is at this state already ({kept.name}); choose an earlier one.")
-            state, now = load_state(target), load_state(kept)
+                raise ReconstructionError(f"It is at this state already ({target.name}); choose an earlier one.")
+            state = load_state(target)
+            now = len(self._link.epochs) if kept is None else load_state(kept).epoch
             line = target.parent
             known = states(line)
             later = known[known.index(target) + 1 :]
@@ -92,11 +93,12 @@ class Lines:
             def undo() -> None:
                 if aside.exists():
                     files.put_back(aside, line)
-                files.use(kept.parent)
+                files.use(files.folder_of(files.root_of(line), came_from))
 
             here = files.name_of(line)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
-            remark = "went back", f"{where[0]}epoch {now.epoch}", f"{where[1]}epoch {state.epoch}"
+            failed = ", where it failed" if kept is None else ""
+            remark = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
             return self._to(target, state, remark, carry_out=carry_out, undo=undo)
 
         reopen(self._link, prepare)
@@ -113,8 +115,8 @@ class Lines:
 
         first = None if which is None else begin(self._found(which, before=True))  # while it is sure to be there
 
-        def prepare(kept: Path) -> Reopening:
-            start = first or begin(kept)
+        def prepare(kept: Path | None) -> Reopening:
+            start = first or begin(_present(kept))
             line = start.parent
             remark = "branch", came_from, files.name_of(line)
 
@@ -137,14 +139,15 @@ class Lines:
         came_from, target = self.name, self._newest(name)
         if name == came_from:
             raise ReconstructionError(f"It is on the branch {name!r} already.")
+        present = files.folder_of(files.root_of(target.parent), came_from)
 
-        def prepare(kept: Path) -> Reopening:
+        def prepare(_: Path | None) -> Reopening:
             return self._to(
                 target,
                 load_state(target),
                 ("branch", came_from, name),
                 carry_out=lambda: files.use(target.parent),
-                undo=lambda: files.use(kept.parent),
+                undo=lambda: files.use(present),
             )
 
         reopen(self._link, prepare)
@@ -194,7 +197,8 @@ class Lines:
         if problem := self.why_not(settings):
             raise ReconstructionError(problem)
 
-        def prepare(kept: Path) -> Reopening:
+        def prepare(present: Path | None) -> Reopening:
+            kept = _present(present)
             before = load_state(kept)
             try:
                 state = restructuring.restructured(before, settings, self._scan)
@@ -285,8 +289,15 @@ class Lines:
         return known[name]
 
 
-def _epoch_of(later: list[Path], now: State) -> int:
+def _present(kept: Path | None) -> Path:
+    """The present state's file, where one is needed. Raises ReconstructionError where there is none."""
+    if kept is None:
+        raise ReconstructionError("It has failed meanwhile, so there is no present state; go back to one of `states`.")
+    return kept
+
+
+def _epoch_of(later: list[Path], now: int) -> int:
     """What a line is named after: how far it got."""
     with contextlib.suppress(ValueError):
-        return load_state(later[-1]).epoch if later else now.epoch
-    return now.epoch
+        return load_state(later[-1]).epoch if later else now
+    return now

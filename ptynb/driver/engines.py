@@ -6,6 +6,8 @@ import contextlib
 import pickle
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -58,10 +60,15 @@ class Engines(ABC):
         """Ends the workers and frees their memory."""
 
     @abstractmethod
-    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
-        """New workers in the place of these, after one was lost: on engines that are left, or on fresh ones.
+    def abandon(self) -> None:
+        """The same where one of them may be lost; one that does not end is itself ended."""
 
-        start: the state to go on from; None: from the beginning. why: for the record. Raises ClusterError.
+    @abstractmethod
+    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
+        """New workers in the place of these, after one was lost or failed: on engines that are left, or on fresh ones.
+
+        start: the state to go on from; None: from the beginning. why: for the record. remark: instead of a line that
+        says how many go on. Raises ClusterError, or SettingsError where the engines refuse.
         """
 
     @abstractmethod
@@ -99,10 +106,13 @@ class LocalEngine(Engines):
     def close(self) -> None:
         self._worker.close()
 
-    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
+    def abandon(self) -> None:
         with contextlib.suppress(TimeoutError):
             self.close()
-        return LocalEngine(opening, self._device, start, ("engines", why, self.description))
+
+    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
+        self.abandon()
+        return LocalEngine(opening, self._device, start, remark or ("engines", why, self.description))
 
     def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
         return LocalEngine(opening, self._device, start, remark)
@@ -128,6 +138,7 @@ class ClusterEngines(Engines):
     ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
+        end_forgotten(cluster, places or opening.places)
         if places is None and opening.places is None:
             cluster.complete()
         if places is None:
@@ -150,9 +161,13 @@ class ClusterEngines(Engines):
             )
             for rank, membership in enumerate(memberships(cluster, self._places, self._store, opening.timeout))
         ]
-        answers = cluster.call_all(self._places, opened.open_worker, arguments, timeout=600.0)
+        try:
+            answers = cluster.call_all(self._places, opened.open_worker, arguments, timeout=600.0)
+        except ClusterError:
+            self.abandon()  # those that were opened wait for one that is lost
+            raise
         if refused := next(filter(None, answers), ""):
-            self._end_those_left()
+            self.abandon()
             raise SettingsError(refused)
 
     @classmethod
@@ -194,28 +209,42 @@ class ClusterEngines(Engines):
                 self._cluster.call_all(ranks, opened.close_worker, [(self.name,)] * len(ranks))
         self._cluster.close_store(self._store)
 
-    def again(self, opening: Opening, start: Path | None, why: str) -> Engines:
+    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
         if self._cluster.ended_from_outside:
             raise ClusterError(
                 "The cluster was ended by 'ptynb stop'; start a new one, and resume() from the last state."
             )
-        self._end_those_left()
+        self.abandon()
         self._cluster.replace_lost()
         places = [place for place in self._cluster.alive() if opening.places is None or place in opening.places]
         if not places:
             of = "the cluster" if opening.places is None else f"the ranks {[*opening.places]} it was confined to"
             raise ClusterError(f"No engine of {of} is left; stop() the cluster, and start a new one.")
         now = "1 engine goes on" if len(places) == 1 else f"{len(places)} engines go on"
-        return ClusterEngines(self._cluster, opening, places, start, ("engines", why, now))
+        return ClusterEngines(self._cluster, opening, places, start, remark or ("engines", why, now))
 
     def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
         return ClusterEngines(self._cluster, opening, self._places, start, remark)
 
-    def _end_those_left(self) -> None:
-        """Ends the workers that are left; an engine whose worker does not end is itself ended."""
+    def abandon(self) -> None:
         for place in sorted({*self._cluster.alive()} & {*self._places}):
             try:
                 self._cluster.call(place, opened.abandon_worker, self.name, ENDING_SECONDS, timeout=ENDING_SECONDS + 2)
             except ClusterError:
                 self._cluster.kill(place)
         self._cluster.close_store(self._store)
+
+
+def end_forgotten(cluster: Cluster, places: Sequence[int] | None) -> None:
+    """Ends what is open on these engines of a cluster (None: on any) and nobody holds any more, on all of its engines.
+
+    A worker that is not its group's first waits for the first one's word, so it can't be ended alone.
+    """
+    alive = cluster.alive()
+    asked = alive if places is None else [place for place in alive if place in places]
+    for name in sorted({*chain.from_iterable(cluster.call_all(asked, opened.open_names, [()] * len(asked)))}):
+        forgotten = ClusterEngines.joined(cluster, name, alive)
+        try:
+            forgotten.close()
+        except ClusterError:
+            forgotten.abandon()

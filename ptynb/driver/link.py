@@ -203,10 +203,11 @@ class Link:
                 return
             self.can_recover = cause.lost
             if cause.lost:
-                error = ReconstructionError(f"{cause.text}\n\n{self._offer()}")
+                error = ReconstructionError(f"{cause.text}\n\n{self.offer()}")
             self.failure = error
 
-    def _offer(self) -> str:
+    def offer(self) -> str:
+        """What `recover` would do, as a sentence."""
         found = self._last_good_state()
         place = "from the beginning (no state was kept yet)"
         if found is not None:
@@ -226,8 +227,8 @@ class Link:
                 return
             if not self.can_recover:
                 raise ReconstructionError(
-                    "It did not lose an engine, so the same would end it again; start a new Reconstruction with what "
-                    f"its failure says changed. ({str(self.failure).splitlines()[0]})"
+                    "It did not lose an engine, so the same would end it again; go_back to one of its states, or start "
+                    f"a new Reconstruction, with what its failure says changed. ({str(self.failure).splitlines()[0]})"
                 )
             cause, self.failure = Cause(str(self.failure).split("\n", 1)[0], True), None
             self._begin_recovery(cause)
@@ -299,9 +300,13 @@ class Link:
 
     # Being opened again on purpose: see `ptynb.driver.reopening`
 
-    def apart(self, work: Callable[[], None]) -> None:
-        """Does this work on the engines while everybody else waits, in a thread that goes on if the waiting is cut."""
+    def apart(self, work: Callable[[], None], failed: bool = False) -> None:
+        """Does this work on the engines while everybody else waits, in a thread that goes on if the waiting is cut.
+
+        failed: whether it may have failed, which is over then if the work succeeds.
+        """
         outcome: Future[None] = Future()
+        before: ReconstructionError | None = None
 
         def do() -> None:
             problem: Exception | None = None
@@ -309,13 +314,16 @@ class Link:
                 work()
             except Exception as error:  # noqa: BLE001 - goes to who asked for it
                 problem = error
+                self.failure = self.failure or before
             self._recovery = None  # first: whoever waits for the outcome may ask something at once
             outcome.set_result(None) if problem is None else outcome.set_exception(problem)
 
-        self.alive()
+        with contextlib.suppress(*([ReconstructionError] if failed else [])):
+            self.alive()
         with self.lock:
             if self._recovery is not None:
                 raise ReconstructionError("It is being opened again just now; wait until it is, and try again.")
+            before, self.failure = self.failure, None
             self._recovery = threading.Thread(target=do, name="ptynb recovery", daemon=True)
             self._recovery.start()
         outcome.result()
@@ -327,13 +335,19 @@ class Link:
             raise ReconstructionError(status.failure.message if status.failure is not None else why)
         return status
 
-    def open_from(self, opening: Opening, start: Path, state: State, remark: Remark | None) -> None:
+    def open_from(
+        self, opening: Opening, start: Path, state: State, remark: Remark | None, instead_of: str = ""
+    ) -> None:
         """Opens engines in the place of closed ones, from this state; once they have read it, they are taken up.
 
+        instead_of: how those before ended, if they failed or one was lost; fresh ones come in the place of lost ones.
         Raises what kept them from it.
         """
         self.opening, self._line = opening, str(start.parent)
-        engines = self.engines.anew(opening, start, remark)
+        if instead_of:
+            engines = self.engines.again(opening, start, instead_of, remark)
+        else:
+            engines = self.engines.anew(opening, start, remark)
         try:
             while (status := engines.call(0, "status", 10**9, timeout=MOST_SILENCE)).state == "loading":
                 time.sleep(0.01)
@@ -343,7 +357,7 @@ class Link:
                 raise ReconstructionError(find_cause(engines, None).text)
         except Exception:
             with contextlib.suppress(ClusterError, TimeoutError):
-                engines.close()
+                engines.abandon() if engines.lost() else engines.close()
             raise
         self._take_up(engines, state)
 

@@ -63,7 +63,8 @@ class Movable(ABC):
         """Returns to a kept state, and stops there: all is as it was then, settings too.
 
         state: one of `states`, its epoch, or its file. The record of epochs ends with it; `changes` says from where
-        it went back. What came after stays on disk as a branch of its own, and so does the present moment.
+        it went back. What came after stays on disk as a branch of its own, and so does the present moment. After a
+        failure, such as an object that is not finite any more, it leads back to work too.
         """
         self._move(lambda: self._lines.go_back(state), stops=True)
 

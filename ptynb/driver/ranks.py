@@ -29,7 +29,7 @@ from ptynb.engine.order import Order
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import branches
 from ptynb.io.hdf5 import FileError
-from ptynb.io.load import load
+from ptynb.io.planned import scan_of
 from ptynb.io.result import save_result
 from ptynb.io.state import newest_state, states
 from ptynb.progress import Shown, log, shown_on
@@ -99,7 +99,7 @@ class Rank:
         check_folder(plan)
         start = first_state(plan, resume, self._console)
         self._board.publish("" if start is None else str(start))
-        scan = load(plan.scan)
+        scan = scan_of(plan)
         check_shares(scan, plan.settings, self._place.world)
         if self._place.one_host:
             asked = memory.Asked(plan.settings, self._place.world, self._place.world > 1)
@@ -136,7 +136,7 @@ class Rank:
 
     def serve(self) -> int:
         """Another rank: waits until rank 0 has told its worker to end."""
-        scan = load(self._plan.scan)
+        scan = scan_of(self._plan)
         while (found := self._board.published()) is None:
             if self._board.failed:
                 raise ElsewhereError

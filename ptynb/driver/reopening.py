@@ -1,7 +1,8 @@
 """Opening a reconstruction again on purpose: from another state, in another branch, or with another structure.
 
 The run is held before the same update on all engines, the state kept, the workers closed, files moved, and workers
-opened again from a state, as after a lost engine. Whatever can't be done leaves it as it was.
+opened again from a state, as after a lost engine. Whatever can't be done leaves it as it was. After a failure there is
+no present state that could be kept; where the work succeeds, the failure is over.
 """
 
 from __future__ import annotations
@@ -45,16 +46,35 @@ class Reopening:
     undo: Callable[[], object] = nothing
 
 
-def reopen(link: Link, prepare: Callable[[Path], Reopening]) -> None:
+def reopen(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
     """Holds the run, keeps the state, and opens engines again as `prepare`, given the state's file, tells.
 
-    Whoever asks something meanwhile waits. Raises what `prepare` raised, before anything was changed, or
-    ReconstructionError where the engines can't be opened so; it goes on as before then.
+    After a failure `prepare` is given None. Whoever asks something meanwhile waits. Raises what `prepare` raised,
+    before anything was changed, or ReconstructionError where the engines can't be opened so; it goes on as before then.
     """
-    link.apart(lambda: _exchange(link, prepare))
+    failure = link.failure
+    if failure is None:
+        link.apart(lambda: _exchange(link, prepare))
+    else:
+        link.apart(lambda: _replace(link, prepare, str(failure).split("\n", 1)[0]), failed=True)
 
 
-def _exchange(link: Link, prepare: Callable[[Path], Reopening]) -> None:
+def _replace(link: Link, prepare: Callable[[Path | None], Reopening], failure: str) -> None:
+    """Workers that failed make way for others."""
+    plan, wanted, held, opening = prepare(None), link.wanted, link.held, link.opening
+    try:
+        with contextlib.suppress(ClusterError, TimeoutError):  # one that is lost, or hangs, is ended below
+            link.engines.close()
+        plan.carry_out()
+        link.wanted, link.held = None, False
+        link.open_from(plan.opening, plan.start, plan.state, plan.remark, instead_of=failure)
+    except Exception as error:
+        link.wanted, link.held, link.opening = wanted, held, opening
+        plan.undo()
+        raise ReconstructionError(f"This can't be done, and it stays as it failed: {error}") from error
+
+
+def _exchange(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
     ran = _hold(link)
     try:
         kept = _keep(link)
@@ -77,12 +97,23 @@ def _exchange(link: Link, prepare: Callable[[Path], Reopening]) -> None:
             plan.undo()
             with contextlib.suppress(ClusterError, TimeoutError):
                 link.engines.close()
-            link.open_from(before.opening, before.start, before.state, None)
+            _restore(link, before)
         except Exception as second:  # noqa: BLE001 - the user is to see it beside the first cause
-            link.failure = ReconstructionError(f"{error}\n\nIt could not go on as before: {second}")
-            link.can_recover = True
+            text = f"{error}\n\nIt could not go on as before: {second}"
+            link.failure, link.can_recover = ReconstructionError(f"{text}\n\n{link.offer()}"), True
             raise link.failure from error
         raise ReconstructionError(f"This can't be done, and it goes on as before: {error}") from error
+
+
+def _restore(link: Link, before: Reopening) -> None:
+    """As it was; on fresh engines in the place of lost ones, where it is to go on by itself after a loss."""
+    try:
+        link.open_from(before.opening, before.start, before.state, None)
+    except Exception:
+        lost = link.engines.lost()
+        if before.opening.on_failure != "continue" or not lost:
+            raise
+        link.open_from(before.opening, before.start, before.state, None, instead_of=lost)
 
 
 def _hold(link: Link) -> bool:

@@ -12,7 +12,7 @@ from ptynb.driver.coming_back import resume as resume_from
 from ptynb.driver.leaving import Leaving, signals_raise
 from ptynb.driver.ranks import INTERRUPTED, check_folder, first_state, go_on
 from ptynb.driver.session import Reconstruction
-from ptynb.io.load import load
+from ptynb.io.planned import scan_of
 from ptynb.io.state import file_name
 from ptynb.progress import follow, log
 from ptynb.scan import Scan
@@ -28,7 +28,7 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
     console = Console()
     check_folder(plan)
     start = first_state(plan, resume, console)
-    scan = load(plan.scan)
+    scan = scan_of(plan)
     with signals_raise():
         try:
             with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:

@@ -506,11 +506,14 @@ class Reconstruction(Looking, Movable):
         """To another state: whatever is known of the present one holds no more."""
 
         def do() -> Answer:
-            self._alive()
+            failed = stops and self._link.failure is not None  # what begins at a kept state can leave a failure behind
+            self._there() if failed else self._alive()
             try:
                 answer = work()
             finally:
                 self._settings, self._result_at = self._link.opening.settings, None
+            if failed:
+                self._follow()
             if stops:  # not where it was refused: it goes on as before then, and so does a loop
                 self._stops += 1
                 self._advancing = None
@@ -586,6 +589,10 @@ class Reconstruction(Looking, Movable):
 
     def _alive(self) -> None:
         self._link.alive()
+        self._there()
+
+    def _there(self) -> None:
+        """Raises ReconstructionError where there is nothing any more that could be asked."""
         if self._closed:
             raise ReconstructionError("It is closed; make a new Reconstruction.")
         if not self._cluster_alive():

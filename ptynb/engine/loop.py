@@ -168,7 +168,7 @@ class Loop:
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update not finite; "
                 f"the rates ({self.algorithm.rates()}) are too high "
-                "for this scan. Start again with lower ones."
+                "for this scan. Start again with lower ones, or go back to a kept state and lower them there."
             )
         if not self.group.all_equal(checksum):
             raise RuntimeError(

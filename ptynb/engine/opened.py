@@ -34,15 +34,14 @@ def open_worker(
     start: Path | None = None,
     remark: tuple[str, str, str] | None = None,
 ) -> str:
-    """Makes the worker of the reconstruction `name` in this process; one that nobody closed makes way for it.
+    """Makes the worker of the reconstruction `name` in this process, where there is none at the time.
 
     Returns the sentence with which it was refused; empty where it was made.
 
     opening: what this engine is to remember for who joins it later. extensions: pieces and constraints of the user's,
     by value (cloudpickle), from the kernel over its signed messages. The others: as for `Worker`.
     """
-    for forgotten in [*_workers]:
-        close_worker(forgotten)
+    assert not _workers, "the kernel ends what is open here first, on all of its ranks"
     try:
         _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions), keep, start, remark)
     except ValueError as error:
@@ -67,11 +66,15 @@ def call_worker(name: str, method: str, *arguments: Any) -> Any:
 
 
 def close_worker(name: str) -> None:
-    """Ends the worker and frees its memory. To be called on all ranks at the same time."""
-    worker = _workers.pop(name, None)
-    _openings.pop(name, None)
+    """Ends the worker and frees its memory. To be called on all ranks at the same time.
+
+    Raises TimeoutError where it does not end; it is still known here then.
+    """
+    worker = _workers.get(name)
     if worker is not None:
         worker.close()
+    _workers.pop(name, None)
+    _openings.pop(name, None)
 
 
 def abandon_worker(name: str, seconds: float) -> None:

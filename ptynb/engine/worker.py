@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import gc
 import queue
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from ptynb.engine.connections import Connections
 from ptynb.engine.group import ECHOES, Group, Membership, join
 from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import Taken, make_pictures, make_snapshot, take, value_at
+from ptynb.engine.pictures import Taken, make_pictures, make_room, make_snapshot, take, value_at
 from ptynb.io.state import State as KeptState
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
@@ -48,6 +49,11 @@ from ptynb.snapshot import (
 )
 
 IDLE_SECONDS = 0.02
+SWITCH_SECONDS = 0.0005
+"""How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
+
+With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
+"""
 MOST_R_FACTORS = 100
 """The newest ones, told with every status; whoever follows has the others already."""
 WRITING_SECONDS = 120.0
@@ -108,6 +114,7 @@ class Worker:
         self._settings, self._membership, self._start = settings, membership, start
         self._remark = remark
         self._connections: Connections | None = None
+        self._given_up = False
         self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
         self._pending: Order | None = None
         self._began: Mark = (0, 0, 0)
@@ -242,6 +249,7 @@ class Worker:
 
     def abandon(self, seconds: float) -> None:
         """Ends the thread of this rank alone, though it may wait for a rank that is lost. Raises TimeoutError."""
+        self._given_up = True  # first: where there are no connections yet, the thread looks once it has made them
         if self._connections is not None:
             self._connections.abort()
         self._thread.join(seconds)
@@ -258,6 +266,7 @@ class Worker:
 
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             # When a thread first asks, torch gives it the number of that moment, which another one at work may have
             # lowered for itself: this one asks before it sets its own.
@@ -267,6 +276,8 @@ class Worker:
             found = resuming.read_start(self._start, self._membership.rank)
             if self._membership.world > 1:
                 self._connections = Connections()
+                if self._given_up:
+                    self._connections.abort()
             group = join(self._membership, self._connections)
             self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
             del found
@@ -450,7 +461,8 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        taken: Taken = self._ask(lambda: take(loop.model, request, self._area, loop.epoch, loop.update))
+        area, room = self._area, make_room(loop.model, self._area)
+        taken: Taken = self._ask(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
         return taken
 
     def _ask(self, question: Callable[[], Any]) -> Any:

@@ -12,7 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, metres_to_pixels
 from ptynb.io.found import Found, Given, missing
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading
+from ptynb.io.hdf5 import FileError
+from ptynb.io.links import Linked
+from ptynb.io.plausible import check_geometry, check_positions
+from ptynb.io.units import factor, units_of
+from ptynb.io.values import array
 from ptynb.scan import AnyGeometry, Scan, default_name
 
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
@@ -34,11 +38,18 @@ def assemble(found: Found, given: Given, path: Path) -> Scan:
         raise
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
+    window = found.frames.shape[1:]
+    if isinstance(geometry, Geometry) and found.geometry is None:
+        check_geometry(found, given, geometry, window, path)
+    positions = _positions(found, given, path, geometry)
+    in_pixels = given.units == "pixels" if given.positions is not None else found.pixel_positions is not None
+    if geometry is not None and not in_pixels and min(window) > 0:
+        check_positions(positions, window, geometry.object_pixel(window), found, path)
     scan = Scan(
         frames=found.frames,
-        positions=_positions(found, given, path, geometry),
+        positions=positions,
         centred=found.centred,
-        mask=found.mask if given.mask is None else _array(given.mask, path, "mask").astype(bool),
+        mask=found.mask if given.mask is None else _array(given.mask, path, "mask", found, given).astype(bool),
         probe=found.probe,
         object=found.object,
         geometry=geometry,
@@ -75,7 +86,7 @@ def _positions(found: Found, given: Given, path: Path, geometry: AnyGeometry | N
     pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
     metres, in_pixels = found.positions, found.pixel_positions
     if given.positions is not None:
-        stated = _array(given.positions, path, "positions").astype(np.float64)
+        stated = _array(given.positions, path, "positions", found, given).astype(np.float64)
         metres, in_pixels = (stated, None) if given.units == "metres" else (None, stated)
     elif given.raster or given.step or (metres is None and in_pixels is None):
         metres, in_pixels = _raster(found, given, path), None
@@ -120,14 +131,20 @@ def _raster(found: Found, given: Given, path: Path) -> NDArray[np.float64]:
     return np.column_stack([rows * step[0], columns * step[1]])
 
 
-def _array(value: str | Path | ArrayLike, path: Path, name: str) -> NDArray[Any]:
+def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found, given: Given) -> NDArray[Any]:
     """An array that was given as such, as the name of a dataset of the file at `path`, or as a file of its own."""
     if not isinstance(value, str | Path):
         return _numbers(np.asarray(value), name, "what was given")
     if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
-        with open_for_reading(path) as file:
-            if value in file:
-                return _numbers(dataset(file, value, path)[()], name, f"{path} at {value}")
+        with Linked(path, given.links) as linked:
+            stored = linked.dataset(value)
+            if stored is not None:
+                values = _numbers(array(stored, name), name, f"{path} at {value}")
+                scale = factor(units_of(stored), "length") if name == "positions" and given.units == "metres" else None
+                return values if scale is None else values * scale
+    inside = found.named(value) if isinstance(value, str) and found.named is not None else None
+    if inside is not None:
+        return _numbers(inside, name, f"{path} at {value}")
     beside = Path(value).expanduser()
     if not beside.is_file():
         raise FileError(f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.")

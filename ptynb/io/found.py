@@ -35,6 +35,8 @@ class Given:
     wavelength [m], or energy of photons [eV], or voltage of electrons [V].
     distance [m] and detector_pixel (y, x) [m], or angular_pixel (y, x): a detector pixel seen from the sample [rad].
     clip_negative: negative counts become 0 (else they are an error).
+    links: which files the links and virtual datasets of a file may lead to: "folder" (in the folder of the file, or
+        below it) or "anywhere".
     """
 
     patterns: str | None = None
@@ -51,10 +53,13 @@ class Given:
     detector_pixel: tuple[float, float] | None = None
     angular_pixel: tuple[float, float] | None = None
     clip_negative: bool = False
+    links: str = "folder"
 
     def __post_init__(self) -> None:
         if self.units not in ("metres", "pixels"):
             raise FileError(f"units is {self.units!r}; expected 'metres' or 'pixels'.")
+        if self.links not in ("folder", "anywhere"):
+            raise FileError(f"links is {self.links!r}; expected 'folder' or 'anywhere'.")
         units = {"wavelength": "m", "energy": "eV", "voltage": "V"}
         beams = [f"{name}={getattr(self, name)} {unit}" for name, unit in units.items() if name in self.names]
         if len(beams) > 1:
@@ -90,6 +95,7 @@ class Found:
     geometry: in the place of these, where the file says more (near field, tilted planes).
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): first guesses.
     places: where in the file each of them was found, by name. remarks: sentences for the user.
+    named: an array of the file by its name, where the file is not HDF5; None for a name that it lacks.
     """
 
     format: str
@@ -110,6 +116,7 @@ class Found:
     object: NDArray[Any] | None = None
     places: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    named: Callable[[str], NDArray[Any] | None] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, tiff
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -19,7 +19,18 @@ from ptynb.io.native import is_native, read_scan
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
 
-FORMATS: tuple[Format, ...] = (cxi.FORMAT,)
+FORMATS: tuple[Format, ...] = (
+    nexus.FORMAT,
+    cxi.FORMAT,
+    ptyd.FORMAT,
+    emd.FORMAT,
+    empad.FORMAT,
+    matlab.FORMAT,
+    npy.NPY,
+    npy.NPZ,
+    tiff.FORMAT,
+    plain.FORMAT,  # takes any HDF5: after all others
+)
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
 START = 4096
 """Bytes of a file by which it is recognised."""
@@ -42,6 +53,7 @@ def load(
     detector_pixel: tuple[float, float] | None = None,
     angular_pixel: tuple[float, float] | None = None,
     clip_negative: bool = False,
+    links: str = "folder",
 ) -> Scan:
     """Opens a scan of any format that it recognises, by content. Reads metadata now and patterns when they are needed.
 
@@ -57,6 +69,7 @@ def load(
     distance to the detector [m] and detector_pixel (y, x) [m]; or angular_pixel (y, x) [rad], a detector pixel as it is
         seen from the sample.
     clip_negative: negative counts become 0 (else they are an error).
+    links: external links and virtual datasets of HDF5 may lead to files in the "folder" of the file, or "anywhere".
 
     Raises FileError or ScanError, both ValueErrors, that say what was found, what was expected and what to do. The
     first and the last pattern are looked at now, the others when an engine reads them.
@@ -77,6 +90,7 @@ def load(
         detector_pixel=detector_pixel,
         angular_pixel=angular_pixel,
         clip_negative=clip_negative,
+        links=links,
     )
     with looked_at(path) as head:
         native = head.file is not None and is_native(head.file)
@@ -122,8 +136,4 @@ def _unknown(head: Head) -> str:
         return f"{head.path} is {kind}; expected a scan: {', '.join(kind.name for kind in FORMATS)}, or ptynb's own."
     if is_result(head.file):
         return f"{head.path} is a result of ptynb, not a scan; open it with load_result."
-    groups = ", ".join(sorted(head.file)) or "nothing"
-    return (
-        f"{head.path} is HDF5 but neither CXI nor a ptynb scan (it holds {groups}); "
-        "read the arrays with h5py and use Scan.from_arrays."
-    )
+    return f"{head.path} was written by ptynb ({head.file.attrs.get('format')}), and is no scan."

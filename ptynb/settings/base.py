@@ -96,6 +96,15 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{name}", value
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted name as mappings of parts: what `Settings` and `Settings.replace` take."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        part, _, last = name.rpartition(".")
+        (found.setdefault(part, {}) if part else found)[last] = value
+    return found
+
+
 def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
     """What pydantic found; the problems of a part, which that part has raised already, under their whole names."""
     for problem in error.errors():

@@ -26,6 +26,7 @@ def example() -> str:
     """The text of a run file with every field, its default and what it is for."""
     lines = [HEAD]
     lines += [_line(name, str(value), RunFile.model_fields[name]) for name, value in FIRST.items()]
+    lines.append(MARK + _line("start", "null", RunFile.model_fields["start"]))
     lines += ["", _line("cluster", "", RunFile.model_fields["cluster"]), "  kind: local"]
     lines += [f"  {line}" for line in _fields(LocalCluster(), skip="kind")]
     for model in CLUSTERS[1:]:

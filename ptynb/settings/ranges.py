@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from ptynb.settings.base import SettingsError
 from ptynb.settings.settings import Settings
-from ptynb.settings.structure import nested
 
 Choice = bool | int | float | str | None
 
@@ -64,7 +63,7 @@ def checked_ranges(settings: Settings, ranges: Mapping[str, Any]) -> dict[str, R
 
 def with_values(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """The settings with the values of these dotted names. Raises SettingsError where they don't go together."""
-    return settings.replace(**nested(values))
+    return settings.with_values(values)
 
 
 def value_of(settings: Settings, name: str) -> Any:

@@ -106,6 +106,10 @@ class RunFile(SettingsModel):
     scan: Path = Field(description="File with the scan")
     epochs: int = Field(ge=1, description="Epochs in all, those before a --resume counted")
     result: Path = Field(description="File that the result is written to")
+    start: Path | None = Field(
+        default=None,
+        description="Result, of another package or of ptynb, whose object, probe and positions it starts from",
+    )
     cluster: AnyCluster = Field(default=LocalCluster(), description="Where it runs")
     keep: Keep = Field(
         default=Keep(), description="States and pictures kept while it runs; their folder is named after the result"
@@ -135,7 +139,9 @@ class RunFile(SettingsModel):
         result = folder / self.result.expanduser()
         kept = self.keep.folder if self.keep.folder is not None else result.with_name(f"{result.stem}.states")
         keep = self.keep.model_copy(update={"folder": folder / kept.expanduser()})
-        return self.model_copy(update={"scan": folder / self.scan.expanduser(), "result": result, "keep": keep})
+        start = None if self.start is None else folder / self.start.expanduser()
+        scan = folder / self.scan.expanduser()
+        return self.model_copy(update={"scan": scan, "result": result, "start": start, "keep": keep})
 
 
 def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
@@ -150,7 +156,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     values = _values(path)
     if values.keys() & Settings.model_fields.keys() and not values.keys() & RunFile.model_fields.keys():
         values = {"settings": values}
-    for name in ("scan", "result"):
+    for name in ("scan", "result", "start"):
         if name in options:
             options[name] = Path(options[name]).expanduser().absolute()
     if (options.get("keep") or {}).get("folder") is not None:

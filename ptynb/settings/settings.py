@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, flat, merge
+from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, flat, merge, nested
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
@@ -203,6 +203,13 @@ class Settings(SettingsModel):
         Parts are given as mappings and merged: `settings.replace(batch=32, probe={"rate": 0.01})`.
         """
         return type(self)(**merge(self.model_dump(), changes))
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """These settings with the values of some dotted names: `settings.with_values({"probe.modes": 2})`.
+
+        Raises SettingsError for an unknown name, and where they don't go together.
+        """
+        return self.replace(**nested(values))
 
     def effective_batch(self, engines: int) -> int:
         """Patterns behind one update of so many engines."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ptynb.settings.base import SettingsError, flat
+from ptynb.settings.base import nested as nested
 from ptynb.settings.settings import Settings
 
 Kind = Literal["number", "integer", "choice", "switch"]
@@ -142,15 +143,6 @@ def given(settings: Settings) -> dict[str, Any]:
                 found = rest
         except SettingsError:  # it can't be left out
             continue
-    return found
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted name as mappings of parts: what `Settings` and `Settings.replace` take."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        part, _, last = name.rpartition(".")
-        (found.setdefault(part, {}) if part else found)[last] = value
     return found
 
 

@@ -14,6 +14,7 @@ import ipywidgets
 
 from ptynb.snapshot import Branch, KeptState
 from ptynb.widgets.actions import Action, Actions
+from ptynb.widgets.choice import Choice
 from ptynb.widgets.parts import below, complaint, put, remark
 
 LOOK_SECONDS = 1.0
@@ -22,12 +23,6 @@ SPACE = "\u00a0"
 """A space that stays one of several in a list."""
 COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("kept at", 9), ("size", 9), ("", 7))
 """Titles of the list's columns, and their widths [characters]."""
-STYLE = """<style>
-.ptynb-history-states select, .ptynb-history-head { font-family: var(--jp-code-font-family, monospace); }
-.ptynb-history-states select { width: 100%; font-size: 12px; }
-.ptynb-history-head { font-size: 12px; white-space: pre; padding-left: 4px; line-height: 1.6;
-  color: var(--jp-ui-font-color1, #333); }
-</style>"""
 
 
 class Kept(Protocol):
@@ -64,17 +59,7 @@ class History(ipywidgets.VBox):
         self._states: dict[str, KeptState] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
-        self._head = ipywidgets.HTML(f'{STYLE}<div class="ptynb-history-head" aria-hidden="true">{head}</div>')
-        self.list = ipywidgets.Select(
-            options=[(NOW, NOW)],
-            value=NOW,
-            rows=8,
-            description="Kept states",
-            layout=ipywidgets.Layout(width="100%", max_width="640px"),
-            style={"description_width": "90px"},
-        )
-        self.list.add_class("ptynb-history-states")
-        self._head.layout.margin = "0 0 0 96px"
+        self.list = Choice("Kept states", rows=8, head=head, width="640px")
         self.go_back = self._button("Go back", "undo", "Returns to the chosen state and stops there", self._to_go_back)
         self.keep = self._button("Keep now", "save", "Keeps the present state", lambda: self._keep)
         self.name = ipywidgets.Text(
@@ -86,19 +71,17 @@ class History(ipywidgets.VBox):
         self.branch = self._button(
             "Branch", "code-fork", "Begins a branch at the chosen state, or here, and goes there", self._to_branch
         )
-        self.branches = ipywidgets.Dropdown(
-            options=["main"], value="main", description="On branch", layout=ipywidgets.Layout(width="260px")
-        )
+        self.branches = Choice("On branch")
         self.switch = self._button("Switch", "random", "Goes to the newest state of this branch", self._to_switch)
         self._refreshing = False
         for chooser in (self.list, self.branches):
-            chooser.observe(lambda _: self._chosen_anew(), "value")
+            chooser.observe(lambda _: self._chosen_anew(), "chosen")
         rows = [
             ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
             for row in ([self.go_back, self.keep], [self.name, self.branch], [self.branches, self.switch])
         ]
         controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
-        super().__init__([self._head, self.list, controls, self._message])
+        super().__init__([self.list, controls, self._message])
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
         self._present = ""
@@ -129,22 +112,15 @@ class History(ipywidgets.VBox):
             if self.closed:
                 return
             self._refreshing = True
-            # A browser tells a choice by its number in the list: what is new goes to the end, to leave others theirs.
             self._states = {str(state.path): state for state in states}
-            options = [(f"now, on {present}", NOW)]
-            options += [(_row(state), path) for path, state in self._states.items()]
-            if options != [*self.list.options]:
-                chosen = self.list.value
-                with self.list.hold_sync():
-                    self.list.options = options
-                    self.list.value = chosen if chosen in self._states else NOW
+            options = [(NOW, f"now, on {present}"), *((path, _row(state)) for path, state in self._states.items())]
+            if options != self.list.options:
+                self.list.offer(options, None if self.list.options else [NOW])
             names = [branch.name for branch in branches]
             names += [] if present in names else [present]
-            if names != [*self.branches.options] or present != self._present:
-                wanted = self.branches.value if present == self._present and self.branches.value in names else present
-                with self.branches.hold_sync():
-                    self.branches.options = names
-                    self.branches.value = wanted
+            if names != self.branches.offered or present != self._present:
+                chosen = None if present == self._present and self.branches.value in names else [present]
+                self.branches.offer(((name, name) for name in names), chosen)
                 self._present = present
             self._refreshing = False
             self._enable()
@@ -159,12 +135,23 @@ class History(ipywidgets.VBox):
         return partial(self._branch, self._chosen(), self.name.value.strip() or None)
 
     def _to_switch(self) -> Action:
-        return partial(self._switch, str(self.branches.value))
+        if self.branches.value is None:
+            raise ValueError("No branch is chosen; choose one of the list.")
+        return partial(self._switch, self.branches.value)
 
     def _chosen(self) -> KeptState | None:
-        """The state chosen in the list; None: the present moment."""
-        with self._lock:  # new options pass through other choices
-            return self._states.get(str(self.list.value))
+        """The state chosen in the list; None: the present moment. Raises ValueError where it is gone."""
+        with self._lock:
+            key = self.list.value
+            if key == NOW:
+                return None
+            if key in self._states:
+                return self._states[key]
+        raise ValueError(
+            "No state is chosen; choose one of the list."
+            if key is None
+            else f"{Path(key).name} was removed meanwhile, to make room for newer ones; choose another one."
+        )
 
     # What buttons do, in the thread of the actions
 
@@ -198,7 +185,11 @@ class History(ipywidgets.VBox):
         )
 
         def clicked(_: ipywidgets.Button) -> None:
-            action = wanted()
+            try:
+                action = wanted()
+            except ValueError as error:
+                self._complain(error)
+                return
             if action is not None:
                 self._actions.put(action)
 
@@ -212,9 +203,9 @@ class History(ipywidgets.VBox):
 
     def _enable(self) -> None:
         usable = not self._recon.closed
-        self.go_back.disabled = not usable or self.list.value == NOW
-        self.keep.disabled = self.branch.disabled = not usable
-        self.switch.disabled = not usable or self.branches.value == self._present
+        self.go_back.disabled = not usable or self.list.value in (None, NOW)
+        self.keep.disabled, self.branch.disabled = not usable, not usable or self.list.value is None
+        self.switch.disabled = not usable or self.branches.value in (None, self._present)
 
     def _named(self, state: KeptState) -> str:
         """What names this state in a line of Python: its epoch where that is clear, else its file."""

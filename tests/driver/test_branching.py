@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb.physics.model import Model
 from ptynb.scan import Scan
 
 SETTINGS = pt.Settings(batch=8, positions=pt.Positions(rate=0.05))
@@ -290,6 +291,61 @@ def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:
     assert type(recon.target) is int
     recon.wait()
     assert recon.epoch == 5
+
+
+class Spoils(pt.Imposed):
+    """Makes the object not finite, once that is wanted."""
+
+    after = "epoch"
+    wanted = False
+
+    def impose(self, model: Model) -> None:
+        if Spoils.wanted:
+            model.object.values.fill_(float("nan"))
+
+
+def spoil(recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Spoils, "wanted", True)
+        recon.start(50)
+        with pytest.raises(pt.ReconstructionError, match="not finite"):
+            recon.wait()
+
+
+def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recon = pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path), extensions=[Spoils()])
+    for _ in range(2):
+        [*recon.run(2)]
+        recon.keep()
+    losses, result = [one.loss for one in recon.epochs], recon.result
+    spoil(recon, monkeypatch)
+    assert (recon.state, recon.can_recover) == ("failed", False)
+    with pytest.raises(pt.ReconstructionError, match="not finite"):
+        recon.branch("here")
+    with pytest.raises(pt.ReconstructionError, match="not finite"):
+        recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+    with monkeypatch.context() as patch:
+        patch.setattr("ptynb.io.branches.use", lambda _: (_ for _ in ()).throw(OSError("no room on the disk")))
+        with pytest.raises(OSError, match="no room on the disk"):
+            recon.go_back(4)
+    assert recon.state == "failed"
+    recon.go_back(4)
+    assert (recon.state, recon.epoch, recon.settings, recon.failure) == ("ready", 4, SETTINGS, None)
+    assert [(one.name, one.old, one.new) for one in recon.changes] == [
+        ("went back", "epoch 5, where it failed", "epoch 4")
+    ]
+    assert [one.loss for one in recon.epochs] == losses
+    np.testing.assert_array_equal(recon.result.object, result.object)
+    recon.start(2)
+    recon.wait()
+    assert epochs_of(recon, "main") == [2, 4]
+    # and so does a branch
+    spoil(recon, monkeypatch)
+    recon.branch("trial", 2)
+    [*recon.run(1)]
+    until(lambda: recon.epochs[-1].number == 3)
+    assert (recon.branch_name, recon.keep().parent.name) == ("trial", "trial")
+    recon.close()
 
 
 def test_what_only_the_state_tells_is_refused_too(scan: Scan, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import torch
 import ptynb as pt
 from ptynb.driver import crew
 from ptynb.driver import room as rooms
+from ptynb.engine import opened
 from ptynb.scan import Scan
 from ptynb.snapshot import PictureRequest
 from tests.driver.peak import scan_of
@@ -287,6 +288,14 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     time.sleep(0.3)
     with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
         assert recon.step().number == 1
+    # one that takes only some of them ends it on all: each waits for rank 0's word
+    forgotten = pt.Reconstruction(scan, pt.Settings(), cluster)
+    forgotten.start(5000)
+    del forgotten
+    gc.collect()
+    with pt.Reconstruction(scan, pt.Settings(), cluster, places=[1]) as recon:
+        assert recon.step().number == 1
+        assert cluster.call(0, opened.open_names) == []
     alone = pt.Reconstruction(scan)
     alone.start(5000)
     assert "ptynb training" in [thread.name for thread in threading.enumerate()]

@@ -17,7 +17,7 @@ import ptynb as pt
 from ptynb.engine import looking
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import make_pictures, phase_of, take, value_at
+from ptynb.engine.pictures import Taken, make_pictures, make_room, phase_of, take, value_at
 from ptynb.physics.piece import Batch, Piece
 from ptynb.render import flat_phase
 from ptynb.settings import Object, Probe, Settings, Slices
@@ -50,6 +50,12 @@ def a_loop(name: str = "plain") -> Loop:
 
 def the_whole(loop: Loop) -> tuple[slice, slice]:
     return slice(0, loop.frame.shape[0]), slice(0, loop.frame.shape[1])
+
+
+def looked_at_once(
+    loop: Loop, request: pt.PictureRequest, area: tuple[slice, slice], epoch: int = 0, update: int = 0
+) -> Taken:
+    return take(loop.model, request, area, make_room(loop.model, area), epoch, update)
 
 
 def decoded(image: bytes) -> np.ndarray:
@@ -139,7 +145,7 @@ def test_every_model_shows_its_patterns_and_looking_changes_nothing(name: str) -
     assert pair is not None
     assert np.isfinite(pair.modelled).all()
     assert 0.2 < pair.modelled.sum() / pair.measured.sum() < 5
-    take(looked_at.model, pt.PictureRequest(), the_whole(looked_at), 0, 1)
+    looked_at_once(looked_at, pt.PictureRequest(), the_whole(looked_at))
     for loop in (looked_at, alone):
         loop.step()
     for ours, theirs in zip(looked_at.model.parameters(), alone.model.parameters(), strict=True):
@@ -166,7 +172,7 @@ def test_pictures_stand_for_the_values_behind_them() -> None:
     loop = a_loop()
     area = (slice(4, 40), slice(6, 50))
     request = pt.PictureRequest(panes=("amplitude", "phase", "complex"), quality=95)
-    taken = take(loop.model, request, area, 3, 1)
+    taken = looked_at_once(loop, request, area, 3, 1)
     made = make_pictures(taken, request, (1e-9, 2e-9))
     assert [picture.name for picture in made.pictures] == ["amplitude", "phase", "complex", "probe 1", "probe 2"]
     assert (made.epoch, made.update, made.corner, made.slices, made.states) == (3, 1, (4, 6), 1, 1)
@@ -204,16 +210,16 @@ def test_a_slice_is_shown_alone_or_all_as_one(form: str) -> None:
         (pt.PictureRequest(slice=0, state=1), values[1, 0]),
         (pt.PictureRequest(state=1), values[1].prod(0)),
     ):
-        taken = take(loop.model, request, area, 0, 0)
+        taken = looked_at_once(loop, request, area)
         np.testing.assert_allclose(taken.object.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert (taken.slices, taken.states) == (3, 2)
     with pytest.raises(ValueError, match=r"Slice 3 of state 0 .* the object has 3 slices and 2 states"):
-        take(loop.model, pt.PictureRequest(slice=3), area, 0, 0)
+        looked_at_once(loop, pt.PictureRequest(slice=3), area)
 
 
 def test_what_was_taken_does_not_change_while_training_goes_on() -> None:
     loop = a_loop()
-    taken = take(loop.model, pt.PictureRequest(), the_whole(loop), 0, 0)
+    taken = looked_at_once(loop, pt.PictureRequest(), the_whole(loop))
     before = taken.object.clone(), taken.probe.clone()
     loop.step()
     assert torch.equal(taken.object, before[0])
@@ -224,7 +230,7 @@ def test_what_was_taken_does_not_change_while_training_goes_on() -> None:
 def test_pictures_are_as_large_as_asked_for_and_modes_as_many() -> None:
     loop = a_loop()
     request = pt.PictureRequest(panes=("phase",), size=16, modes=1, modes_as="amplitude", flat=False)
-    made = make_pictures(take(loop.model, request, the_whole(loop), 0, 0), request)
+    made = make_pictures(looked_at_once(loop, request, the_whole(loop)), request)
     phase, mode = made.pictures
     assert max(decoded(phase.image).shape) <= 16 < max(phase.shape)
     assert phase.reduction == -(-max(phase.shape) // 16)
@@ -237,6 +243,15 @@ def test_phases_are_those_of_numpy() -> None:
     field = np.random.default_rng(0).normal(size=(20, 30, 2)).astype(np.float32).view(np.complex64)[..., 0]
     np.testing.assert_allclose(phase_of(field, flat=False), np.angle(field), atol=1e-6)
     assert np.abs(np.exp(1j * phase_of(field, flat=True)) - np.exp(1j * flat_phase(field))).max() < 1e-5
+    assert np.abs(phase_of(field, flat=True)).max() <= np.float32(np.pi)
+
+
+def test_phases_of_axes_nothing_and_no_number() -> None:
+    values = [1, 1j, -1, -1j, 0, 1 + 1j, -1 - 1j, complex(np.nan, 0), complex(0, np.nan), complex(np.inf, 1)]
+    field = np.array([values], np.complex64)
+    with np.errstate(invalid="ignore"):
+        expected = np.angle(field)
+    np.testing.assert_allclose(phase_of(field, flat=False), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(

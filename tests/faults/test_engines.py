@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.driver.engines import ClusterEngines, Engines
 from ptynb.physics.model import Model
 from ptynb.scan import Scan
 
@@ -224,6 +226,49 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
     with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None) as both:
         assert both.step().number == 1
         assert both.engines.startswith("2 engines")
+
+
+def killing(cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine of rank 1 dies the next time that a reconstruction is opened again on purpose."""
+    plain, pid = ClusterEngines.anew, pid_of(cluster, 1)
+
+    def kill_first(*arguments: Any) -> Engines:
+        monkeypatch.setattr(ClusterEngines, "anew", plain)
+        os.kill(pid, signal.SIGKILL)
+        return plain(*arguments)
+
+    monkeypatch.setattr(ClusterEngines, "anew", kill_first)
+
+
+def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recon = training(scan, cluster, tmp_path, "continue")
+    target = recon.states[0]
+    killing(cluster, monkeypatch)
+    with pytest.raises(pt.ReconstructionError, match="it goes on as before: "):
+        recon.go_back(target)
+    reached = recon.epoch
+    until(lambda: recon.state == "running" and recon.epoch > reached, 30, "it goes on")
+    assert [one.name for one in recon.changes] == ["engines"]
+    assert (recon.failure, recon.branch_name) == (None, "main")
+    recon.go_back(target)
+    assert (recon.state, recon.epoch) == ("ready", target.epoch)
+
+
+def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recon = training(scan, cluster, tmp_path, "pause")
+    killing(cluster, monkeypatch)
+    with pytest.raises(pt.ReconstructionError, match=r"rank 1 (.|\n)*recover\(\) goes on from the state after epoch"):
+        recon.go_back(recon.states[0])
+    assert (recon.state, recon.can_recover) == ("failed", True)
+    recon.recover()
+    reached = recon.epoch
+    until(lambda: recon.state == "running" and recon.epoch > reached, 30, "it goes on")
+    assert [one.name for one in recon.changes] == ["engines"]
+    recon.stop()
 
 
 def test_one_that_is_lost_again_and_again_without_getting_further_is_given_up(cluster: pt.Cluster, scan: Scan) -> None:

@@ -11,7 +11,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from ptynb.physics.simulate import simulate
-from ptynb.report.figure import compare_with_truth, figure, metric, round_length
+from ptynb.report.figure import compare_with_truth, figure
+from ptynb.report.figure_marks import metric, round_length
 from ptynb.snapshot import Change, Epoch, Result
 
 SCAN = simulate(patterns=64, window=32, step=3, modes=2, seed=2)

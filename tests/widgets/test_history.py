@@ -76,7 +76,7 @@ def view(recon: Recon) -> Iterator[History]:
 
 
 def labels(view: History) -> list[str]:
-    return [" ".join(label.split()) for label, _ in view.list.options]
+    return [" ".join(label.split()) for _, label in view.list.options]
 
 
 def click(view: History, button: ipywidgets.Button) -> None:
@@ -99,13 +99,31 @@ def test_states_are_listed_newest_last_and_refreshed_by_itself(recon: Recon, vie
     assert view.list.value == str(recon.states[0].path)  # what was chosen stays chosen
 
 
-def test_a_choice_made_just_as_a_state_is_kept_means_the_row_that_was_seen(recon: Recon, view: History) -> None:
-    seen = labels(view)[2]
-    recon.states += (a_state(6),)
+def test_a_choice_made_just_as_states_are_removed_means_what_was_seen_or_nothing(recon: Recon, view: History) -> None:
+    first, second = (str(state.path) for state in recon.states)
+    recon.states = (recon.states[1], a_state(6))
     view.refresh()
-    view.list.index = 2  # as a browser says it
-    assert labels(view)[view.list.index] == seen
-    assert view.list.value == str(a_state(4).path)
+    view.list.set_state({"chosen": [second]})  # as a browser says it
+    click(view, view.go_back)
+    assert recon.asked == [("go back", a_state(4, stays=True))]
+    view.list.set_state({"chosen": [first]})
+    for button in (view.go_back, view.branch):
+        click(view, button)
+        assert "state-00002.h5 was removed meanwhile" in view._message.value
+    assert len(recon.asked) == 1
+
+
+def test_a_chosen_state_that_is_removed_leaves_nothing_chosen(recon: Recon, view: History) -> None:
+    view.list.value = str(recon.states[0].path)
+    recon.states = recon.states[1:]
+    view.refresh()
+    assert view.list.value is None
+    assert view.go_back.disabled
+    assert view.branch.disabled
+    view.branch.disabled = False  # a click that was on its way
+    click(view, view.branch)
+    assert "No state is chosen" in view._message.value
+    assert recon.asked == []
 
 
 def test_what_is_chosen_after_the_click_is_no_part_of_it(recon: Recon, view: History) -> None:
@@ -215,8 +233,8 @@ def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
         [*recon.run(1)]
         click(view, view.keep)
         [*recon.run(1)]
-        view.list.value = view.list.options[1][1]
+        view.list.value = view.list.offered[1]
         click(view, view.go_back)
         assert (recon.epoch, view._message.value.count("epoch 1 again")) == (1, 1)
-        assert list(view.branches.options) == ["main", "main-2"]
+        assert view.branches.offered == ["main", "main-2"]
         view.close()

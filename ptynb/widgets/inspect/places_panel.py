@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any
 
 import ipywidgets
 
 from ptynb.inspection import ScanRotation, find_suspicious, leave_out, scan_rotation
+from ptynb.widgets.choice import Choice
 from ptynb.widgets.inspect.state import Panel, State, number_list, read_number_list, row
 from ptynb.widgets.parts import put
 
@@ -28,8 +28,7 @@ class PlacesPanel(Panel):
         self._turn = self.button(
             "Turn positions", self._turned, "Turns the positions by the angle found", "rotate-right"
         )
-        self._list = ipywidgets.Select(options=[], rows=8, description="Suspicious")
-        self._list.layout = ipywidgets.Layout(width="420px", max_width="100%")
+        self._list = Choice("Suspicious", rows=8, width="420px")
         self._counts = ipywidgets.HTML()
         self._left_out = ipywidgets.Text(value="", description="Leave out", placeholder="patterns, such as 3, 7-9")
         self._left_out.layout = ipywidgets.Layout(width="420px", max_width="100%")
@@ -51,7 +50,7 @@ class PlacesPanel(Panel):
             ],
         )
         self._turn.disabled = True
-        self._list.observe(self._chosen, "value")
+        self._list.observe(lambda _: self._chosen(), "chosen")
 
     @property
     def excluded(self) -> list[int]:
@@ -65,7 +64,8 @@ class PlacesPanel(Panel):
         """Nothing is known of the new scan."""
         self._rotation, self._found = None, []
         self._turn.disabled = True
-        self._list.options, self._left_out.value = [], ""
+        self._list.offer([])
+        self._left_out.value = ""
         put(self._turning, "")
         put(self._counts, "")
 
@@ -93,14 +93,12 @@ class PlacesPanel(Panel):
         seen = self.state.need_survey().patterns
         shown = f"; the first {LISTED} are listed" if len(self._found) > LISTED else ""
         put(self._counts, f"{html.escape(kinds) or 'nothing suspicious'} in {seen:,} patterns{shown}")
-        self._list.options = [
-            (f"{index}: {reason}", number) for number, (index, reason) in enumerate(self._found[:LISTED])
-        ]
-        self._list.value = None
+        texts = [f"{index}: {reason}" for index, reason in self._found[:LISTED]]
+        self._list.offer(zip(texts, texts, strict=True), [])
 
-    def _chosen(self, change: Any) -> None:
-        if change["new"] is not None and change["new"] < len(self._found):
-            self.state.show_pattern(self._found[change["new"]][0])
+    def _chosen(self) -> None:
+        if self._list.value in self._list.offered:
+            self.state.show_pattern(int(self._list.value.partition(":")[0]))
 
     def _leave_chosen(self) -> None:
         self._add([self.state.index])

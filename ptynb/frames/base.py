@@ -1,0 +1,83 @@
+"""What frames are, and what all kinds of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Frames(ABC):
+    """A stack of patterns (pattern, y, x) of which any contiguous part can be read."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored counts."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1 as an array (pattern, y, x) of the stored type."""
+
+    @abstractmethod
+    def part(self, start: int, stop: int) -> Frames:
+        """What an engine needs to read patterns start to stop - 1: the same indices stay valid."""
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the patterns stay in a file until they are read."""
+        return False
+
+    @property
+    def stored_together(self) -> int:
+        """Patterns in one chunk of the file: to read one of them, all are decompressed."""
+        return 1
+
+    def local(self) -> Frames:
+        """The same patterns, as a process that is going to read many of them reads them best; not to be sent on."""
+        return self
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Reads the patterns with these indices, in any order, into `out` (pattern, y, x) of the stored type."""
+
+        def read(start: int, stop: int, target: NDArray[Any]) -> None:
+            target[...] = self.read(start, stop)
+
+        gather(indices, self.stored_together, read, out)
+
+
+def gather(
+    indices: NDArray[np.int64], near: int, read: Callable[[int, int, NDArray[Any]], None], out: NDArray[Any]
+) -> None:
+    """Patterns with these indices into `out`, by reads (start, stop, target) of runs with steps of at most `near`."""
+    order = np.argsort(indices, kind="stable")
+    for run in np.split(order, np.flatnonzero(np.diff(indices[order]) > near) + 1) if len(indices) else ():
+        first, last = int(indices[run[0]]), int(indices[run[-1]])
+        if (np.diff(indices[run]) == 1).all() and (np.diff(run) == 1).all():
+            read(first, last + 1, out[run[0] : run[-1] + 1])
+        else:
+            covering = np.empty((last + 1 - first, *out.shape[1:]), out.dtype)
+            read(first, last + 1, covering)
+            out[run] = covering[indices[run] - first]
+
+
+@contextmanager
+def readable(path: Path, start: int, stop: int) -> Iterator[None]:
+    """Turns what goes wrong inside into a sentence about patterns start to stop - 1."""
+    try:
+        yield
+    except (OSError, KeyError) as error:
+        raise ValueError(
+            f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
+            "Is the file whole, and reachable from every engine under this path?"
+        ) from error

@@ -1,0 +1,64 @@
+"""Phases as colours of one lightness: what is bright in the picture is large in the field, whatever its phase.
+
+Hues go around a circle of the OKLab space (B. Ottosson, "A perceptual color space for image processing", 2020), whose
+lightness and distances are those that eyes see; black is its origin, so that amplitude is the way out from black.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+LIGHTNESS, CHROMA = 0.75, 0.125
+"""Of full amplitude: about as much colour as a screen can show at every hue."""
+STEPS = 1024
+_TO_CONES = np.array(
+    [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
+)
+_TO_LINEAR = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def _circle() -> NDArray[np.float64]:
+    """(step, rgb): light that phases 2π step / STEPS send out at full amplitude, linear, 0 to 1."""
+    phase = 2 * np.pi * np.arange(STEPS) / STEPS
+    lab = np.stack([np.full(STEPS, LIGHTNESS), CHROMA * np.cos(phase), CHROMA * np.sin(phase)], axis=-1)
+    return np.clip((lab @ _TO_CONES.T) ** 3 @ _TO_LINEAR.T, 0, 1)
+
+
+CIRCLE = _circle()
+
+
+def complex_colours(field: Array, largest: float | None = None) -> NDArray[np.uint8]:
+    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as lightness, full at the largest amplitude.
+
+    largest: that amplitude; the field's own unless given. What is no number is black.
+    """
+    field = np.nan_to_num(np.asarray(field), nan=0.0, posinf=0.0, neginf=0.0)
+    amplitude = np.abs(field)
+    top = float(amplitude.max(initial=0)) if largest is None else largest
+    amplitude = np.clip(amplitude / max(top, 1e-30), 0, 1)
+    place = np.rint(np.angle(field) * (STEPS / (2 * np.pi))).astype(np.int64) % STEPS
+    # Lightness and chroma grow together, so that the cones' cube roots do, and light by the third power.
+    light = CIRCLE[place] * (amplitude**3)[..., None]
+    screen = np.where(light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 1e-12) ** (1 / 2.4) - 0.055)
+    colours: NDArray[np.uint8] = np.rint(255 * screen).astype(np.uint8)
+    return colours
+
+
+def wheel(pixels: int = 256) -> NDArray[np.uint8]:
+    """(y, x, rgba): the disc of all complex numbers up to 1 in these colours, phase 0 to the right, π / 2 upwards."""
+    line = (np.arange(pixels) - (pixels - 1) / 2) / (pixels / 2)
+    field = line[None, :] - 1j * line[:, None]
+    size = np.abs(field)
+    edge = np.clip((1 - size) * pixels / 2, 0, 1)  # one pixel of transition
+    colours = complex_colours(np.where(size > 1, field / np.maximum(size, 1e-30), field), 1.0)
+    return np.concatenate([colours, np.rint(255 * edge).astype(np.uint8)[..., None]], axis=-1)

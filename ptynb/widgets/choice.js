@@ -1,0 +1,75 @@
+// A list to choose from that tells the keys of what is chosen; native, so that keyboards and screen readers know it.
+
+function render({ model, el }) {
+  const label = document.createElement("label");
+  label.className = "ptynb-choice";
+  const name = document.createElement("span");
+  name.className = "ptynb-choice-name";
+  const column = document.createElement("span");
+  column.className = "ptynb-choice-column";
+  const head = document.createElement("span");
+  head.className = "ptynb-choice-head";
+  head.setAttribute("aria-hidden", "true");
+  const select = document.createElement("select");
+  select.dataset.lmSuppressShortcuts = "true";
+  column.append(head, select);
+  label.append(name, column);
+  el.append(label);
+
+  const made = new Map();
+  const choose = () => {
+    const chosen = new Set(model.get("chosen"));
+    for (const [key, option] of made) {
+      if (option.selected !== chosen.has(key)) option.selected = chosen.has(key);
+    }
+    if (chosen.size === 0) select.selectedIndex = -1;
+  };
+  // What stays keeps its element, and with it the place to which a reader has scrolled.
+  const list = () => {
+    const options = model.get("options");
+    const wanted = new Set(options.map(([key]) => key));
+    for (const [key, option] of made) {
+      if (!wanted.has(key)) {
+        option.remove();
+        made.delete(key);
+      }
+    }
+    options.forEach(([key, text], index) => {
+      const option = made.get(key) ?? document.createElement("option");
+      made.set(key, option);
+      option.value = key;
+      if (option.textContent !== text) option.textContent = text;
+      if (select.children[index] !== option) select.insertBefore(option, select.children[index] ?? null);
+    });
+    choose();
+  };
+  const dress = () => {
+    name.textContent = model.get("description");
+    head.textContent = model.get("head");
+    head.hidden = head.textContent === "";
+    select.multiple = model.get("several");
+    select.toggleAttribute("size", model.get("rows") > 1);
+    if (model.get("rows") > 1) select.size = model.get("rows");
+    select.disabled = model.get("disabled");
+    select.title = model.get("tooltip") ?? "";
+    choose();
+  };
+  select.addEventListener("change", () => {
+    model.set("chosen", Array.from(select.selectedOptions, (option) => option.value));
+    model.save_changes();
+  });
+
+  const dressed = ["description", "head", "several", "rows", "disabled", "tooltip"].map((trait) => `change:${trait}`);
+  model.on("change:options", list);
+  model.on("change:chosen", choose);
+  dressed.forEach((event) => model.on(event, dress));
+  dress();
+  list();
+  return () => {
+    model.off("change:options", list);
+    model.off("change:chosen", choose);
+    dressed.forEach((event) => model.off(event, dress));
+  };
+}
+
+export default { render };

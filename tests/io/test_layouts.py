@@ -1,0 +1,74 @@
+"""Each layout of the HDF5 family holds the scan that was written, and reconstructs like it."""
+
+import dataclasses
+
+import hdf5plugin
+import numpy as np
+import pytest
+
+from ptynb.driver.session import Reconstruction
+from ptynb.io.found import Given
+from ptynb.io.load import find, load
+from ptynb.physics.simulate import simulate
+from ptynb.settings import Settings
+from tests.io import layouts
+
+RASTER = (6, 6)
+LAYOUTS = {
+    "CXI, data at the detector": (layouts.cxidb, {}, {}),
+    "CXI, second detector": (layouts.cxidb, {"detector": 2}, {}),
+    "CXI with units, second entry": (layouts.cxi_with_units, {}, {}),
+    "NXcxi_ptycho": (layouts.nxcxi, {}, {}),
+    "NXcxi_ptycho, raster and virtual list": (layouts.nxcxi, {"raster": RASTER}, {}),
+    "NeXus, motors": (layouts.nexus_motors, {}, {}),
+    "plain": (layouts.plain, {}, {}),
+    "plain, raster": (layouts.plain, {"raster": RASTER}, {}),
+    "ptyd": (layouts.ptyd, {}, {}),
+    "ptyd in many files": (layouts.ptyd, {"link": True}, {}),
+    "Eiger, links": (layouts.eiger, {}, {"positions": True}),
+    "Eiger, virtual": (layouts.eiger, {"virtual": True}, {"positions": True}),
+    "Eiger, bitshuffle and LZ4": (layouts.eiger, {"how": hdf5plugin.Bitshuffle()}, {"positions": True}),
+    "Eiger, virtual, Zstandard": (layouts.eiger, {"virtual": True, "how": hdf5plugin.Zstd()}, {"positions": True}),
+    "Eiger, Blosc": (layouts.eiger, {"how": hdf5plugin.Blosc()}, {"positions": True}),
+}
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(36, window=32, seed=5)
+
+
+@pytest.fixture(scope="module")
+def losses(simulated):
+    return losses_of(simulated)
+
+
+def losses_of(scan):
+    with Reconstruction(scan, Settings(), device="cpu") as recon:
+        return [epoch.loss for epoch in recon.run(3)]
+
+
+def written(folder, simulated, case):
+    write, how, given = LAYOUTS[case]
+    given = dict(given)
+    if given.pop("positions", False):
+        given["positions"] = layouts.truth(simulated)[1]
+    return write(folder / "scan_master.h5", simulated, **how), given
+
+
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_a_layout_holds_the_scan_that_was_written_and_reconstructs_like_it(tmp_path, simulated, losses, case):
+    path, given = written(tmp_path, simulated, case)
+    scan = load(path, **given)
+    assert scan.frames.in_file
+    np.testing.assert_allclose(scan.positions, simulated.positions, rtol=1e-9, atol=1e-9)
+    counts = simulated.counts(0, 36)
+    np.testing.assert_array_equal(scan.counts(0, 36), counts if scan.mask is None else counts * scan.mask)
+    np.testing.assert_array_equal(scan.counts(11, 14), scan.counts(0, 36)[11:14])
+    assert scan.geometry.wavelength == pytest.approx(simulated.geometry.wavelength, rel=1e-6)
+    assert scan.geometry.distance == pytest.approx(simulated.geometry.distance)
+    assert scan.geometry.detector_pixel == pytest.approx(simulated.geometry.detector_pixel)
+    guess = dataclasses.replace(scan, probe=simulated.probe, positions=simulated.positions)
+    assert losses_of(guess) == pytest.approx(losses, rel=1e-6 if scan.mask is None else 1e-4)
+    found = find(path, Given(**given))
+    assert {"patterns", "distance"} <= found.places.keys()

@@ -1,0 +1,261 @@
+"""Figures for a paper, by what is in the files that they are saved to."""
+
+import base64
+import dataclasses
+import io
+import itertools
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from ptynb.report.figure import KINDS, figure
+from ptynb.report.figure_colours import CIRCLE, complex_colours, wheel
+from ptynb.report.figure_curves import correlated
+from ptynb.report.figure_marks import metric
+from ptynb.report.figure_page import COLUMNS, INCH
+from ptynb.report.figure_panels import by_power
+from ptynb.snapshot import Change
+from tests.report.test_figure import RESULT, TRUTH
+
+PAPER = [kind for kind in KINDS if kind != "overview"]
+RNG = np.random.default_rng(3)
+THICK = dataclasses.replace(RESULT, object=np.stack([TRUTH.object ** (1 / 5)] * 5), r_factors=((5, 0.1), (10, 0.05)))
+MOVED = dataclasses.replace(RESULT, positions=RESULT.positions + RNG.normal(0, 0.5, RESULT.positions.shape))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def made(kind, **options):
+    against = {"frc": TRUTH, "positions": options.pop("against", None)}.get(kind)
+    return figure(THICK, kind, against, **options)
+
+
+def svg(page):
+    buffer = io.BytesIO()
+    page.savefig(buffer, format="svg")
+    return ElementTree.fromstring(buffer.getvalue())
+
+
+def pixels(page, dpi):
+    buffer = io.BytesIO()
+    page.savefig(buffer, format="png", dpi=dpi)
+    return np.asarray(Image.open(buffer).convert("RGB"))
+
+
+def visible(page):
+    """Every text that is drawn, with its place [pixels of the page]."""
+    drawn = []
+    draw = Text.draw
+
+    def watched(text, renderer, *options):
+        drawn.append(text)
+        draw(text, renderer, *options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "draw", watched)  # an axis has labels that lie beyond its ends, and leaves them out
+        page.draw_without_rendering()
+    with page.styled():
+        found = {id(text): text for text in drawn if text.get_visible() and text.get_text().strip()}
+        return [(text.get_text(), text.get_window_extent()) for text in found.values()]
+
+
+@pytest.mark.parametrize("kind", PAPER)
+@pytest.mark.parametrize(("width", "letters"), [("single", 6.0), ("double", 9.0)], ids=["narrow", "wide"])
+def test_no_text_leaves_the_page_or_lies_on_another(kind, width, letters):
+    page = made(kind, width=width, letters=letters, panels=True)
+    texts = visible(page)
+    assert texts
+    for name, box in texts:
+        rest = box.x0 - page.bbox.x0, page.bbox.x1 - box.x1, box.y0 - page.bbox.y0, page.bbox.y1 - box.y1
+        assert min(rest) > -1, name
+    for (one, first), (other, second) in itertools.combinations(texts, 2):
+        apart = min(first.x1, second.x1) - max(first.x0, second.x0), min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert min(apart) < 2, f"{one!r} lies on {other!r}"
+
+
+@pytest.mark.parametrize("width", ["single", "double", 0.12])
+def test_a_page_is_as_wide_as_it_was_asked_to_be_and_has_little_white(width):
+    page = made("phase", width=width)
+    metres = COLUMNS.get(width, width)
+    root = svg(page)
+    assert float(root.get("width").removesuffix("pt")) / 72 * INCH == pytest.approx(metres, rel=1e-3)
+    image = pixels(page, 150)
+    rows = np.flatnonzero((image < 250).any((1, 2)))
+    columns = np.flatnonzero((image < 250).any((0, 2)))
+    assert rows[0] < 15
+    assert image.shape[0] - rows[-1] < 15
+    assert columns[0] < 20
+    assert image.shape[1] - columns[-1] < 20
+
+
+def test_text_in_svg_is_text_of_the_sizes_asked_for():
+    root = svg(made("phase", letters=8))
+    texts = {"".join(text.itertext()).strip(): text.get("style", "") for text in root.iter(f"{SVG}text")}
+    assert "Phase [rad]" in texts
+    sizes = {float(size) for style in texts.values() for size in re.findall(r"([\d.]+)px", style)}
+    assert sizes == {8.0, 7.0}  # letters, and numbers along the bar
+    assert "1 µm" in texts or "500 nm" in texts
+
+
+def test_pictures_in_svg_and_pdf_have_all_their_pixels():
+    page = made("phase")
+    shape = page.axes[0].images[0].get_array().shape
+    links = [image.get("{http://www.w3.org/1999/xlink}href") for image in svg(page).iter(f"{SVG}image")]
+    sizes = [Image.open(io.BytesIO(base64.b64decode(link.partition(",")[2]))).size for link in links]
+    assert (shape[1], shape[0]) in sizes
+    buffer = io.BytesIO()
+    page.savefig(buffer, format="pdf")
+    written = buffer.getvalue()
+    assert re.search(rb"/Height %d\b" % shape[0], written)
+    assert re.search(rb"/Width %d\b" % shape[1], written)
+    assert b"/TrueType" in written or b"/CIDFontType2" in written
+    assert b"/Type3" not in written
+
+
+def test_a_scale_bar_is_as_long_as_it_says_to_the_pixel():
+    page = made("phase")
+    dpi = 600
+    image = pixels(page, dpi)
+    page.draw_without_rendering()
+    axes = page.axes[0]
+    (bar,) = axes.patches
+    (label,) = (text.get_text() for text in axes.texts)
+    number, unit = label.split()
+    metres = float(number) * {"nm": 1e-9, "µm": 1e-6}[unit]
+    box = axes.get_window_extent()
+    expected = metres / RESULT.pixel_size[1] / axes.images[0].get_array().shape[1] * box.width * dpi / page.dpi
+    middle = bar.get_window_extent()
+    row = image[image.shape[0] - round((middle.y0 + middle.y1) / 2 * dpi / page.dpi)]
+    white = np.flatnonzero((row[: round(box.x1 * dpi / page.dpi)] == 255).all(-1))
+    run = max(np.split(white, np.flatnonzero(np.diff(white) > 1) + 1), key=len)
+    edge = 0.5 / 72 * dpi  # half of the black line lies inside, at both ends
+    assert len(run) + edge == pytest.approx(expected, abs=1.5)
+
+
+def test_pixels_that_are_no_squares_keep_their_shape():
+    flat = dataclasses.replace(RESULT, pixel_size=(2e-8, 4e-8))
+    page = figure(flat, "phase")
+    page.draw_without_rendering()
+    box = page.axes[0].get_window_extent()
+    rows, columns = page.axes[0].images[0].get_array().shape
+    assert box.width / box.height == pytest.approx(2 * columns / rows, rel=0.01)
+
+
+def test_modes_are_in_the_order_of_their_power():
+    probe = RESULT.probe[:1] * np.array([0.5, 2.0, 1.0])[:, None, None]
+    modes, powers = by_power(probe)
+    np.testing.assert_allclose(powers, np.array([4, 1, 0.25]) / 5.25, rtol=1e-6)
+    np.testing.assert_array_equal(modes[0], probe[1])
+    page = figure(dataclasses.replace(RESULT, probe=probe), "probe")
+    assert [axes.get_title(loc="right") for axes in page.axes if axes.images and axes.get_title(loc="right")] == [
+        "mode 1: 76.2%",
+        "mode 2: 19.0%",
+        "mode 3: 4.8%",
+    ]
+
+
+def test_a_flat_object_is_shown_in_the_middle_of_its_colours():
+    flat = dataclasses.replace(RESULT, object=np.ones_like(RESULT.object))
+    amplitude, phase = (axes.images[0] for axes in figure(flat, "object").axes[:2])
+    assert amplitude.get_clim() == pytest.approx((0.5, 1.5))
+    assert phase.get_clim() == pytest.approx((-0.5, 0.5), abs=1e-6)
+
+
+def test_wrapped_phases_have_colours_that_close():
+    rows, columns = np.indices(RESULT.object.shape)
+    turns = np.exp(1j * np.pi * np.sin(rows / 3) * np.cos(columns / 4) * 1.5)
+    image = figure(dataclasses.replace(RESULT, object=turns), "phase").axes[0].images[0]
+    assert image.get_cmap().name == "twilight"
+    assert image.get_clim() == pytest.approx((-np.pi, np.pi))
+    assert figure(RESULT, "phase").axes[0].images[0].get_cmap().name == "viridis"
+    assert figure(RESULT, "phase", colours="cividis").axes[0].images[0].get_cmap().name == "cividis"
+
+
+def test_the_correlation_has_its_crossings_and_says_what_it_means():
+    noise = 0.15 * RNG.normal(size=(*TRUTH.object.shape, 2)) @ [1, 1j]
+    noisy = dataclasses.replace(RESULT, object=TRUTH.object + noise)
+    page = figure(noisy, "frc", TRUTH)
+    correlation, _ = correlated(noisy, TRUTH)
+    half_bit = correlation.crossing()
+    marks = [line for line in page.axes[0].lines if len(line.get_xdata()) == 1]
+    assert marks[0].get_xdata()[0] == pytest.approx(half_bit * 1e-6)
+    assert page.axes[0].get_xlabel() == "Spatial frequency [1/µm]"
+    assert f"½ bit: {metric(1 / half_bit)}" in page.axes[0].get_legend_handles_labels()[1]
+    assert "full periods" in page.caption
+    other = figure(RESULT, "frc", noisy)
+    assert "share their noise" in other.caption
+    exact = figure(RESULT, "frc", RESULT).axes[0].get_legend_handles_labels()[1]
+    assert all("not reached, below" in label for label in exact)
+
+
+def test_positions_are_where_the_probe_was_and_arrows_where_they_moved():
+    page = figure(RESULT, "positions")
+    x, y = page.axes[0].collections[0].get_offsets().T
+    centres = RESULT.positions * RESULT.pixel_size
+    np.testing.assert_allclose(np.stack([y, x], -1) * 1e-6, centres - centres.mean(0), atol=1e-12)
+    assert page.axes[0].yaxis_inverted()
+    rms = np.sqrt(((MOVED.positions - RESULT.positions) - (MOVED.positions - RESULT.positions).mean(0)) ** 2)
+    told = figure(MOVED, "positions", RESULT).caption
+    expected = np.sqrt((rms**2).sum(1).mean()) * RESULT.pixel_size[0]
+    assert float(re.search(r"([\d.]+) nm rms", told)[1]) == pytest.approx(expected * 1e9, rel=0.01)
+
+
+UNUSUAL = {
+    "no pixel size": ({"pixel_size": None}, ["complex", "positions"]),
+    "no epoch": ({"epochs": (), "changes": ()}, ["loss"]),
+    "no R": ({"r_factors": ((5, float("nan")),)}, ["loss"]),
+    "no numbers": ({"object": np.full_like(RESULT.object, np.nan)}, ["object", "complex"]),
+    "dark": ({"object": np.zeros_like(RESULT.object)}, ["object", "complex"]),
+    "no probe": ({"probe": np.zeros_like(RESULT.probe)}, ["probe"]),
+    "one place": ({"positions": np.broadcast_to(RESULT.positions[:1], (3, 2))}, ["phase", "positions"]),
+    "odd name": ({"changes": (Change(3, 0, "$weird$", 1, 2),)}, ["loss"]),
+}
+
+
+@pytest.mark.parametrize(("change", "kinds"), UNUSUAL.values(), ids=UNUSUAL)
+def test_an_unusual_result_has_its_figures_too(change, kinds):
+    for kind in kinds:
+        assert pixels(figure(dataclasses.replace(RESULT, **change), kind), 50).size
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kind": "phse"}, "kind is 'phse'; did you mean 'phase'?"),
+        ({"kind": "xyz"}, "kind is 'xyz'; expected one of overview, object"),
+        ({"kind": "phase", "width": "tripple"}, "width is 'tripple'; expected 'single', 'double' or a length"),
+        ({"kind": "phase", "width": 89.0}, "width is 89.0 m; expected 0.03 to 1 m"),
+        ({"kind": "phase", "letters": 12}, "letters is 12 points; expected 6 to 9."),
+        ({"kind": "phase", "colours": "viridi"}, "colours is 'viridi'; did you mean 'viridis'"),
+        ({"kind": "frc"}, "needs two; give another result, or scan.truth"),
+        ({"kind": "positions", "against": TRUTH}, "A truth has no positions"),
+        ({"kind": "overview", "against": RESULT}, "use pt.figure(result, 'frc', other)"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_what_can(given, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        figure(RESULT, **given)
+
+
+def test_results_of_other_scans_have_no_arrows():
+    shorter = dataclasses.replace(RESULT, positions=RESULT.positions[:-3])
+    with pytest.raises(ValueError, match="64 and 61 positions"):
+        figure(RESULT, "positions", shorter)
+
+
+def test_colours_are_all_of_one_lightness_and_say_the_phase():
+    light = CIRCLE @ [0.2126, 0.7152, 0.0722]
+    assert np.ptp(light) < 0.1 * light.mean() + 0.05  # luminance is nearly lightness
+    assert CIRCLE.min() > 0
+    assert CIRCLE.max() < 1
+    ring = complex_colours(np.exp(1j * np.linspace(-np.pi, np.pi, 90, endpoint=False))[None])
+    assert len(np.unique(ring[0], axis=0)) == 90
+    assert (complex_colours(np.zeros((2, 2), complex)) == 0).all()
+    assert (complex_colours(np.array([[np.nan, 1]])) == complex_colours(np.array([[0, 1]]))).all()
+    disc = wheel(65)
+    np.testing.assert_array_equal(disc[32, 64 - 2, :3] > 0, True)
+    assert disc[0, 0, 3] == 0
+    assert disc[32, 32, 3] == 255

@@ -1,0 +1,37 @@
+"""The pages of the public names, built by `python -m tests.api_pages` as CONTRIBUTING says, without a warning."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import ptynb
+from tests.api_pages import as_markdown
+
+
+def test_all_public_names_have_their_place_on_the_pages(tmp_path):
+    command = [sys.executable, "-W", "error", "-m", "tests.api_pages", str(tmp_path)]
+    root = Path(__file__).parent.parent
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, cwd=root)
+    assert answer.returncode == 0, answer.stderr
+    pages = {str(Path(line).relative_to(tmp_path)): Path(line).read_text() for line in answer.stdout.splitlines()}
+    main = pages["ptynb.html"]
+    shown = set(re.findall(r'id="([\w.]+)"', main))
+    assert not {name for name in ptynb._HOMES if name not in shown}
+    for home in ptynb._MODULES.values():
+        own = pages[f"{home.replace('.', '/')}.html"]
+        assert re.search(r'<section id="\w+">', own), f"the page of {home} is empty"
+    assert 'id="Reconstruction.start"' in main
+    assert 'id="report"' in pages["ptynb/report.html"]
+    assert "Farthest a position may get from where it was given" in main  # descriptions of settings
+    assert "FieldInfo" not in main
+
+
+def test_lines_about_arguments_become_lists():
+    text = (
+        "What it does.\n\nscan: one, and\n    more of it. width, height: of it [m].\nRaises: nothing.\n\nNo list: here"
+    )
+    assert as_markdown(text) == (
+        "What it does.\n\n\n- **scan**: one, and more of it.\n- **width, height**: of it [m]. Raises: nothing."
+        "\n\nNo list: here"
+    )

@@ -1,0 +1,38 @@
+"""What the README shows is there: links, public names, commands; its picture is no burden."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ptynb
+from ptynb.cli import _parser
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
+def test_links_lead_to_files(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_picture_of_the_workbench_is_small():
+    assert 50_000 < (ROOT / "notebooks" / "workbench.png").stat().st_size < 300_000
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\bpt\.(\w+)", README))))
+def test_names_are_public(name):
+    assert name in ptynb.__all__
+
+
+def test_code_is_python():
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        compile(block, "README.md", "exec")
+
+
+def test_commands_are_there():
+    commands = next(action for action in _parser()._actions if action.choices).choices
+    assert set(
+        re.findall(r"\bptynb ([a-z]+)\b(?! for)", "\n".join(re.findall(r"`[^`]+`|^ptynb.*$", README, re.M)))
+    ) <= {*commands}

@@ -1,0 +1,322 @@
+"""What an error tells its reader to do is done here, and works.
+
+Each case goes wrong with the words that it names, and goes right by doing what they say; a line of Python in the
+sentence is taken as it stands. `python -m tests.remedies` lists sentences with a remedy that no test names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+
+import ptynb as pt
+from ptynb import preparation, quality
+from ptynb.physics import illumination
+from ptynb.scan import Scan
+
+SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
+GEOMETRY = SIMULATED.geometry
+COUNTS = SIMULATED.counts(0, 12).astype(np.uint16)
+METRES = SIMULATED.positions * SIMULATED.pixel_size
+KNOWN: dict[str, Any] = {
+    "energy": GEOMETRY.energy,
+    "distance": GEOMETRY.distance,
+    "detector_pixel": GEOMETRY.detector_pixel,
+}
+FAR: dict[str, Any] = {name: KNOWN[name] for name in ("distance", "detector_pixel")}
+
+
+@dataclass(frozen=True)
+class Case:
+    """wrong: raises an error with `told` in it. right: does what it says, given the sentence, and returns."""
+
+    wrong: Callable[[Path], Any]
+    told: str
+    right: Callable[[Path, str], Any]
+
+
+def arrays(folder: Path, **values: Any) -> Path:
+    np.savez(folder / "scan.npz", **{"patterns": COUNTS, "positions": METRES, **values})
+    return folder / "scan.npz"
+
+
+def hdf5(folder: Path, **values: Any) -> Path:
+    with h5py.File(folder / "scan.h5", "w") as file:
+        for name, value in values.items():
+            file[name.replace("__", "/")] = value
+    return folder / "scan.h5"
+
+
+def tiff(folder: Path) -> Path:
+    tifffile.imwrite(folder / "scan.tif", COUNTS)
+    return folder / "scan.tif"
+
+
+def native(folder: Path) -> Path:
+    pt.save_scan(SIMULATED, folder / "own.h5")
+    return folder / "own.h5"
+
+
+def fortran(folder: Path, patterns: Any) -> Path:
+    np.save(folder / "patterns.npy", patterns)
+    return folder / "patterns.npy"
+
+
+def linked(folder: Path) -> Path:
+    (folder / "inside").mkdir(exist_ok=True)
+    with h5py.File(folder / "outside.h5", "w") as file:
+        file["data"] = COUNTS
+    with h5py.File(folder / "inside" / "scan.h5", "w") as file:
+        file["entry/data"] = h5py.ExternalLink(str(folder / "outside.h5"), "data")
+    return folder / "inside" / "scan.h5"
+
+
+def in_the_sentence(sentence: str) -> dict[str, Any]:
+    """The arguments that the sentence has as `load(..., patterns='a/b')` or as energy=8000."""
+    line = re.search(r"load\(\.\.\., (.*?)\)(?=[.,;])", sentence) or re.search(r"give (\w+=[\d.e+-]+)", sentence)
+    assert line, sentence
+    return eval(f"dict({line[1].rstrip('.')})", {})
+
+
+def reconstructed(scan: Scan, settings: pt.Settings | None = None, device: str = "cpu") -> Any:
+    recon = pt.Reconstruction(scan, settings or pt.Settings(), device=device)
+    try:
+        return [*recon.run(1)]
+    finally:
+        recon.close()
+
+
+def built(**settings: Any) -> pt.Settings:
+    return pt.Settings(**settings)
+
+
+def negative(**options: Any) -> Scan:
+    corner = np.indices(COUNTS.shape[1:]).sum(0) == 0
+    mask = ~corner if options else None
+    return pt.Scan.from_arrays(np.where(corner, -3.0, COUNTS), SIMULATED.positions, mask=mask)
+
+
+plain = pt.Scan.from_arrays(COUNTS.astype(np.float32), SIMULATED.positions)
+thick = np.ones((2, 40, 40), complex)
+
+FILES = {
+    "metadata": Case(
+        lambda folder: pt.load(arrays(folder)),
+        "give it: load(...,",
+        lambda folder, _: pt.load(arrays(folder), **KNOWN),
+    ),
+    "positions": Case(
+        lambda folder: pt.load(tiff(folder), **KNOWN),
+        "positions=array (pattern, yx)",
+        lambda folder, _: pt.load(tiff(folder), positions=METRES, **KNOWN),
+    ),
+    "raster instead": Case(
+        lambda folder: pt.load(tiff(folder), **KNOWN),
+        "or raster=(rows, columns) and step=",
+        lambda folder, _: pt.load(tiff(folder), raster=(3, 4), step=(1e-7, 1e-7), **KNOWN),
+    ),
+    "another raster": Case(
+        lambda folder: pt.load(tiff(folder), raster=(3, 5), step=(1e-7, 1e-7), **KNOWN),
+        "Give raster=(rows, columns) with a product of 12",
+        lambda folder, _: pt.load(tiff(folder), raster=(4, 3), step=(1e-7, 1e-7), **KNOWN),
+    ),
+    "which patterns": Case(
+        lambda folder: pt.load(hdf5(folder, a__one=COUNTS, a__two=COUNTS), positions=METRES, **KNOWN),
+        "say which: load(..., patterns='a/one')",
+        lambda folder, told: pt.load(folder / "scan.h5", positions=METRES, **KNOWN, **in_the_sentence(told)),
+    ),
+    "which array": Case(
+        lambda folder: pt.load(arrays(folder), patterns="nothing", **KNOWN),
+        "name one with patterns=...",
+        lambda folder, _: pt.load(arrays(folder), patterns="patterns", **KNOWN),
+    ),
+    "pixels for metres": Case(
+        lambda folder: pt.load(arrays(folder, positions=SIMULATED.positions), **KNOWN),
+        "give units='pixels' if they are object pixels",
+        lambda folder, _: pt.load(arrays(folder, positions=SIMULATED.positions), units="pixels", **KNOWN),
+    ),
+    "keV for eV": Case(
+        lambda folder: pt.load(arrays(folder, energy=8.3), **FAR),
+        "if it is keV, give energy=8300",
+        lambda folder, told: pt.load(arrays(folder, energy=8.3), **FAR, **in_the_sentence(told)),
+    ),
+    "energy and wavelength": Case(
+        lambda folder: pt.load(arrays(folder), wavelength=1e-10, **KNOWN),
+        "they say the same thing, so give one of them",
+        lambda folder, _: pt.load(arrays(folder), **KNOWN),
+    ),
+    "a geometry of its own": Case(
+        lambda folder: pt.load(native(folder), energy=8000.0),
+        "leave out energy",
+        lambda folder, _: pt.load(native(folder)),
+    ),
+    "a link that leads out": Case(
+        lambda folder: pt.load(linked(folder), patterns="entry/data", positions=METRES, **KNOWN),
+        "load(..., links='anywhere')",
+        lambda folder, told: pt.load(
+            linked(folder), patterns="entry/data", positions=METRES, **KNOWN, **in_the_sentence(told)
+        ),
+    ),
+    "Fortran's order": Case(
+        lambda folder: pt.load(fortran(folder, np.asfortranarray(COUNTS)), positions=METRES, **KNOWN),
+        "numpy.save(path, numpy.ascontiguousarray(patterns))",
+        lambda folder, _: pt.load(fortran(folder, np.ascontiguousarray(COUNTS)), positions=METRES, **KNOWN),
+    ),
+    "no folder": Case(
+        lambda folder: pt.save_scan(SIMULATED, folder / "new" / "scan.h5"),
+        "make it first",
+        lambda folder, _: ((folder / "new").mkdir(), pt.save_scan(SIMULATED, folder / "new" / "scan.h5")),
+    ),
+    "a mask's name": Case(
+        lambda folder: pt.save_mask(np.ones((4, 4), bool), folder / "mask.txt"),
+        "expected a name that ends with .npy",
+        lambda folder, _: pt.load_mask(pt.save_mask(np.ones((4, 4), bool), folder / "mask.npy")),
+    ),
+    "a scan for a result": Case(
+        lambda folder: pt.load_result(native(folder)),
+        "scans are opened with load",
+        lambda folder, _: pt.load(native(folder)),
+    ),
+    "a scan to start from": Case(
+        lambda folder: pt.start_from(SIMULATED, native(folder)),
+        "open it with load",
+        lambda folder, _: pt.load(native(folder)),
+    ),
+}
+
+SETTINGS = {
+    "slices without thickness": Case(
+        lambda _: built(slices={"count": 2}),
+        "give the distance between them [m]",
+        lambda *_: built(slices={"count": 2, "thickness": 1e-6}),
+    ),
+    "tilts of one slice": Case(
+        lambda _: built(tilt={"rate": 0.1}),
+        "ask for at least 2 slices",
+        lambda *_: built(tilt={"rate": 0.1}, slices={"count": 2, "thickness": 1e-6}),
+    ),
+    "nothing moves": Case(
+        lambda _: built(object={"rate": 0}, probe={"rate": 0}),
+        "give at least one a positive rate",
+        lambda *_: built(object={"rate": 0.01}, probe={"rate": 0}),
+    ),
+    "momentum": Case(
+        lambda _: built(momentum=0.5),
+        "it goes with 'sgd' or 'rpie'",
+        lambda *_: (built(momentum=0.5, optimiser="sgd"), built(momentum=0.5, optimiser="rpie")),
+    ),
+    "polar rPIE": Case(
+        lambda _: built(optimiser="rpie", object={"form": "polar"}),
+        "use 'complex'",
+        lambda *_: built(optimiser="rpie", object={"form": "complex"}),
+    ),
+    "rPIE's loss": Case(
+        lambda _: built(optimiser="rpie", loss="poisson"),
+        "use 'amplitude'",
+        lambda *_: built(optimiser="rpie", loss="amplitude"),
+    ),
+    "portions": Case(
+        lambda _: built(batch=4, accumulate=8),
+        "make it smaller",
+        lambda *_: built(batch=4, accumulate=4),
+    ),
+    "states that are one": Case(
+        lambda _: built(terms=(pt.terms.Similarity(weight=0.1),)),
+        "leave it out or ask for more states",
+        lambda *_: (built(), built(terms=(pt.terms.Similarity(weight=0.1),), object={"states": 2})),
+    ),
+    "epochs in order": Case(
+        lambda _: pt.Probe(first=9, last=3),
+        "give a last one that is not earlier",
+        lambda *_: pt.Probe(first=9, last=9),
+    ),
+    "no ranges": Case(
+        lambda _: pt.tune(plain, None, {}),
+        "name at least one setting, as {'probe.rate': pt.between(1e-4, 1e-1)}",
+        lambda folder, _: pt.Study(
+            plain, pt.Settings(), {"probe.rate": pt.between(1e-4, 1e-1)}, study=folder / "a.journal", device="cpu"
+        ),
+    ),
+}
+
+RUNS = {
+    "negative counts": Case(
+        lambda _: negative(),
+        "Give a mask that is False at bad pixels",
+        lambda *_: reconstructed(negative(masked=True)),
+    ),
+    "no geometry": Case(
+        lambda _: reconstructed(plain, built(slices={"count": 2, "thickness": 1e-6})),
+        "give the scan geometry=Geometry(...)",
+        lambda *_: reconstructed(replace(plain, geometry=GEOMETRY), built(slices={"count": 2, "thickness": 1e-6})),
+    ),
+    "no GPU": Case(
+        lambda _: reconstructed(plain, device="cuda"),
+        "Use device='cpu'",
+        lambda *_: reconstructed(plain, device="cpu"),
+    ),
+    "slices to expose": Case(
+        lambda _: pt.expose(thick, SIMULATED.truth.probe, SIMULATED.positions),
+        "give both",
+        lambda *_: pt.expose(thick, SIMULATED.truth.probe, SIMULATED.positions, geometry=GEOMETRY, thickness=1e-6),
+    ),
+    "a pinhole too wide": Case(
+        lambda _: illumination.pinhole_probe((16, 16), (1e-7, 1e-7), 1e-10, diameter=2e-6, distance=0.0),
+        "take at least",
+        lambda _, told: illumination.pinhole_probe(
+            tuple(map(int, re.search(r"take at least (\d+) x (\d+)", told).groups())),
+            (1e-7, 1e-7),
+            1e-10,
+            diameter=2e-6,
+            distance=0.0,
+        ),
+    ),
+    "a pinhole too small": Case(
+        lambda _: illumination.pinhole_probe((16, 16), (1e-7, 1e-7), 1e-10, diameter=1e-7, distance=0.0),
+        "take pixels of at most",
+        lambda _, told: illumination.pinhole_probe(
+            (16, 16), (float(re.search(r"at most ([\d.e-]+\d)", told)[1]),) * 2, 1e-10, diameter=1e-7, distance=0.0
+        ),
+    ),
+    "odd blocks": Case(
+        lambda _: preparation.bin(plain, 3),
+        "Crop or pad them first",
+        lambda *_: (preparation.bin(preparation.crop(plain, 12), 3), preparation.bin(preparation.pad(plain, 18), 3)),
+    ),
+    "a window outside": Case(
+        lambda _: preparation.crop(plain, 12, centre=(2, 8)),
+        "make it smaller, or pad them first",
+        lambda *_: (preparation.crop(plain, 4, centre=(2, 8)), preparation.crop(preparation.pad(plain, 28), 12)),
+    ),
+    "images of two shapes": Case(
+        lambda _: quality.fourier_ring_correlation(thick[0], thick[0, 2:], align=False),
+        "Cut them to the same area",
+        lambda *_: quality.fourier_ring_correlation(thick[0, 2:], thick[0, 2:], align=False),
+    ),
+    "a threshold": Case(
+        lambda _: quality.fourier_ring_correlation(thick[0], thick[0], align=False).crossing("half"),
+        "expected 'half-bit', 'one-bit' or 'one-seventh'. Choose one of these",
+        lambda *_: [
+            quality.fourier_ring_correlation(thick[0], thick[0], align=False).crossing(name)
+            for name in ("half-bit", "one-bit", "one-seventh")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", [*FILES.values(), *SETTINGS.values(), *RUNS.values()], ids=[*FILES, *SETTINGS, *RUNS])
+def test_what_the_sentence_says_helps(tmp_path: Path, case: Case) -> None:
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        case.wrong(tmp_path)
+    sentence = str(caught.value)
+    assert case.told in sentence
+    assert "\n" not in sentence
+    case.right(tmp_path, sentence)
