@@ -10,10 +10,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 VERBS = (
-    "ask choose close compare copy cut find free give install keep leave load look make name open pass pip press run "
-    "save say set start stop take try unset update use wait write"
-).split()
-REMEDY = re.compile(rf"[;:.] (?:so )?(?:\w+ )?(?:{'|'.join(VERBS)})\b.*", re.IGNORECASE)
+    "ask|choose|close|compare|copy|cut|find|free|give|install|keep|leave|load|look|make|name|open|pass|pip|press|run|save|"
+    "say|set|start|stop|take|try|unset|update|use|wait|write"
+)
+REMEDY = re.compile(rf"[;:.] (?:so )?(?:\w+ )?(?:{VERBS})\b.*", re.IGNORECASE)
 """What follows a stop and tells the reader to do something."""
 WORDS = 3
 """So many words one after another, in a test, are taken for its naming the sentence."""

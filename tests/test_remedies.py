@@ -79,6 +79,18 @@ def linked(folder: Path) -> Path:
     return folder / "inside" / "scan.h5"
 
 
+def cut_short(path: Path) -> Path:
+    path.write_bytes(path.read_bytes()[:-200])
+    return path
+
+
+def result() -> pt.Result:
+    truth = SIMULATED.truth
+    return pt.Result(
+        truth.object, truth.probe, SIMULATED.positions, (0, 0), (), 0.1, {}, pixel_size=SIMULATED.pixel_size
+    )
+
+
 def in_the_sentence(sentence: str) -> dict[str, Any]:
     """The arguments that the sentence has as `load(..., patterns='a/b')` or as energy=8000."""
     line = re.search(r"load\(\.\.\., (.*?)\)(?=[.,;])", sentence) or re.search(r"give (\w+=[\d.e+-]+)", sentence)
@@ -90,6 +102,23 @@ def reconstructed(scan: Scan, settings: pt.Settings | None = None, device: str =
     recon = pt.Reconstruction(scan, settings or pt.Settings(), device=device)
     try:
         return [*recon.run(1)]
+    finally:
+        recon.close()
+
+
+def aimed(epoch: int) -> None:
+    recon = pt.Reconstruction(plain, pt.Settings(), device="cpu", keep=None)
+    try:
+        recon.target = epoch
+    finally:
+        recon.close()
+
+
+def back(keep: pt.Keep | None) -> None:
+    recon = pt.Reconstruction(plain, pt.Settings(), device="cpu", keep=keep)
+    try:
+        [*recon.run(2)]
+        recon.go_back(1)
     finally:
         recon.close()
 
@@ -192,6 +221,29 @@ FILES = {
     ),
 }
 
+FILES |= {
+    "not SI": Case(
+        lambda folder: pt.load(arrays(folder, energy=8000.0, distance=2000.0, detector_pixel=7.5e-5)),
+        "give distance=... as `load` describes it",
+        lambda folder, _: pt.load(arrays(folder, energy=8000.0, detector_pixel=7.5e-5), distance=2.0),
+    ),
+    "angle and lengths": Case(
+        lambda folder: pt.load(arrays(folder), angular_pixel=(1e-4, 1e-4), **KNOWN),
+        "give the angle, or both lengths",
+        lambda folder, _: pt.load(arrays(folder), angular_pixel=(1e-4, 1e-4), energy=GEOMETRY.energy),
+    ),
+    "a broken archive": Case(
+        lambda folder: pt.load(cut_short(arrays(folder)), **KNOWN),
+        "write it again with numpy.savez",
+        lambda folder, _: pt.load(arrays(folder), **KNOWN),
+    ),
+    "nothing to start from": Case(
+        lambda folder: pt.start_from(SIMULATED, result(), probe=False, object=False, positions=False),
+        "ask for its probe, object or positions",
+        lambda folder, _: pt.start_from(SIMULATED, result(), object=False, positions=False),
+    ),
+}
+
 SETTINGS = {
     "slices without thickness": Case(
         lambda _: built(slices={"count": 2}),
@@ -239,7 +291,7 @@ SETTINGS = {
         lambda *_: pt.Probe(first=9, last=9),
     ),
     "no ranges": Case(
-        lambda _: pt.tune(plain, None, {}),
+        lambda _: pt.tune(plain, pt.Settings(), {}),
         "name at least one setting, as {'probe.rate': pt.between(1e-4, 1e-1)}",
         lambda folder, _: pt.Study(
             plain, pt.Settings(), {"probe.rate": pt.between(1e-4, 1e-1)}, study=folder / "a.journal", device="cpu"
@@ -248,6 +300,26 @@ SETTINGS = {
 }
 
 RUNS = {
+    "a piece that DM does not know": Case(
+        lambda _: reconstructed(plain, built(optimiser="dm", weights={"rate": 0.1})),
+        "use 'adam', or leave it out",
+        lambda *_: (reconstructed(plain, built(weights={"rate": 0.1})), reconstructed(plain, built(optimiser="dm"))),
+    ),
+    "no run to aim": Case(
+        lambda _: aimed(5),
+        "start(...) begins one",
+        lambda *_: reconstructed(plain),
+    ),
+    "no states to go back to": Case(
+        lambda _: back(None),
+        "make it with keep=Keep()",
+        lambda folder, _: back(pt.Keep(folder=folder / "states", epochs=1)),
+    ),
+    "a position far away": Case(
+        lambda _: pt.Scan.from_arrays(COUNTS, np.vstack([SIMULATED.positions[:-1], [[900, 900]]])),
+        "Leave such patterns out",
+        lambda *_: pt.Scan.from_arrays(COUNTS[:-1], SIMULATED.positions[:-1]),
+    ),
     "negative counts": Case(
         lambda _: negative(),
         "Give a mask that is False at bad pixels",
