@@ -1,8 +1,8 @@
 """MATLAB's files, of version 5 to 7 (read into memory) and of 7.3 (HDF5, of which patterns stay in the file).
 
 The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
-`ptynb.io.named_arrays` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python is
-(pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count as well,
+`ptynb.io.named` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python is (pattern,
+ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count as well,
 and those of PtychoShelves' and fold_slice's `p` have their units:
 
     p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
@@ -35,7 +35,7 @@ from scipy.io.matlab import MatReadError
 from ptynb.frames import ArrayFrames, Frames, HDF5Frames, SelectedFrames
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
-from ptynb.io.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
+from ptynb.io.named import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
 from ptynb.io.room import check_room, check_small, size
 from ptynb.io.stack import check_counts, stacked, transposed
 
