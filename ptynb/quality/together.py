@@ -188,10 +188,15 @@ def independence(one: Result, other: Result) -> str:
             "Both are of the same patterns and share their noise: this is the finest detail in which the two "
             "reconstructions agree, not the resolution. For that, compare the results of quality.halves(scan)."
         )
-    whole = " half 1 of 2", " half 2 of 2"
-    if {first.rpartition(",")[2], second.rpartition(",")[2]} == {*whole} and first[:-11] == second[:-11]:
+    if are_halves(one, other):
         return "They are of the two halves of a scan, whose noise is independent: this is the resolution of a half."
     return "They are of different scans: this is the resolution if both scans are of the same sample at the same place."
+
+
+def are_halves(one: Result, other: Result) -> bool:
+    """Whether they tell that they are of the two halves of a scan, as `halves` makes them: of independent noise."""
+    scans = [result.about.get("scan", "").rpartition(", half ") for result in (one, other)]
+    return scans[0][0] == scans[1][0] != "" and {scan[2] for scan in scans} == {"1 of 2", "2 of 2"}
 
 
 def settings_that_differ(results: Mapping[str, Result]) -> dict[str, tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptynb.quality.pictures import DIFFERENCE, Shown, objects, probes
-from ptynb.quality.together import Difference, Together, facts_of, settings_that_differ
+from ptynb.quality.together import Difference, Together, are_halves, facts_of, settings_that_differ
 from ptynb.report.contents import Contents, Shares, choice, coloured_still, still
 from ptynb.report.curves import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.facts import Row, name_of, said, table
@@ -52,7 +52,8 @@ def _headline(results: Mapping[str, Result], together: Together, pairs: list[Pai
         difference = _difference(together, pairs[0])
         if isinstance(difference, Difference):
             period = period_text(difference.correlation.resolution, together.pixel_size is not None)
-            facts.append(("They agree to", f"{period} (period, FRC)"))
+            what = "Resolution of a half" if are_halves(*results.values()) else "They agree to"
+            facts.append((what, f"{period} (period, FRC)"))
     return facts
 
 

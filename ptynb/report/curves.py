@@ -25,7 +25,7 @@ def show_losses(contents: Contents, results: Mapping[str, Result]) -> bool:
         numbers = [epoch.number for epoch in result.epochs]
         seconds = [times[number] for number in range(1, len(numbers) + 1)]
         lines.append(_line(f"loss{after}", numbers, seconds, result.losses.tolist()))
-        if result.r_factors:
+        if len(result.r_factors) > 1:  # a single one is no curve, and is told elsewhere
             at = [epoch for epoch, _ in result.r_factors]
             when = [times[min(epoch, len(times) - 1)] for epoch in at]
             lines.append(_line(f"R-factor{after}", at, when, [value for _, value in result.r_factors]))

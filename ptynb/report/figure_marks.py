@@ -83,7 +83,9 @@ def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:
     ):
         place.text(x, y, text, ha=across, va=up)
     if of:
-        place.annotate(of, (0, -1.1), (0, -1.3), textcoords="offset fontsize", ha="center", va="top")
+        place.annotate(
+            of, (0, -1.1), (0, -1.3), textcoords="offset fontsize", ha="center", va="top", annotation_clip=False
+        )
     return place
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.named import sources
+from ptynb.io.named_results import sources
 from ptynb.io.result import load_result
 from ptynb.report import comparison, single
 from ptynb.report.comments import rendered

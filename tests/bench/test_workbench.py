@@ -77,6 +77,21 @@ def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench,
     assert list(names["kept"]) == ["epoch 3"]
 
 
+def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
+    reconstruct(bench, 2)
+    click(bench, "Run", "Report")
+    click(bench, "Run", "Keep to compare")
+    click(bench, "Compare", "Report")
+    names = ["simulated.html", "report.html"]
+    lines = bench.code.splitlines()
+    told = [
+        "pt.report(recon, 'simulated.html')",
+        "pt.report({name: kept[name] for name in ['epoch 2']}, 'report.html')",
+    ]
+    assert [line for line in lines if "pt.report(" in line] == told
+    assert all("<h1>" in (tmp_path / name).read_text(encoding="utf-8") for name in names)
+
+
 def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
     click(bench, "Run", "Save result")
     assert "Nothing has been reconstructed yet" in bench._message.value

@@ -117,20 +117,23 @@ def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
     large = result(object=np.broadcast_to(field((2048, 2048), noise=0.1), (10, 2048, 2048)), modes=8, window=256)
     page = pt.report(large, tmp_path / "large.html")
     assert 2e6 < page.stat().st_size < 10e6
-    data = data_of(parsed(page))
+    tree = parsed(page)
+    data = data_of(tree)
     assert len(data["viewers"]["object"]["controls"][0]["options"]) == 11
     assert len(data["viewers"]["probe"]["frames"]["all"]["pictures"]) == 8
-    told = text_of(parsed(page))
+    told = text_of(tree)
     reduction = data["pictures"]["whole phase"]["reduction"]
     assert 1 < reduction <= 4
     assert f"It is reduced {reduction} × {reduction} here" in told
 
 
 def test_full_keeps_every_pixel(tmp_path):
-    one = result((700, 720), modes=12, window=160)
+    one = result((320, 330), modes=14, window=256)
     small, full = (pt.report(one, tmp_path / f"{full}.html", full=full) for full in (False, True))
     assert small.stat().st_size < 10e6 < full.stat().st_size
-    saved = data_of(parsed(full))["files"]["object"]
+    block = re.search('id="report-data">(.*?)</script>', full.read_text(encoding="utf-8"))
+    assert block is not None
+    saved = json.loads(block[1])["files"]["object"]
     assert saved["name"] == "True-object.npy"
     loaded = np.load(io.BytesIO(base64.b64decode(saved["content"])), allow_pickle=False)
     np.testing.assert_array_equal(loaded, one.object)
@@ -213,6 +216,13 @@ def test_several_results_are_compared(tmp_path):
         "loss of first",
         "loss of second",
     ]
+
+
+def test_the_two_halves_of_a_scan_give_its_resolution(tmp_path):
+    halves = [result(object=field((96, 96), n), about={"scan": f"star, half {n} of 2"}) for n in (1, 2)]
+    told = text_of(parsed(pt.report(halves, tmp_path / "a.html")))
+    assert re.search(r"Resolution of a half\d+\.?\d* nm \(period, FRC\)", told)
+    assert "this is the resolution of a half" in told
 
 
 def test_results_of_different_samples_are_told_apart_and_not_refused(tmp_path):

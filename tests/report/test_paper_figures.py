@@ -157,6 +157,11 @@ def test_modes_are_in_the_order_of_their_power():
     ]
 
 
+def test_the_wheel_says_what_its_radius_is():
+    for kind in ("probe", "complex"):
+        assert {"0", "π", "π/2", "−π/2", "amplitude"} <= {name for name, _ in visible(figure(RESULT, kind))}
+
+
 def test_a_flat_object_is_shown_in_the_middle_of_its_colours():
     flat = dataclasses.replace(RESULT, object=np.ones_like(RESULT.object))
     amplitude, phase = (axes.images[0] for axes in figure(flat, "object").axes[:2])

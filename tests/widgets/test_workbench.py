@@ -255,10 +255,18 @@ def keep(session: Session) -> None:
     result = pt.load_result(session.lab.folder / "night.h5")
     assert result.r_factor < 0.2
     assert {"probe.rate"} <= {change.name for change in result.changes}
+    session.click("Report")
+    expect(session.bench.get_by_text("written: night.html")).to_be_visible(timeout=30_000)
+    assert "<h1>scan" in (session.lab.folder / "night.html").read_text(encoding="utf-8")
     session.tab("Python")
     code = session.bench.locator(".ptynb-code code").inner_text()
     compile(code, "session", "exec")
-    for line in ("scan = pt.load('scan.h5')", "cluster = pt.Cluster(2, device='cpu')", "recon.save('night.h5')"):
+    for line in (
+        "scan = pt.load('scan.h5')",
+        "cluster = pt.Cluster(2, device='cpu')",
+        "recon.save('night.h5')",
+        "pt.report(recon, 'night.html')",
+    ):
         assert line in code.splitlines(), line
     for word in (
         "settings = settings.replace(batch=20)",

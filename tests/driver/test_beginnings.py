@@ -1,0 +1,31 @@
+"""Where positions began is in the result, where they may move, and in its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+
+
+@pytest.mark.parametrize("part", ["positions", "affine", "offset"])
+def test_a_result_tells_where_its_positions_began(part: str) -> None:
+    scan = pt.simulate(patterns=36, window=32, seed=4)
+    with pt.Reconstruction(scan, pt.Settings(**{part: {"rate": 0.1}}), device="cpu") as recon:
+        for _ in recon.run(2):
+            pass
+        result = recon.result
+    np.testing.assert_allclose(result.optimised["positions/start"] + result.origin, scan.positions, rtol=1e-12)
+    assert np.abs(result.positions - result.optimised["positions/start"]).max() > 1e-3
+
+
+def test_positions_that_may_not_move_began_where_they_are(tmp_path: Path) -> None:
+    scan = pt.simulate(patterns=36, window=32, seed=4)
+    with pt.Reconstruction(scan, device="cpu") as recon:
+        recon.start(2)
+        page = pt.report(recon, tmp_path / "a.html", truth=scan.truth)  # while it may still run
+        recon.wait()
+        assert "positions/start" not in recon.result.optimised
+    assert "They were not moved by the reconstruction." in page.read_text(encoding="utf-8")
