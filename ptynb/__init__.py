@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ptynb.geometry import Geometry as Geometry
     from ptynb.geometry import NearField as NearField
     from ptynb.io.hdf5 import FileError as FileError
+    from ptynb.io.info import FileInfo as FileInfo
+    from ptynb.io.info import info as info
     from ptynb.io.load import load as load
     from ptynb.io.mask import load_mask as load_mask
     from ptynb.io.mask import save_mask as save_mask
@@ -97,6 +99,7 @@ _HOMES = {
     "Epoch": "ptynb.record",
     "Estimate": "ptynb.driver.estimate",
     "FileError": "ptynb.io.hdf5",
+    "FileInfo": "ptynb.io.info",
     "Geometry": "ptynb.geometry",
     "Keep": "ptynb.settings.keep",
     "Imposed": "ptynb.physics.piece",
@@ -135,6 +138,7 @@ _HOMES = {
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "history": "ptynb.widgets.history",
+    "info": "ptynb.io.info",
     "inspect": "ptynb.widgets.inspect.widget",
     "live": "ptynb.widgets.live.view",
     "load": "ptynb.io.load",

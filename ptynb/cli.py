@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, ps, run, sweep, watch
+from ptynb.commands import dashboard, info, ps, report, run, sweep, watch
+from ptynb.commands.given import add_given, given_words
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
+    info.add(commands)
     run.add(commands)
     sweep.add(commands)
+    report.add(commands)
     watch.add(commands)
     dashboard.add(commands)
     ps.add(commands)
@@ -100,6 +103,7 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
             "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        add_given(command)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -107,6 +111,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     console = Console()
     import ptynb as pt
     from ptynb.report.figure import compare_with_truth, figure
+    from ptynb.report.writing import report
 
     folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,13 +126,15 @@ def _demo(chosen: argparse.Namespace) -> int:
         result = recon.result
     assert scan.truth is not None
     figure(result, scan.truth).savefig(folder / "figure.png", dpi=130)
+    report(result, folder / "report.html", title="ptynb demo: a simulated scan", truth=scan.truth)
     error = compare_with_truth(result, scan.truth).error
     console.print(
         f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
         f"{time.perf_counter() - started:.0f} s in all.",
         highlight=False,
     )
-    where = f"Result:  {result_path}\nFigure:  {folder / 'figure.png'}\nNext:    ptynb lab"
+    written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
+    where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())
     console.print(where, markup=False, highlight=False, soft_wrap=True)  # paths stay whole, to be copied
     return 0
 
@@ -195,7 +202,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(
-        pt.load(chosen.scan),
+        pt.load(chosen.scan, **given_words(chosen)),
         _settings(chosen),
         chosen.engines,
         trials=chosen.trials,
@@ -213,7 +220,9 @@ def _scaling(chosen: argparse.Namespace) -> int:
 def _advise(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
-    advice = pt.advise(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    advice = pt.advise(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
     _show(advice, chosen)
     return 0
 
@@ -221,7 +230,9 @@ def _advise(chosen: argparse.Namespace) -> int:
 def _estimate(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
-    found = pt.estimate(pt.load(chosen.scan), _settings(chosen), chosen.engines, device=chosen.device)
+    found = pt.estimate(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
     _show(found, chosen)
     return 0 if found.problem is None else 1
 

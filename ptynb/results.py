@@ -20,6 +20,7 @@ class Result:
     probe: complex (mode, y, x), in square roots of counts.
     positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
     optimised: what else was found, by "part/name": "weights/weights", "background/background", "slices/thickness" ...
+        and, where positions may move, what they began as: "positions/start", like `positions`.
     origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
     losses: float64 (epoch,): the loss of each epoch (see `Epoch`).
     pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.

@@ -81,8 +81,8 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
     [
         (
             "scna: a\nepochs: 3\nresult: x",
-            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, epochs, result, start, cluster, "
-            "keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
+            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, load, epochs, result, start, "
+            "cluster, keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by --scan.",
         ),
         (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
         (f"{LEAST}batch: 3", "'batch' is one of the settings; expected it below 'settings:'."),

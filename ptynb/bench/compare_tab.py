@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 import ipywidgets
 
 from ptynb.bench.desk import Desk
+from ptynb.bench.run_tab import free_name
 from ptynb.io.result import load_result
+from ptynb.report.writing import report
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.view import Compare, compare
-from ptynb.widgets.parts import free
+from ptynb.widgets.parts import Whole, close_all, free, put
 
 
-class CompareTab(ipywidgets.VBox):
+class CompareTab(Whole):
     """The results at hand, a field for a file with another, and those chosen, side by side."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
@@ -32,19 +35,20 @@ class CompareTab(ipywidgets.VBox):
         branches.on_click(lambda _: self._actions.put(self._add_branches))
         show = ipywidgets.Button(description="Compare", icon="columns", tooltip="Shows the chosen results side by side")
         show.on_click(lambda _: self._put_show())
+        written = ipywidgets.Button(
+            description="Report", icon="file-text-o", tooltip="Writes the chosen results as one page (HTML)"
+        )
+        written.on_click(lambda _: self._put_report())
+        self._said = ipywidgets.HTML()
         self._comparison: Compare | None = None
         self._place = ipywidgets.VBox(layout=free())
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
-        files = ipywidgets.VBox([ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show])])
+        files = ipywidgets.VBox(
+            [ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show, written])]
+        )
         top = ipywidgets.HBox([self._names, files], layout=wrapped)
-        super().__init__([top, self._place], layout=free())
+        super().__init__([top, self._said, self._place], layout=free())
         desk.on_change(self._follow)
-
-    def close(self) -> None:
-        """Ends the comparison too."""
-        if self._comparison is not None:
-            self._comparison.close()
-        super().close()
 
     def _follow(self, what: str) -> None:
         if what == "results":
@@ -72,16 +76,33 @@ class CompareTab(ipywidgets.VBox):
         names = [name for name in self._desk.results if name in self._names.chosen]
         self._actions.put(lambda: self._show(names))
 
+    def _put_report(self) -> None:
+        names = [name for name in self._desk.results if name in self._names.chosen]
+        self._actions.put(lambda: self._report(names))
+
+    def _report(self, names: list[str]) -> None:
+        put(self._said, "")
+        _check_chosen(names, 1)
+        path = free_name("comparison" if len(names) > 1 else "report", ".html")
+        written = report({name: self._desk.results[name] for name in names}, path)
+        self._desk.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
+        put(self._said, f'<span role="status">written: {html.escape(str(written))}</span>')
+
     def _show(self, names: list[str]) -> None:
-        if len(names) < 2:
-            raise ValueError(
-                f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose two or more "
-                "(Ctrl and click; 'Keep to compare' in the tab Run adds the present one)."
-            )
+        _check_chosen(names, 2)
         before = self._comparison
         self._comparison = compare({name: self._desk.results[name] for name in names})
         self._comparison.tell = self._desk.tell
         self._place.children = [self._comparison]
         if before is not None:
-            before.close()
+            close_all(before)
         self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
+
+
+def _check_chosen(names: list[str], fewest: int) -> None:
+    if len(names) < fewest:
+        raise ValueError(
+            f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "
+            f"{'two' if fewest == 2 else 'one'} or more (Ctrl and click; 'Keep to compare' in the tab Run adds the "
+            "present one)."
+        )

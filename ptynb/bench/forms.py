@@ -16,11 +16,11 @@ from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.parts import below, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, put, remark
 from ptynb.widgets.viewer import Viewer
 
 
-class SetUp(ipywidgets.VBox):
+class SetUp(Whole):
     """The form of the settings; with a scan also memory and time, the advisor's word, and a preview of the start.
 
     `settings` are the last valid ones; `form` is the form itself, `cluster` whose engines are asked about (None: one
@@ -96,9 +96,6 @@ class SetUp(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the form and its threads."""
         self._actions.close()
-        self.form.close()
-        for widget in below(self):
-            widget.close()
         super().close()
 
     def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:

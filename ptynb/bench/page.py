@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from ptynb.bench.workbench import Workbench, workbench
 from ptynb.io.load import load
 
 NOTEBOOK = Path(__file__).with_suffix(".ipynb")
-SCAN, FOLDER = "PTYNB_DASHBOARD_SCAN", "PTYNB_DASHBOARD_FOLDER"
-"""Environment variables by which the command tells the page's kernel what to open, and where files are."""
+SCAN, GIVEN, FOLDER = "PTYNB_DASHBOARD_SCAN", "PTYNB_DASHBOARD_GIVEN", "PTYNB_DASHBOARD_FOLDER"
+"""Environment variables by which the command tells the page's kernel what to open, what the user says of it (JSON), and
+where files are."""
 
 
 def page() -> Workbench:
@@ -18,4 +20,5 @@ def page() -> Workbench:
     if folder := os.environ.get(FOLDER):
         os.chdir(folder)  # or results would be written beside the notebook, into the package
     scan = os.environ.get(SCAN)
-    return workbench(load(scan) if scan else None)
+    given = json.loads(os.environ.get(GIVEN) or "{}")
+    return workbench(load(scan, **given) if scan else None)

@@ -15,22 +15,22 @@ from ptynb.driver.coming_back import attach
 from ptynb.driver.errors import ClusterError
 from ptynb.driver.link import ReconstructionError
 from ptynb.driver.session import Reconstruction
+from ptynb.report.writing import report
 from ptynb.scan import ScanError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
-from ptynb.widgets.live import Live, live
-from ptynb.widgets.parts import free, put
+from ptynb.widgets.live import live
+from ptynb.widgets.parts import Whole, close_all, free, put
 
 
-class RunTab(ipywidgets.VBox):
+class RunTab(Whole):
     """Engines and epochs to begin with, and below them the reconstruction that runs."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
         self._started: Cluster | None = None
         self._asked: tuple[int, str] | None = None
-        self._shown: list[Live | SettingsForm | History] = []
         self._engines = ipywidgets.BoundedIntText(
             len(desk.cluster) if desk.cluster is not None else 2, min=0, max=64, description="Engines",
             tooltip="How many engines reconstruct; 0: the notebook's own process",
@@ -59,6 +59,9 @@ class RunTab(ipywidgets.VBox):
         last = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
+            self._button(
+                "Report", "file-text-o", self._report, "Writes the result as one page (HTML) beside that file"
+            ),
             self._button("Keep to compare", "clone", self._keep, "Puts the present result among those to compare"),
             self._saved,
         ]
@@ -66,11 +69,6 @@ class RunTab(ipywidgets.VBox):
         self._run = ipywidgets.VBox(layout=free())
         rows = [ipywidgets.HBox(row, layout=wrapped) for row in (first, last)]
         super().__init__([rows[0], self._engines_text, self._run, rows[1]], layout=free())
-
-    def close(self) -> None:
-        """Ends the views; the run goes on."""
-        self._clear()
-        super().close()
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
@@ -153,14 +151,11 @@ class RunTab(ipywidgets.VBox):
         view = live(recon)
         for widget in (form, history, view):
             widget.tell = self._desk.tell
-        self._shown = [form, history, view]
         self._run.children = [view, more]
 
     def _clear(self) -> None:
-        self._run.children = []
-        for widget in self._shown:
-            widget.close()
-        self._shown = []
+        shown, self._run.children = self._run.children, []
+        close_all(*shown)
 
     def _present(self) -> Reconstruction:
         if self._desk.recon is None:
@@ -175,6 +170,18 @@ class RunTab(ipywidgets.VBox):
         written = recon.save(path)
         self._desk.tell(f"recon.save({str(path)!r})")
         self._say(f"saved: {written}")
+
+    def _report(self) -> None:
+        put(self._saved, "")
+        recon = self._present()
+        beside = Path(self._path.value.strip() or _free_path(recon.scan.name))
+        path = beside.with_name(
+            free_name(beside.name.removesuffix(".h5").removesuffix(".result"), ".html", beside.parent)
+        )
+        self._tell_wait(recon)
+        written = report(recon, path)
+        self._desk.tell(f"pt.report(recon, {str(path)!r})")
+        self._say(f"written: {written}")
 
     def _keep(self) -> None:
         recon = self._present()
@@ -200,6 +207,10 @@ def _under_way(recon: Reconstruction) -> bool:
 
 def _free_path(name: str) -> str:
     """A file for a result beside those that there are."""
-    stem = re.sub(r"[^\w.-]+", "_", name) or "scan"
-    numbered = (f"{stem}.result.h5", *(f"{stem}-{number}.result.h5" for number in range(2, 10_000)))
-    return next((path for path in numbered if not Path(path).exists()), numbered[0])
+    return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
+
+
+def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
+    """A name that no file in the folder has yet."""
+    numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
+    return next((name for name in numbered if not (folder / name).exists()), numbered[0])

@@ -9,10 +9,10 @@ from ptynb.io.load import load
 from ptynb.scan import Scan, ScanError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.widget import Inspect, inspect
-from ptynb.widgets.parts import free
+from ptynb.widgets.parts import Whole, close_all, free
 
 
-class ScanTab(ipywidgets.VBox):
+class ScanTab(Whole):
     """A field for a file, and the scan that is open."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
@@ -48,13 +48,7 @@ class ScanTab(ipywidgets.VBox):
         self._inspect.on_scan = self._take_over
         self._place.children = [self._inspect]
         if before is not None:
-            before.close()
+            close_all(before)
 
     def _take_over(self, scan: Scan) -> None:
         self._desk.scan = scan
-
-    def close(self) -> None:
-        """Ends the look at the scan too."""
-        if self._inspect is not None:
-            self._inspect.close()
-        super().close()

@@ -14,11 +14,11 @@ from ptynb.settings import Settings
 from ptynb.settings.ranges import usual_ranges
 from ptynb.snapshot import Result
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.parts import below
+from ptynb.widgets.parts import Whole
 from ptynb.widgets.tuner import Metric, Tuner
 
 
-class Tuning(ipywidgets.VBox):
+class Tuning(Whole):
     """A form with ticks, and the trials below it; see `tuner`.
 
     scan, cluster: of the next study; they may be set later, and none is started without a scan. form: where settings
@@ -100,11 +100,6 @@ class Tuning(ipywidgets.VBox):
 
     def close(self) -> None:
         """Ends the widgets and their threads; a study goes on."""
-        self.tuner.close()
-        if self._own_form:
-            self.form.close()
-        for widget in below(self):
-            widget.close()
         super().close()
 
 

@@ -20,12 +20,12 @@ from ptynb.settings import Settings
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.parts import below, complaint, free, put
+from ptynb.widgets.parts import Whole, complaint, free, put
 
 TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
 
 
-class Workbench(ipywidgets.VBox):
+class Workbench(Whole):
     """Scan, settings, run, comparison, tuning and the lines of Python that do the same; see `workbench`."""
 
     def __init__(
@@ -95,10 +95,6 @@ class Workbench(ipywidgets.VBox):
     def close(self) -> None:
         """Ends all views and their threads; a run goes on, and so does its cluster."""
         self._actions.close()
-        for widget in (self._scan_tab, self._run_tab, self._compare_tab, self._form, self._tuning):
-            widget.close()
-        for widget in below(self):
-            widget.close()
         super().close()
 
     def _listen(self, form: SettingsForm) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import secrets
 import webbrowser
 from pathlib import Path
+
+from ptynb.commands.given import add_given, given_words, in_folder
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,6 +19,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="of the page (default 8866)")
     dashboard.add_argument("--dark", action="store_true", help="light letters on dark")
     dashboard.add_argument("--no-open", action="store_true", help="print the address only")
+    add_given(dashboard)
     dashboard.set_defaults(run=_dashboard)
 
 
@@ -24,12 +28,13 @@ def _dashboard(chosen: argparse.Namespace) -> int:
         from voila.app import Voila
     except ImportError:
         raise RuntimeError("Voila, which makes the page, is not installed; pip install 'ptynb[dashboard]'.") from None
-    from ptynb.bench.page import FOLDER, NOTEBOOK, SCAN
+    from ptynb.bench.page import FOLDER, GIVEN, NOTEBOOK, SCAN
     from ptynb.io.load import load
 
     if chosen.scan is not None:
-        load(chosen.scan)  # what is wrong with it is said here, not on the page
-        os.environ[SCAN] = str(chosen.scan.resolve())
+        given = in_folder(given_words(chosen), Path.cwd())
+        load(chosen.scan, **given)  # what is wrong with it is said here, not on the page
+        os.environ[SCAN], os.environ[GIVEN] = str(chosen.scan.resolve()), json.dumps(given)
     os.environ[FOLDER] = os.getcwd()
     # Whoever knows the word can run Python as this user: not on the command line, which others can read.
     os.environ["JUPYTER_TOKEN"] = token = secrets.token_urlsafe(24)

@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptynb.commands.given import add_given, as_options, given_words, in_folder
+
 if TYPE_CHECKING:
     from ptynb.settings.runfile import RunFile
 
@@ -36,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
     parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
     parser.add_argument("--example", action="store_true", help="print a run file to begin with")
+    add_given(parser)
 
 
 def plan_of(chosen: argparse.Namespace) -> RunFile:
@@ -47,6 +50,7 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
         raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
+    options["load"] = in_folder(given_words(chosen), Path.cwd())
     options["on_failure"] = chosen.on_failure
     options["keep"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
@@ -79,7 +83,7 @@ def again(command: str, chosen: argparse.Namespace) -> str:
         value = getattr(chosen, name, None)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return f"{command} {shlex.join(words)} --resume"
+    return f"{command} {shlex.join([*words, *as_options(chosen)])} --resume"
 
 
 def print_example() -> None:

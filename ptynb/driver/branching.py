@@ -20,7 +20,7 @@ from ptynb.driver.state_result import result_of
 from ptynb.engine import restructuring
 from ptynb.frames import AbsentFrames
 from ptynb.io import branches as files
-from ptynb.io.state import State, load_state, save_state, states
+from ptynb.io.state import State, file_name, load_state, save_state, states
 from ptynb.physics.build import check_together
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
@@ -207,19 +207,22 @@ class Lines:
             root = files.root_of(kept.parent)
             name = files.free_name(root, f"{files.name_of(kept.parent)}-{before.epoch}")
             aside = files.folder_of(root, name) / kept.name
+            start = kept.with_name(file_name(state.epoch, state.update, files.read_note(kept.parent).stays))
 
             def carry_out() -> None:
                 files.begin(root, name, kept)
-                for part in files.parts_of(kept)[1:]:
+                for part in files.parts_of(kept)[1:] if start == kept else ():
                     part.unlink()
-                save_state(state, kept)
+                save_state(state, start)
 
             def undo() -> None:
+                if start != kept:
+                    start.unlink(missing_ok=True)
                 if aside.exists():
                     files.copy_into(aside, kept.parent)
                     files.remove(aside.parent)
 
-            return self._to(kept, state, None, goes_on=True, carry_out=carry_out, undo=undo)
+            return self._to(start, state, None, goes_on=True, carry_out=carry_out, undo=undo)
 
         reopen(self._link, prepare)
 

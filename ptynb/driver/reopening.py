@@ -18,7 +18,7 @@ from ptynb.driver.engines import Remark
 from ptynb.driver.link import Link, ReconstructionError
 from ptynb.driver.opening import Opening
 from ptynb.engine.worker import Command
-from ptynb.io.state import State, file_name, load_state
+from ptynb.io.state import State, is_of, load_state
 
 KEEP_SECONDS = 600.0
 """How long the present state may take until it is kept."""
@@ -83,7 +83,7 @@ def _exchange(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
     except Exception:
         if ran:
             with contextlib.suppress(ClusterError, TimeoutError):  # what went wrong first is what the user is to see
-                link.engines.call(0, "command", Command("resume"))
+                link.sent = max(link.sent, link.engines.call(0, "command", Command("resume")))
         raise
     try:
         link.engines.close()
@@ -137,9 +137,9 @@ def _keep(link: Link) -> Path:
         status = link.ask()
         if status.keeps[1] > failed:
             raise ReconstructionError(status.notices[-1])
-        own = file_name(status.epoch, status.update)
-        if status.keeps[0] > done and status.kept is not None and Path(status.kept).name == own:
-            return Path(status.kept)
+        kept = None if status.kept is None else Path(status.kept)
+        if status.keeps[0] > done and kept is not None and is_of(kept, status.epoch, status.update):
+            return kept
         if time.monotonic() > until:
             raise ReconstructionError(
                 f"The present state was not kept within {KEEP_SECONDS:g} s, so nothing was changed; look whether its "

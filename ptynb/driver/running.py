@@ -13,7 +13,7 @@ from ptynb.driver.leaving import Leaving, signals_raise
 from ptynb.driver.ranks import INTERRUPTED, check_folder, first_state, go_on
 from ptynb.driver.session import Reconstruction
 from ptynb.io.planned import scan_of
-from ptynb.io.state import file_name
+from ptynb.io.state import is_of
 from ptynb.progress import follow, log
 from ptynb.scan import Scan
 from ptynb.settings.runfile import AnyCluster, RunFile
@@ -98,7 +98,7 @@ def _keep(recon: Reconstruction) -> None:
         return
     recon.stop()
     status, kept = recon.last_status(), recon.last_state
-    if status is None or (kept is not None and kept.name == file_name(status.epoch, status.update)):
+    if status is None or (kept is not None and is_of(kept, status.epoch, status.update)):
         return
     if status.epoch or status.update:
         recon.keep()

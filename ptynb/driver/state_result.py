@@ -45,7 +45,7 @@ def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
     model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
     model.probe.scale.copy_(torch.from_numpy(state.scale))
     model.load_state_dict(kept)
-    optimised: dict[str, Tensor] = {}
+    optimised: dict[str, Tensor] = model.beginnings()
     for name, piece in model.parts.items():
         piece.awake = state.awake[name]
         if piece.awake:

@@ -25,6 +25,7 @@ from ptynb.engine.pictures import make_watched
 from ptynb.io import branches
 from ptynb.io import kept as own_folder
 from ptynb.io import state as files
+from ptynb.io.hdf5 import FileError
 from ptynb.io.state import Array, State
 from ptynb.settings import Keep
 from ptynb.snapshot import Change, Epoch, WatchedPictures
@@ -36,6 +37,8 @@ STALE_SECONDS = 600.0
 MOST_NOTICES = 100
 MOST_WAITING = 2
 """States in memory, beside the one that is being written; only those asked for by hand ever wait."""
+MOST_HELD = 200
+"""States of whose settings an engine knows without looking; of an older one that stays it takes for granted others."""
 
 Mark = tuple[int, int, int]
 """Epochs, updates and changes so far: what tells one moment of a reconstruction from another."""
@@ -43,11 +46,15 @@ Mark = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What rank 0 decides for all of a state to be kept. token: of all states of this group, unlike any other's."""
+    """What rank 0 decides for all of a state to be kept.
+
+    token: of all states of this group, unlike any other's. stays: names of states there that are to stay as they are.
+    """
 
     folder: str
     run: str
     token: str
+    stays: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +141,12 @@ class Keeper:
         header = None if start is None or rank else _header(start)
         self._run = secrets.token_hex(8) if header is None else header.run
         self._token = secrets.token_hex(8)
+        self._stays: tuple[str, ...] = ()
+        self._held: dict[str, str] = {}
+        """Settings of the states that this process has written last, or began from, by their names."""
         if rank == 0:
             self._choose(start if header is not None else None)
+            self._look_what_stays()
         self._jobs = Jobs()
         self._told: dict[str, bool] = {}
         self.notices: tuple[str, ...] = ()
@@ -168,19 +179,29 @@ class Keeper:
 
     # When
 
-    def begin(self, mark: Mark, start: Path | None) -> None:
-        """The reconstruction is ready to begin, or to go on from `start`."""
+    def begin(self, mark: Mark, start: Path | None, settings: dict[str, Any]) -> None:
+        """The reconstruction is ready to begin, or to go on from `start`, a state of these settings."""
         self._taken, self._last_epoch, self._last_time = mark, mark[0], time.monotonic()
         if start is not None:
-            self.kept_in = str(start.parent)
+            self.kept_in, self._held[start.name] = str(start.parent), json.dumps(settings)
             if self._rank == 0:
                 self.kept, self.kept_epoch = str(start), mark[0]
 
-    def order(self) -> Order:
-        """What all engines are to know of the next state; rank 0 only."""
+    def order(self, look: bool = False) -> Order:
+        """What all engines are to know of the next state; rank 0 only.
+
+        look: whether the disk is asked what is to stay, for which a training thread does not wait; what was made to
+        stay since it was asked last, was so for somebody who has the present state kept next.
+        """
         if self._folder is None:
             self._folder = own_folder.new_folder(self._scan)
-        return Order(str(self._folder), self._run, self._token)
+        if look:
+            self._look_what_stays()
+        return Order(str(self._folder), self._run, self._token, self._stays)
+
+    def _look_what_stays(self) -> None:
+        if self._folder is not None:
+            self._stays = branches.read_note(self._folder).stays
 
     def changed(self, mark: Mark) -> bool:
         """Whether there is something that no state holds, or will when it is written."""
@@ -219,8 +240,13 @@ class Keeper:
             return
         if self._rank and state.parts == 1:
             return
-        path = Path(order.folder) / files.file_name(state.epoch, state.update)
-        self._taken = mark
+        # The moment after other settings were taken over is another one, though no update lies between.
+        settings = json.dumps(state.settings)
+        others = [name for name in order.stays if self._held.get(name) != settings]
+        path = Path(order.folder) / files.file_name(state.epoch, state.update, others)
+        self._taken, self._held[path.name] = mark, settings
+        if len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
         self._jobs.give("state", lambda: self._store(state, path))
 
     def pictures_due(self) -> bool:
@@ -295,7 +321,10 @@ class Keeper:
             time.sleep(0.02)
 
     def _remove_old(self, folder: Path) -> None:
-        for_good = branches.read_note(folder).stays
+        try:
+            for_good = branches.read_note(folder).stays
+        except (OSError, FileError):
+            return  # what is to stay can't be told just now, so all does
         known = files.states(folder)
         passing = [path for path in known if path.name not in for_good]
         old = passing[: -self._keep.last]

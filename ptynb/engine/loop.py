@@ -358,7 +358,7 @@ class Loop:
     @torch.no_grad()
     def optimised(self) -> dict[str, Tensor]:
         """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
-        found = {"positions": self.model.all_places()}
+        found = {"positions": self.model.all_places(), **self.model.beginnings()}
         for name, piece in self.model.parts.items():
             if piece.awake:
                 found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}

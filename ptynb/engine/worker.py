@@ -118,6 +118,7 @@ class Worker:
         self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
         self._pending: Order | None = None
         self._began: Mark = (0, 0, 0)
+        self._began_with: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._scan = scan.name
         self._state: State = "loading"
@@ -143,11 +144,12 @@ class Worker:
     def command(self, command: Command) -> int:
         """Takes a command (on rank 0 only) and returns its number; `Status.applied` tells when all have obeyed."""
         assert self._membership.rank == 0, "commands go to rank 0, which tells the others"
+        training = threading.current_thread() is self._thread
         with self._lock:
             if command.kind == "keep":
                 if self._keeper is None:
                     raise ValueError("This reconstruction keeps no states; give it keep=Keep(...).")
-                command = Command("keep", dataclasses.asdict(self._keeper.order()))
+                command = Command("keep", dataclasses.asdict(self._keeper.order(look=not training)))
             self._commands.append(command)
             self._wake.set()
             return len(self._commands)
@@ -285,7 +287,7 @@ class Worker:
                 self._loop.note(*self._remark)
             self._area = self._loop.area
             if self._keeper is not None:
-                self._keeper.begin(self._began, self._start)
+                self._keeper.begin(self._began, self._start, self._began_with)
             del scan  # its patterns are in the loop now, the way that wants them
             self._state = "ready"
             while self._turn(group, self._loop):
@@ -323,7 +325,7 @@ class Worker:
         loop = Loop(scan, resuming.settings_to_begin_with(state, self._settings), group, extensions)
         loop.restore(resuming.with_rows(state, self._start, loop.shard.patterns), self._settings)
         self._target = state.target
-        self._began = state.epoch, state.update, len(state.changes)
+        self._began, self._began_with = (state.epoch, state.update, len(state.changes)), state.settings
         return loop
 
     def _turn(self, group: Group, loop: Loop) -> bool:

@@ -99,12 +99,22 @@ def last_line(root: Path) -> Path | None:
 
 
 def read_note(folder: Path) -> Note:
-    """What is known of a line; nothing where there is no note, or none that can be read."""
+    """What is known of a line; nothing where there is no note.
+
+    Raises OSError where it can't be read just now, FileError where it is damaged: nothing is removed or written over
+    then that may be to stay.
+    """
     try:
-        said: Any = json.loads((folder / NOTE).read_text())
-        return Note(**{**said, "stays": tuple(said["stays"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        text = (folder / NOTE).read_text()
+    except (FileNotFoundError, NotADirectoryError):
         return Note()
+    try:
+        said: Any = json.loads(text)
+        return Note(**{**said, "stays": tuple(said["stays"])})
+    except (ValueError, TypeError, KeyError):
+        raise FileError(
+            f"{folder / NOTE}, which says what states are to stay, is damaged; remove it, and none of them is any more."
+        ) from None
 
 
 def write_note(folder: Path, note: Note) -> None:
@@ -214,7 +224,7 @@ def all_states(root: Path) -> tuple[KeptState, ...]:
     """All states of all lines, in the order in which they were written; what can't be read is left out."""
     found = []
     for line in lines(root):
-        stays = read_note(line).stays
+        stays = _note_to_show(line).stays
         for path in states(line):
             with contextlib.suppress(OSError, FileError, ValueError, KeyError):
                 found.append(_described(path, path.name in stays))
@@ -226,12 +236,20 @@ def all_branches(root: Path, present: str) -> tuple[Branch, ...]:
     kept = all_states(root)
     made = []
     for line in lines(root):
-        own, note = [one for one in kept if one.branch == name_of(line)], read_note(line)
+        own, note = [one for one in kept if one.branch == name_of(line)], _note_to_show(line)
         if own:
             size = sum(one.size for one in own)
             present_line = name_of(line) == present
             made.append(Branch(name_of(line), line, own[-1], len(own), size, note.origin, note.epoch, present_line))
     return tuple(made)
+
+
+def _note_to_show(line: Path) -> Note:
+    """For lists: they are shown without it where it can't be read."""
+    try:
+        return read_note(line)
+    except (OSError, FileError):
+        return Note()
 
 
 def _described(path: Path, stays: bool) -> KeptState:

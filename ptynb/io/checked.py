@@ -17,7 +17,14 @@ MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
 MOST_TEXT = 2**26
 """Bytes of a text."""
-KINDS = {"c": "complex numbers", "f": "real numbers", "iu": "whole numbers"}
+KINDS = {
+    "c": "complex numbers",
+    "f": "real numbers",
+    "fiu": "real numbers",
+    "iu": "whole numbers",
+    "biu": "true or false",
+    "biuf": "true or false",
+}
 
 
 class Checked:
@@ -46,6 +53,8 @@ class Checked:
             found = self.file.get(name)
             if not isinstance(found, h5py.Dataset):
                 raise FileError(f"{self.path} has no dataset {name}; the file is incomplete or of another kind.")
+            if found.shape is None:
+                raise FileError(f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.")
             elsewhere, size = found.is_virtual or bool(found.external), found.nbytes
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, FileError):

@@ -35,6 +35,8 @@ from ptynb.io.values import Notes, array, lengths, quantity, where
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
 """The one bit of a CXI mask that marks a good pixel."""
+SMALLEST = 1e-12
+"""[m] Of a detector's pixel; what is smaller is no length, and its square no number."""
 UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
 """Directions (xyz, row/column) of a detector that faces the beam: rows run down (-y), columns towards -x."""
 LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
@@ -182,7 +184,8 @@ def _basis(
         if stored is not None:
             basis, remark = lengths(stored, "basis vectors")
             basis = basis.T if basis.shape == (2, 3) else basis
-            if basis.shape != (3, 2) or not np.isfinite(basis).all() or np.linalg.matrix_rank(basis) < 2:
+            right = basis.shape == (3, 2) and np.isfinite(basis).all() and min(_lengths(basis)) > SMALLEST
+            if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
                     f"{path} has basis vectors {basis.tolist()}; "
                     "expected two that are not parallel, as (3, 2) or (2, 3)."
@@ -198,6 +201,8 @@ def _basis(
         if not known:
             return None
         detector_pixel = (known[0], known[-1])
+        if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
+            raise FileError(f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.")
     return UPRIGHT * np.asarray(detector_pixel)
 
 

@@ -30,7 +30,21 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
             f"{path} is not a readable HDF5 file ({error}); expected a whole CXI file or one that ptynb wrote."
         ) from None
     with file:
-        yield file
+        try:
+            yield file
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+            if not _of_hdf5(error):
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise FileError(f"{path} is damaged ({reason}); copy it again from where it was made.") from None
+
+
+def _of_hdf5(error: BaseException) -> bool:
+    """Whether h5py raised it, as it does in all these types for what is damaged in a file, and nothing of ours."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    return where is not None and "h5py" in Path(where.tb_frame.f_code.co_filename).parts
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import h5py
 
@@ -43,8 +43,9 @@ class Linked:
         self._files[self.path] = self._stack.enter_context(open_for_reading(self.path))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(self, *raised: Any) -> None:
+        # What h5py raised becomes a FileError there, which closing alone would not do.
+        self._stack.__exit__(*raised)
 
     @property
     def root(self) -> h5py.Group:
@@ -193,6 +194,17 @@ class Linked:
                 f"{self.path} is damaged at {here.name.rstrip('/')}/{part} ({error}); copy the file again."
             ) from None
         return found if isinstance(found, h5py.Group | h5py.Dataset) else None
+
+
+def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
+    """(name, group or dataset) of what is in a group itself, without what its links lead to."""
+    for name in file:
+        try:
+            item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError):
+            continue
+        if isinstance(item, h5py.Group | h5py.Dataset):
+            yield name, item
 
 
 def identity(item: Item) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, tiff
+from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError, open_for_reading
@@ -28,7 +28,10 @@ FORMATS: tuple[Format, ...] = (
     matlab.FORMAT,
     npy.NPY,
     npy.NPZ,
+    zarr_store.FORMAT,
     tiff.FORMAT,
+    seq.FORMAT,
+    rosetta.FORMAT,
     plain.FORMAT,  # takes any HDF5: after all others
 )
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
@@ -107,10 +110,15 @@ def load(
 def find(path: Path, given: Given) -> Found:
     """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
     with looked_at(path) as head:
-        chosen = next((kind for kind in FORMATS if kind.recognises(head)), None)
+        chosen = None if is_ours(head) else next((kind for kind in FORMATS if kind.recognises(head)), None)
         if chosen is None:
             raise FileError(_unknown(head))
     return chosen.read(path, given)
+
+
+def is_ours(head: Head) -> bool:
+    """Whether ptynb wrote this HDF5 file: a result or a state may look like what it was made from."""
+    return head.file is not None and str(head.file.attrs.get("format", "")).startswith("ptynb")
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tokenize
 import uuid
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading, replacing
+from ptynb.io.checked import Checked
+from ptynb.io.hdf5 import FileError, open_for_reading, replacing
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 
@@ -45,16 +47,19 @@ def load_mask(path: str | Path) -> NDArray[np.bool_]:
     path = Path(path).expanduser()
     if path.suffix in NUMPY:
         try:
-            values = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise FileError(f"{path} is not a readable .npy file ({error}); expected a mask (y, x).") from None
+            # Mapped: a header that announces more than the file holds is refused, and nothing is taken for it.
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
+            reason = " ".join(str(error).split())
+            raise FileError(f"{path} is not a readable .npy file ({reason}); expected a mask (y, x).") from None
     elif path.suffix in HDF5:
         with open_for_reading(path) as file:
-            values = dataset(file, "mask", path)[()]
+            values = Checked(file, path).array("mask", "biuf", 2)
     else:
         raise FileError(f"{path.name} is to be read as a mask; expected a name that ends with .npy, .h5 or .hdf5.")
-    values = np.asarray(values)
-    if values.ndim != 2 or not (values.dtype == bool or np.isin(values, (0, 1)).all()):
+    if not isinstance(values, np.ndarray):  # an archive of several, under this name
+        raise FileError(f"{path} holds several arrays; expected one, a mask (y, x).")
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
         raise FileError(
             f"{path} holds an array of shape {values.shape} and type {values.dtype}; expected a mask (y, x), True or 1 "
             "where the detector works, False or 0 elsewhere."

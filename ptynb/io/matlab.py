@@ -2,8 +2,8 @@
 
 The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
 `ptynb.io.named_arrays` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python is
-(pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count as well,
-and those of PtychoShelves' and fold_slice's `p` have their units:
+(pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs count
+as well, and those of PtychoShelves' and fold_slice's `p` have their units:
 
     p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
     ppY, ppX [m]: where the sample's stage was; the probe moves the other way on it
@@ -285,6 +285,8 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
             f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."
         ) from None
     if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
+        if not all(value.dtype[part].kind in "fiu" for part in ("real", "imag")):
+            raise FileError(f"{path} has {name} of type {value.dtype}; expected numbers.")
         value = value["real"] + 1j * value["imag"]
     return value.T if as_matlab else value
 

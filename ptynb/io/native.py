@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.hdf5 import FileError, attribute, dataset, open_for_reading, replacing
+from ptynb.io.checked import Checked
+from ptynb.io.hdf5 import FileError, open_for_reading, replacing
 from ptynb.scan import AnyGeometry, Scan, Truth
 from ptynb.tilted_geometry import TiltedGeometry
 
@@ -100,52 +101,63 @@ def is_native(file: h5py.File) -> bool:
 def read_scan(path: Path) -> Scan:
     """The scan in a file that `write_scan` wrote."""
     with open_for_reading(path) as file:
-        if file.attrs.get("version") != VERSION:
+        checked = Checked(file, path)
+        version = checked.real(file, "version")
+        if version != VERSION:
             raise FileError(
-                f"{path} is a ptynb scan of version {file.attrs.get('version')}; "
-                f"this ptynb reads version {VERSION}. Update ptynb."
+                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb."
             )
-        geometry = _read_geometry(file["geometry"], path) if "geometry" in file else None
-        truth = None
-        if "truth" in file:
-            truth = Truth(dataset(file, "truth/object", path)[()], dataset(file, "truth/probe", path)[()])
+        patterns, truth = checked.dataset("patterns"), None
+        if patterns.ndim != 3:
+            raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
+        if checked.has("truth"):
+            truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         return Scan(
-            frames=HDF5Frames.of(dataset(file, "patterns", path)),
-            positions=dataset(file, "positions", path)[()],
-            centred=bool(attribute(file, "centred", path)),
-            clip_negative=bool(attribute(file, "clip_negative", path)),
-            mask=file["mask"][()].astype(bool) if "mask" in file else None,
-            probe=file["probe"][()] if "probe" in file else None,
-            object=file["object"][()] if "object" in file else None,
-            geometry=geometry,
+            frames=HDF5Frames.of(patterns),
+            positions=checked.array("positions", "fiu", 2).astype(np.float64),
+            centred=checked.real(file, "centred") != 0,
+            clip_negative=checked.real(file, "clip_negative") != 0,
+            mask=checked.array("mask", "biu", 2).astype(bool) if checked.has("mask") else None,
+            probe=checked.array("probe", "c", 3) if checked.has("probe") else None,
+            object=checked.array("object", "c", 2, 3) if checked.has("object") else None,
+            geometry=_read_geometry(checked) if checked.has("geometry") else None,
             truth=truth,
-            name=str(attribute(file, "name", path)),
+            name=str(checked.attribute(file, "name")),
         )
 
 
-def _read_geometry(group: h5py.Group, path: Path) -> AnyGeometry:
-    if "beam" in group.attrs:
-        return _read_tilted(group, path)
-    kind = NearField if "focus_to_sample" in group.attrs else Geometry
-    pixel = attribute(group, "detector_pixel", path)
-    lengths = {
-        field.name: float(attribute(group, field.name, path))
-        for field in dataclasses.fields(kind)
-        if field.name != "detector_pixel"
-    }
-    return kind(**lengths, detector_pixel=(float(pixel[0]), float(pixel[1])))
+def _read_geometry(checked: Checked) -> AnyGeometry:
+    group = checked.group("geometry")
+    try:
+        if "beam" in group.attrs:
+            return _read_tilted(checked, group)
+        kind = NearField if "focus_to_sample" in group.attrs else Geometry
+        height, width = checked.numbers(group, "detector_pixel", 2)
+        lengths = {
+            field.name: checked.real(group, field.name)
+            for field in dataclasses.fields(kind)
+            if field.name != "detector_pixel"
+        }
+        return kind(**lengths, detector_pixel=(height, width))
+    except FileError:
+        raise
+    except ValueError as error:  # of a geometry that can't be
+        raise FileError(f"{checked.path}: {error}") from None
 
 
-def _read_tilted(group: h5py.Group, path: Path) -> TiltedGeometry:
-    def vector(values: NDArray[Any]) -> tuple[float, float, float]:
-        x, y, z = (float(value) for value in values)
+def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
+    def vector(name: str) -> tuple[float, float, float]:
+        x, y, z = checked.numbers(group, name, 3)
         return x, y, z
 
-    along_y, along_x = attribute(group, "detector_steps", path)
+    steps = np.asarray(checked.attribute(group, "detector_steps"))
+    if steps.shape != (2, 3) or steps.dtype.kind not in "fiu" or not np.isfinite(steps).all():
+        raise FileError(f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).")
+    along_y, along_x = ((float(x), float(y), float(z)) for x, y, z in steps)
     return TiltedGeometry(
-        wavelength=float(attribute(group, "wavelength", path)),
-        detector_steps=(vector(along_y), vector(along_x)),
-        detector_centre=vector(attribute(group, "detector_centre", path)),
-        beam=vector(attribute(group, "beam", path)),
-        sample_normal=vector(group.attrs["sample_normal"]) if "sample_normal" in group.attrs else None,
+        wavelength=checked.real(group, "wavelength"),
+        detector_steps=(along_y, along_x),
+        detector_centre=vector("detector_centre"),
+        beam=vector("beam"),
+        sample_normal=vector("sample_normal") if "sample_normal" in group.attrs else None,
     )

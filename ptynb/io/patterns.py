@@ -213,7 +213,8 @@ def _run(
 def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """The smallest and the largest index that is selected; None where all are."""
     if space.get_select_type() == h5py.h5s.SEL_ALL:
-        return None, ()
+        sides = space.get_simple_extent_dims()
+        return (None, ()) if sides is None else (tuple(0 for _ in sides), tuple(int(side) - 1 for side in sides))
     low, high = space.get_select_bounds()
     return tuple(map(int, low)), tuple(map(int, high))
 

@@ -23,8 +23,8 @@ ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is HDF5; asked last, so any that is no result or state of ptynb's own."""
-    return head.file is not None and not str(head.file.attrs.get("format", "")).startswith("ptynb")
+    """Whether this is HDF5; asked last, so any."""
+    return head.file is not None
 
 
 def read(path: Path, given: Given) -> Found:

@@ -10,5 +10,5 @@ from ptynb.settings.runfile import RunFile
 
 def scan_of(plan: RunFile) -> Scan:
     """Every rank calls this and gets the same. Raises FileError and ScanError."""
-    scan = load(plan.scan)
+    scan = load(plan.scan, **plan.load.words)
     return scan if plan.start is None else start_from(scan, plan.start)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.frames import Frames, PlacedFrames, TransformedFrames
 from ptynb.io.hdf5 import FileError
+from ptynb.io.patterns import MOST_PATTERNS, MOST_PIXELS
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
@@ -22,7 +23,12 @@ def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[
         )
     if min(shape) < 1:
         raise FileError(f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.")
-    count = math.prod(int(side) for side in shape[:-2])
+    count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))
+    if count > MOST_PATTERNS or pixels > MOST_PIXELS:
+        raise FileError(
+            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels{at}; expected at most "
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+        )
     raster = None if len(shape) == 3 else (int(shape[0]), int(shape[1]))
     return (count, int(shape[-2]), int(shape[-1])), raster
 

@@ -31,6 +31,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import Frames
+from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError, dataset, open_for_reading
 from ptynb.io.kept import default_folder as default_folder
 from ptynb.scan import Scan
@@ -49,7 +51,7 @@ FORMAT = "ptynb state"
 VERSION = 1
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
-NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?\.h5")
+NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
 
 Array = NDArray[Any]
 
@@ -237,9 +239,16 @@ def put(path: Path, data: memoryview) -> None:
 # Folders of states
 
 
-def file_name(epoch: int, update: int) -> str:
-    """Of the state after so many epochs, and updates of the next one."""
-    return f"state-{epoch:05d}-{update:03d}.h5" if update else f"state-{epoch:05d}.h5"
+def file_name(epoch: int, update: int, taken: Collection[str] = ()) -> str:
+    """Of the state after so many epochs, and updates of the next one; numbered where that name is taken."""
+    stem = f"state-{epoch:05d}-{update:03d}" if update else f"state-{epoch:05d}"
+    numbered = (f"{stem}.h5" if number == 1 else f"{stem}.{number}.h5" for number in range(1, 10_000))
+    return next(name for name in numbered if name not in taken)
+
+
+def is_of(path: Path, epoch: int, update: int) -> bool:
+    """Whether it is the name of a state of this moment, numbered or not."""
+    return path.name.split(".")[0] == file_name(epoch, update).split(".")[0]
 
 
 def companion(path: Path, rank: int) -> Path:
@@ -367,15 +376,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             if version != VERSION:
                 raise FileError(f"{path} is a state of version {version}; this ptynb reads {VERSION}. Update ptynb.")
             arrays: dict[str, Array] = {}
+            checked = Checked(file, path)
 
             def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
                 if isinstance(item, h5py.Dataset):
-                    arrays[name] = item[()].reshape(item.attrs["shape"])
+                    stored = checked.dataset(name)
+                    arrays[name] = checked.read(name, stored).reshape(stored.attrs["shape"])
 
             dataset(file, "record", path)
             file.visititems(take)
             return json.loads(arrays.pop("record").tobytes()), arrays
         except FileError:
             raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
             raise FileError(f"{path} is damaged ({' '.join(str(error).split())}) and can't be used.") from None

@@ -334,6 +334,10 @@ class Model(nn.Module):
         with torch.no_grad():
             return self.places_of(Batch(patterns, self._rests[:0], len(patterns), self._rests.dtype)).double().cpu()
 
+    def beginnings(self) -> dict[str, Tensor]:
+        """What the optimised positions began as, on the CPU: "positions/start" (pattern, yx), where they may move."""
+        return {"positions/start": self.places.double().cpu().clone()} if self._taking_part("move") else {}
+
     def _taking_part(self, step: str) -> list[Piece]:
         """Pieces that are awake and override this step."""
         return [piece for piece in self._taking[step] if piece.awake]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from ptynb.quality.together import Difference, Together, facts_of, settings_that
 from ptynb.report.contents import Contents, Shares, choice, coloured_still, still
 from ptynb.report.curves import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.facts import Row, name_of, said, table
-from ptynb.report.looks import Makers
 from ptynb.report.markup import Content, Markup, element
 from ptynb.report.single import curve, paragraphs, reproduce, section, viewer
 from ptynb.snapshot import Picture, Result
@@ -67,7 +66,7 @@ def _difference(together: Together, pair: Pair) -> Difference | str:
 
 def _objects(contents: Contents, together: Together, pairs: list[Pair], shares: Shares) -> tuple[bool, list[str]]:
     """Adds the viewer "object": all of them registered on the first, with the difference of each from it."""
-    makers: Makers = {}
+    makers: dict[str, Callable[[int], Picture]] = {}
     frames: dict[str, dict[str, Any]] = {}
     remarks: list[str] = []
     differences = [pair for pair in pairs if isinstance(_difference(together, pair), Difference)]
@@ -184,7 +183,7 @@ def _facts(results: Mapping[str, Result]) -> Markup:
 
 def _probes(contents: Contents, results: dict[str, Result], shares: Shares) -> list[Content]:
     shown = probes(results)
-    makers: Makers = {f"probe {picture.name}": partial(_probe, shown, picture) for picture in shown.pictures}
+    makers = {f"probe {picture.name}": partial(_probe, shown, picture) for picture in shown.pictures}
     stills = contents.stills(makers, shares.probe)
     contents.viewer("probes", "Probes", {"all": {"pictures": stills.names}}, tools=False, height=230)
     sentence = "Hue is the phase, brightness the amplitude, turned to the phases of the first result's modes."

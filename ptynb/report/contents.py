@@ -22,6 +22,8 @@ COMPRESSION = 6
 MARKS = 10_000
 """Points drawn over a picture at most: more can't be seen apart."""
 Controls = Sequence[Mapping[str, Any]]
+Makers = Mapping[str, Callable[[int], Picture]]
+"""By the name on the page: makes a picture at a reduction."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +61,14 @@ class Contents:
     curves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def stills(self, named: Mapping[str, Picture | Callable[[int], Picture]], share: float) -> Stills:
+    def stills(self, named: Makers, share: float) -> Stills:
         """Adds pictures that together take at most `share` bytes, all of them at one reduction.
 
         named: by their names on the page; each makes its picture at a reduction.
         """
-        reduction = 1
-        while True:
-            made = {name: make if isinstance(make, Picture) else make(reduction) for name, make in named.items()}
-            taken = sum(len(picture.image) for picture in made.values())
-            # A picture of one pixel can't get smaller.
-            if taken <= share or max(max(picture.shape) for picture in made.values()) <= reduction:
-                break
-            reduction = max(reduction + 1, math.floor(reduction * math.sqrt(taken / share)))
+        # One of them tells about how small all have to be; then all are made, and seldom more than once.
+        reduction = _fitting({name: named[name] for name in list(named)[-1:]}, 1, share / len(named))[0]
+        _, made = _fitting(named, reduction, share)
         self.pictures |= {name: _plain(picture) for name, picture in made.items()}
         return Stills(tuple(made), max(picture.reduction for picture in made.values()))
 
@@ -92,7 +89,7 @@ class Contents:
         *,
         exclusive: bool = False,
         tools: bool = True,
-        height: int = 420,
+        height: int = 560,
     ) -> None:
         """Adds a viewer. frames: {"pictures": names, "points", "moves", "note"} by the keys of the controls' options.
 
@@ -208,6 +205,19 @@ def choice(label: str, options: Sequence[tuple[str, Any]], start: int = 0, *, ki
     """
     plain = [{"text": text, "swipe" if isinstance(one, tuple) else "key": one} for text, one in options]
     return {"label": label, "kind": kind, "start": start, "options": plain}
+
+
+def _fitting(makers: Makers, reduction: int, share: float) -> tuple[int, dict[str, Picture]]:
+    """The reduction, from this one on, at which the pictures take at most `share` bytes, and the pictures."""
+    while True:
+        made = {name: make(reduction) for name, make in makers.items()}
+        taken = sum(len(picture.image) for picture in made.values())
+        # A picture of one pixel can't get smaller.
+        if taken <= share or max(max(picture.shape) for picture in made.values()) <= reduction:
+            return reduction, made
+        # They may have needed more to be no larger than the largest side.
+        least = max(picture.reduction for picture in made.values())
+        reduction = max(reduction + 1, math.floor(least * math.sqrt(taken / share)))
 
 
 def _order(name: str) -> tuple[int, str]:

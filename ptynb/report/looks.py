@@ -26,7 +26,6 @@ LEGEND = (
     "power."
 )
 Area = tuple[slice, slice]
-Makers = dict[str, Picture | Callable[[int], Picture]]
 
 
 def area_of(result: Result) -> Area:
@@ -70,7 +69,7 @@ def _frame(
     """Adds amplitude, phase and colours of each field (y, x), all with the same limits; returns what viewers show."""
     keys = [key] if len(fields) == 1 else [f"{key} {number}" for number in range(len(fields))]
     pixel = result.pixel_size if pixel is None else pixel
-    makers: Makers = {}
+    makers: dict[str, Callable[[int], Picture]] = {}
     for quantity, measure in (("amplitude", np.abs), ("phase", render.flat_phase)):
         values = [measure(field) for field in fields]
         limits = render.limits_of(np.stack(values), *PERCENTILES)
@@ -132,7 +131,7 @@ def show_probe(contents: Contents, result: Result, shares: Shares) -> list[str]:
     """Adds the viewer "probe": the modes in colours, with their powers. Returns sentences about what is shown."""
     probe = np.nan_to_num(result.probe)
     powers = mode_powers(probe) if probe.any() else np.zeros(len(probe))
-    makers: Makers = {}
+    makers: dict[str, Callable[[int], Picture]] = {}
     for number, (mode, power) in enumerate(zip(probe[:MODES], powers, strict=False), start=1):
         title = f"Mode {number}: {power:.1%}"
         makers[f"probe {number}"] = partial(_mode, mode, f"mode {number}", title, result.pixel_size)
@@ -197,11 +196,11 @@ def save_arrays(contents: Contents, result: Result, shares: Shares) -> list[tupl
     """
     rows = [_array(contents, "positions", result.positions, "Positions: the windows' top-left corners [pixels]", 1)]
     rows += _full_pictures(contents, result, shares.total - contents.taken)
-    for key, array, what in (
-        ("probe", result.probe, "Probe modes, complex"),
-        ("object", result.object, "Object, complex"),
+    for key, array, what, part in (
+        ("object", result.object, "Object, complex", 0.8),
+        ("probe", result.probe, "Probe modes, complex", 1.0),
     ):
-        left, reduction = shares.total - contents.taken, 1
+        left, reduction = part * (shares.total - contents.taken), 1
         size = array.size * 8
         while size / reduction**2 > left and min(array.shape[-2:]) > 16 * reduction:
             reduction += 1

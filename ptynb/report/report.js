@@ -114,6 +114,7 @@ class Shelf {
     const said = make("output", "report-value");
     if (control.kind === "range") Object.assign(field, { min: 0, max: options.length - 1, step: 1 });
     else field.append(...options.map((text, number) => new Option(text, number)));
+    field.setAttribute("aria-label", control.label);
     field.value = control.start;
     const follow = () => {
       field.value = this.chosen[index];
@@ -170,7 +171,7 @@ class Shelf {
 }
 
 for (const element of document.querySelectorAll("[data-viewer]")) new Shelf(element, given.viewers[element.dataset.viewer]);
-for (const element of document.querySelectorAll("[data-curve]")) new Curve(element, given.curves[element.dataset.curve]);
+const curves = Array.from(document.querySelectorAll("[data-curve]"), (element) => new Curve(element, given.curves[element.dataset.curve]));
 for (const element of document.querySelectorAll("[data-file]")) {
   const { name, type, content } = given.files[element.dataset.file];
   element.addEventListener("click", () => save(new Blob([bytesOf(content)], { type }), name));
@@ -183,9 +184,11 @@ for (const element of document.querySelectorAll("[data-copies]")) {
     write(element, "Copied");
   });
 }
-// What is folded away on the screen is wanted on paper.
+// What is folded away on the screen is wanted on paper, and letters that can be read there.
+const PAPER = { width: 720, height: 280 };
 const folded = new Set();
 addEventListener("beforeprint", () => {
+  for (const curve of curves) curve.draw(PAPER);
   for (const element of document.querySelectorAll("details:not([open]):not(.ptynb-tool-keys)")) {
     element.open = true;
     folded.add(element);
@@ -194,5 +197,6 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const element of folded) element.open = false;
   folded.clear();
+  for (const curve of curves) curve.draw();
 });
 document.documentElement.dataset.ready = "true";

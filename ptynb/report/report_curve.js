@@ -70,6 +70,7 @@ class Curve {
     if (this.spec.axes.length > 1) {
       const over = make("label", "ptynb-tool");
       const select = make("select");
+      select.setAttribute("aria-label", "over");
       select.append(...this.spec.axes.map((title, index) => new Option(title, index)));
       select.addEventListener("change", () => {
         this.axis = Number(select.value);
@@ -142,9 +143,10 @@ class Curve {
 
   // Drawing
 
-  draw() {
-    const { clientWidth: width, clientHeight: height } = this.stage;
+  /** Draws all of it, as large as its stage or as is asked for. */
+  draw({ width, height } = { width: this.stage.clientWidth, height: this.stage.clientHeight }) {
     if (!width || !height) return;
+    this.size = { width, height };
     const [from, to] = this.span ?? this.whole;
     const slack = (to - from) * 1e-9;
     const seen = this.spec.lines.map((line) => this.points(line).filter(({ x }) => x >= from - slack && x <= to + slack));
@@ -212,7 +214,7 @@ class Curve {
     this.over.replaceChildren();
     if (this.drag?.to !== undefined) {
       const [left, right] = [this.drag.from, this.drag.to].sort((one, other) => one - other);
-      const height = this.stage.clientHeight - EDGE.top - EDGE.bottom;
+      const height = this.size.height - EDGE.top - EDGE.bottom;
       this.over.append(drawn("rect", { class: "report-drag", x: left, y: EDGE.top, width: right - left, height }));
     }
     if (this.cursor === null) return write(this.readout, "");
@@ -220,7 +222,7 @@ class Curve {
     const first = near.find((found) => found !== null);
     if (!first) return write(this.readout, "");
     const x = this.toX(first.x);
-    const bottom = this.stage.clientHeight - EDGE.bottom;
+    const bottom = this.size.height - EDGE.bottom;
     this.over.append(drawn("line", { class: "report-cursor", x1: x, y1: EDGE.top, x2: x, y2: bottom }));
     const told = [`${this.spec.axes[this.axis]} ${readNumber(first.x)}`];
     near.forEach((found, number) => {

@@ -87,6 +87,19 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def check_names(values: Any, below: str = "") -> None:
+    """Raises SettingsError where a name, at any depth, is not text: YAML takes null, yes and 12 for other things."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            if not isinstance(name, str):
+                place = f" below '{below}'" if below else ""
+                raise SettingsError(f"{name!r} stands for a name{place}; expected text, or quotes around it.")
+            check_names(value, name)
+    elif isinstance(values, list):
+        for value in values:
+            check_names(value, below)
+
+
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, value) of every field."""
     for name, value in values.items():

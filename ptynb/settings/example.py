@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from ptynb.settings.given import Load
 from ptynb.settings.keep import Keep
 from ptynb.settings.runfile import CLUSTERS, LocalCluster, RunFile
 from ptynb.settings.settings import Settings
@@ -33,7 +34,7 @@ def example() -> str:
         kind, about = model.model_fields["kind"].default, (model.__doc__ or "").rstrip(".")
         names = ", ".join(name for name in model.model_fields if name != "kind")
         lines.append(f"  # kind: {kind}  # {about}: {names}")
-    for name, section in (("keep", Keep()), ("settings", Settings())):
+    for name, section in (("load", Load()), ("keep", Keep()), ("settings", Settings())):
         lines += ["", _line(name, "", RunFile.model_fields[name])]
         lines += [f"  {line}" for line in _fields(section)]
     lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]

@@ -16,7 +16,8 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from ptynb.settings.base import SettingsError, SettingsModel, merge, names_beside
+from ptynb.settings.base import SettingsError, SettingsModel, check_names, merge, names_beside
+from ptynb.settings.given import Load
 from ptynb.settings.keep import Keep
 from ptynb.settings.settings import Settings
 
@@ -104,6 +105,7 @@ class RunFile(SettingsModel):
     """All that a run without a notebook needs."""
 
     scan: Path = Field(description="File with the scan")
+    load: Load = Field(default=Load(), description="What the scan's file lacks or has wrong")
     epochs: int = Field(ge=1, description="Epochs in all, those before a --resume counted")
     result: Path = Field(description="File that the result is written to")
     start: Path | None = Field(
@@ -126,7 +128,7 @@ class RunFile(SettingsModel):
         if not isinstance(values, Mapping):
             return values
         values = {
-            name: {} if value is None and name in ("cluster", "keep", "settings") else value
+            name: {} if value is None and name in ("cluster", "keep", "load", "settings") else value
             for name, value in values.items()
         }
         cluster = values.get("cluster")
@@ -140,8 +142,8 @@ class RunFile(SettingsModel):
         kept = self.keep.folder if self.keep.folder is not None else result.with_name(f"{result.stem}.states")
         keep = self.keep.model_copy(update={"folder": folder / kept.expanduser()})
         start = None if self.start is None else folder / self.start.expanduser()
-        scan = folder / self.scan.expanduser()
-        return self.model_copy(update={"scan": scan, "result": result, "start": start, "keep": keep})
+        placed = {"scan": folder / self.scan.expanduser(), "load": self.load.placed(folder), "start": start}
+        return self.model_copy(update={**placed, "result": result, "keep": keep})
 
 
 def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
@@ -165,6 +167,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
     try:
+        check_names(values)
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
@@ -184,7 +187,7 @@ def _values(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
     try:
         values = yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
         raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     if values is None:
         values = {}
@@ -226,7 +229,8 @@ def _unknown(name: str, last: str, known: list[str]) -> str:
 def _description(name: str) -> str:
     """What a field of the run file is, by its dotted name."""
     first, _, rest = name.partition(".")
-    models = CLUSTERS if first == "cluster" and rest else (Keep,) if first == "keep" and rest else (RunFile,)
+    sections: dict[str, tuple[type[SettingsModel], ...]] = {"cluster": CLUSTERS, "keep": (Keep,), "load": (Load,)}
+    models = sections.get(first, (RunFile,)) if rest else (RunFile,)
     for model in models:
         field = model.model_fields.get(rest or first)
         if field is not None and field.description:

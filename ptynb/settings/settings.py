@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, flat, merge, nested
+from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, check_names, flat, merge, nested
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
@@ -260,10 +260,10 @@ class Settings(SettingsModel):
     @classmethod
     def from_yaml(cls, text_or_path: str | Path) -> Self:
         """Settings from YAML (or JSON, which is YAML too): a `Path` is read, a `str` is the text itself."""
-        text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
         try:
+            text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
             values = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
             raise SettingsError(f"The settings are not valid YAML: {' '.join(str(error).split())}") from None
         if values is None:
             values = {}
@@ -271,6 +271,7 @@ class Settings(SettingsModel):
             raise SettingsError(
                 f"The settings are a {type(values).__name__}; expected names with values, such as 'batch: 16'."
             )
+        check_names(values)
         return cls(**values)
 
 

@@ -15,7 +15,7 @@ import ipywidgets
 from ptynb.snapshot import Branch, KeptState
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.parts import below, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, put, remark
 
 LOOK_SECONDS = 1.0
 NOW = "now"
@@ -44,7 +44,7 @@ class Kept(Protocol):
     def switch(self, name: str) -> None: ...  # noqa: D102
 
 
-class History(ipywidgets.VBox):
+class History(Whole):
     """Kept states, newest last, and branches, with buttons to go back, branch, switch and keep; see `history`.
 
     tell: is given the line of Python that does what was just done.
@@ -96,8 +96,6 @@ class History(ipywidgets.VBox):
         self._ended.set()
         self._actions.close()
         with self._lock:
-            for widget in below(self):
-                widget.close()
             super().close()
 
     @property

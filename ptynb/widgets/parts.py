@@ -24,6 +24,32 @@ def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
         yield widget
 
 
+class Whole(ipywidgets.VBox):
+    """A box that is closed as a whole: with it all that is in it."""
+
+    def close(self) -> None:
+        """Closes what is in it, and itself."""
+        close_all(*self.children)
+        super().close()
+        _undress(self)
+
+
+def close_all(*widgets: ipywidgets.Widget) -> None:
+    """Closes these and what is in them, with their layouts and styles, which ipywidgets remembers apart until then."""
+    for widget in widgets:
+        if isinstance(widget, ipywidgets.Box) and not isinstance(widget, Whole):
+            close_all(*widget.children)
+        widget.close()
+        _undress(widget)
+
+
+def _undress(widget: ipywidgets.Widget) -> None:
+    for name in ("layout", "style"):
+        part = widget._trait_values.get(name)  # one that was never asked for is not made now
+        if isinstance(part, ipywidgets.Widget):
+            part.close()
+
+
 def put(widget: ipywidgets.HTML, value: str) -> None:
     """Sets the value if it is another one, so that nothing travels to the browser for nothing."""
     if widget.value != value:

@@ -15,7 +15,7 @@ from ptynb.settings.ranges import Range
 from ptynb.snapshot import Result
 from ptynb.tuned import TunedTrial
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.parts import below, complaint, in_a_row, put
+from ptynb.widgets.parts import Whole, complaint, in_a_row, put
 from ptynb.widgets.trials import score_plots, trials_table
 
 LOOK_SECONDS = 0.4
@@ -60,7 +60,7 @@ class Make(Protocol):
     ) -> Tuned: ...
 
 
-class Tuner(ipywidgets.VBox):
+class Tuner(Whole):
     """Trials of settings: how many, by which metric, the table of them, scores against parameters, and the best.
 
     make: makes a study and starts it. ranges: asked for what is ticked when Start is clicked.
@@ -235,8 +235,6 @@ class Tuner(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the view and its threads; the study goes on."""
         self._actions.close()
-        for widget in below(self):
-            widget.close()
         super().close()
         self._look_now.set()
 

@@ -14,13 +14,13 @@ from PIL import Image
 from ptynb.io.status import PICTURES, Folder, Shown
 from ptynb.snapshot import Picture
 from ptynb.widgets.curve import loss_curve
-from ptynb.widgets.parts import below, complaint, in_a_row, put
+from ptynb.widgets.parts import Whole, complaint, in_a_row, put
 from ptynb.widgets.viewer import Viewer
 
 LOOK_SECONDS = 0.5
 
 
-class Watch(ipywidgets.VBox):
+class Watch(Whole):
     """Object amplitude and phase, probe modes, loss curve and state, as the files in a folder tell; see `watch`."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -46,8 +46,6 @@ class Watch(ipywidgets.VBox):
         """Ends the view and its thread; the run goes on."""
         self._ended.set()
         with self._lock:
-            for widget in below(self):
-                widget.close()
             super().close()
 
     @property

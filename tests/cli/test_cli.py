@@ -137,7 +137,7 @@ def test_notebooks_are_valid_and_stored_without_outputs(path):
         compile(cell.source, path.name, "exec")
 
 
-def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_and_figure(tmp_path):
+def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_figure_and_report(tmp_path):
     folder = tmp_path / "demo [1]"
     answer = command("demo", "--engines", 2, "--device", "cpu", "--epochs", 40, "--folder", folder)
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -155,4 +155,6 @@ def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_and_figure(tmp_pat
     assert f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}" in printed
     assert f"{folder / 'result.h5'}" in answer.stdout
     assert f"{folder / 'figure.png'}" in answer.stdout
-    assert sorted(os.listdir(folder)) == ["figure.png", "result.h5"]
+    assert f"{folder / 'report.html'}" in answer.stdout
+    assert f"{result.r_factor:.4g}" in (folder / "report.html").read_text()
+    assert sorted(os.listdir(folder)) == ["figure.png", "report.html", "result.h5"]

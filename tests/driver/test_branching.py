@@ -76,8 +76,9 @@ def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, tmp_path
         pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path / "one")) as one,
     ):
         recon.start(EPOCHS)
-        until(lambda: recon.epoch >= 2)
-        recon.branch("here")  # in the middle of an epoch, and the run goes on
+        recon.pause()
+        recon.branch("here")  # in the middle of an epoch, mostly, and the run goes on
+        recon.resume()
         recon.wait()
         there, result = [epoch.loss for epoch in recon.epochs], recon.result
         recon.go_back(next(state for state in recon.states if state.branch == "here"))
@@ -152,6 +153,37 @@ def test_what_one_goes_back_to_is_not_thinned_out(recon: pt.Reconstruction) -> N
     with pytest.raises(pt.ReconstructionError, match="is no state of this reconstruction"):
         recon.go_back("/nowhere/state-00002.h5")
     assert recon.step().number == 8
+
+
+def test_what_stays_is_not_written_over_by_the_same_moment_with_other_settings(
+    scan: Scan, recon: pt.Reconstruction, tmp_path: Path
+) -> None:
+    recon.step()
+    recon.go_back(4)
+    with pytest.raises(pt.ReconstructionError, match="at this state already"):
+        recon.go_back(4)
+    kept = next(one for one in recon.states if (one.branch, one.epoch) == ("main", 4))
+    assert kept.stays
+    before = kept.path.read_bytes()
+    recon.settings = SETTINGS.replace(probe={"rate": 0.2})
+    other = recon.keep()
+    assert (other.name, kept.path.read_bytes() == before) == ("state-00004.2.h5", True)
+    assert recon.keep() == other
+    recon.go_back(kept)
+    assert (recon.settings, recon.epoch) == (SETTINGS, 4)
+    recon.switch("main-4")
+    assert (recon.settings.probe.rate, recon.epoch) == (0.2, 4)
+    recon.switch("main")
+    recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+    [*recon.run(1)]
+    recon.go_back(kept)
+    assert recon.settings == SETTINGS
+    recon.close()
+    # nor by a run that comes by again, from an earlier state
+    with pt.resume(tmp_path / "state-00002.h5", scan, device="cpu") as again:
+        [*again.run(2)]
+        assert again.keep().name != kept.path.name
+    assert kept.path in [one.path for one in recon.states]
 
 
 def test_a_restart_goes_on_with_the_branch_worked_on_last(scan: Scan, recon: pt.Reconstruction, tmp_path: Path) -> None:

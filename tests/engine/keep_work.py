@@ -160,16 +160,9 @@ def _drive(worker: Worker, script: list[tuple[float, str, Any]]) -> None:
 
 
 def equal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what differs in any bit."""
-    return [
-        name
-        for name in {*one, *other}
-        if not (
-            np.array_equal(one[name], other[name])
-            if isinstance(one.get(name), np.ndarray)
-            else one.get(name) == other.get(name)
-        )
-    ]
+    """Names of what differs in any bit, or is there in one of them only."""
+    nothing = np.array(None)
+    return [name for name in {*one, *other} if not np.array_equal(one.get(name, nothing), other.get(name, nothing))]
 
 
 class Fading(Piece):

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,6 +139,39 @@ def test_states_and_lines_are_listed(root: Path) -> None:
     assert (trial.name, trial.states, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
     branches.remove(start.parent)
     assert [one.name for one in branches.all_branches(root, "main")] == ["main"]
+
+
+def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert branches.read_note(root / "nothing") == branches.Note()
+    branches.stay(root / "state-00002.h5")
+    keeper = Keeper(Keep(folder=root, last=1), 0, 1, "a scan", root / "state-00006.h5")
+    plain = Path.read_text
+
+    def fail(path: Path, *arguments: Any, **more: Any) -> str:
+        if path.name == branches.NOTE:
+            raise OSError(5, "Input/output error")
+        return plain(path, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fail)
+        keeper._remove_old(root)
+        for act in (branches.read_note, branches.use, branches.newest):
+            with pytest.raises(OSError, match="Input/output"):
+                act(root)
+        with pytest.raises(OSError, match="Input/output"):
+            branches.stay(root / "state-00004.h5")
+        assert [one.epoch for one in branches.all_states(root)] == [2, 4, 6]
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+    assert branches.read_note(root).stays == ("state-00002.h5",)
+    (root / branches.NOTE).write_text("{")
+    keeper._remove_old(root)
+    with pytest.raises(FileError, match="damaged; remove it"):
+        branches.newest(root)
+    assert len(names(root)) == 3
+    (root / branches.NOTE).unlink()
+    assert branches.newest(root).name == "state-00006.h5"
+    keeper._remove_old(root)
+    assert names(root) == ["state-00006.h5"]
 
 
 def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:

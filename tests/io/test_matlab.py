@@ -215,7 +215,7 @@ BROKEN = {
     "empty": (octets(b""), "is not a whole .mat"),
     "a bomb": (lambda path, variables: path.write_bytes(bomb()), "announces .* for the patterns in dp|is not a whole"),
     "a header of 2**40": (
-        octets(file_5(element(b"dp", (2**15, 2**15, 2**10)))),
+        octets(file_5(element(b"dp", (2**14, 2**14, 2**10)))),
         "announces .* TiB for the patterns in dp|is not a whole",
     ),
     "negative sides": (octets(file_5(element(b"dp", (-4, 8, 8)))), "whole|length 0|not say"),

@@ -112,6 +112,6 @@ def _onto_surface(file: h5py.File, path: Path) -> NDArray[np.float64]:
         if normal.shape != (3,) or normal.dtype.kind == "c" or not np.isfinite(normal).all() or normal[2] == 0:
             raise FileError(f"{path} has a surface_normal of {normal.tolist()}; expected (x, y, z) with z not 0.")
         surface = np.diag([1.0, 1.0, 0.0])
-        surface[2] = -normal / normal[2]
+        surface[2] = -normal.astype(np.float64) / float(normal[2])
         onto = np.linalg.inv(surface) @ onto
     return onto

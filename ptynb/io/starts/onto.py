@@ -23,8 +23,9 @@ SAME_PIXEL = 0.01
 def onto(start: Start, scan: Scan, *, probe: bool, object: bool, positions: bool, resample: bool) -> Scan:
     """The scan with what `start` found as its first guesses; see `ptynb.start_from`. Raises ScanError."""
     remarks = list(start.remarks)
-    if object and start.object is None:
+    if object and (start.object is None or (start.positions is None and start.origin is None)):
         object = False
+        remarks.append("Its object can't be placed without positions, and was left out.")
     if positions and start.positions is None:
         positions = False
         remarks.append("It holds no positions, so the scan keeps its own.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.io.starts.start import Start
-from ptynb.snapshot import Result
+from ptynb.results import Result
 
 
 def start_of(result: Result, path: Path | None = None) -> Start:

@@ -83,7 +83,7 @@ def _start(value: Callable[[str], Array | None], path: Path, gpu: bool) -> Start
     return Start(
         package="PtychoShelves",
         path=path,
-        object=None if positions is None else as_complex(object, "the object", path),
+        object=as_complex(object, "the object", path),
         probe=as_complex(probe.transpose(2, 0, 1), "the probe", path),
         positions=positions,
         pixel_size=pixel,
@@ -102,7 +102,7 @@ def _positions(
         return as_places(centred, "outputs.probe_positions", path)[:, ::-1] + np.ceil(difference / 2) - 1, ""
     corners = value("p.positions")
     if corners is None:
-        return None, "The file has no positions, so its object can't be placed and was left out."
+        return None, ""
     places = as_places(corners, "p.positions", path)
     if not gpu:
         return places, ""

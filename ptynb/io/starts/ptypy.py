@@ -47,14 +47,11 @@ def read(file: h5py.File, path: Path) -> Start:
         centres = as_places(array(file, places, path, (2,)), places, path)
         positions = (centres - _pair(file, f"{storage}/_origin", path)) / pixel - np.array(probe.shape[-2:]) // 2
     else:
-        remarks.append(
-            "The file has no positions, so its object can't be placed and was left out; "
-            "ptypy keeps them where record_positions is True."
-        )
+        remarks.append("The file has no positions; ptypy keeps them where record_positions is True.")
     return Start(
         package="ptypy",
         path=path,
-        object=None if positions is None else as_complex(object[0], "the object", path),
+        object=as_complex(object[0], "the object", path),
         probe=as_complex(probe, "the probe", path),
         positions=positions,
         pixel_size=(float(pixel[0]), float(pixel[1])),

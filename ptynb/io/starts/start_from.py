@@ -13,8 +13,8 @@ from ptynb.io.starts import cdtools, mat5, ptychoshelves, ptypy, ptyrad, py4dste
 from ptynb.io.starts.onto import onto
 from ptynb.io.starts.own import start_of
 from ptynb.io.starts.start import Start
+from ptynb.results import Result
 from ptynb.scan import Scan
-from ptynb.snapshot import Result
 
 PACKAGES = (ptyrad, cdtools, ptypy, py4dstem, ptychoshelves)
 """Whose HDF5 can be read, in the order in which a file is asked; the last has the most common names."""
@@ -62,15 +62,8 @@ def read_start(path: str | Path) -> Start:
             return start_of(load_result(path), path)
         if is_native(file):
             raise FileError(f"{path} is a ptynb scan, not a result; open it with load.")
-        try:
-            package = next((package for package in PACKAGES if package.recognises(file)), None)
-            if package is not None:
-                return package.read(file, path)
-            held = ", ".join(sorted(file)[:8]) or "nothing"
-        except FileError:
-            raise
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-            # h5py has all of these for links that lead nowhere and for objects that are damaged.
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise FileError(f"{path} is damaged ({reason}); take it from where it was made again.") from None
+        package = next((package for package in PACKAGES if package.recognises(file)), None)
+        if package is not None:
+            return package.read(file, path)
+        held = ", ".join(sorted(file)[:8]) or "nothing"
     raise FileError(f"{path} is no result that is known (it holds {held}); expected one of {KNOWN}.")

@@ -14,7 +14,7 @@ from ptynb.quality.together import Together
 from ptynb.snapshot import Array, Result
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.tables import difference_facts, facts_table, loss_curves, settings_table
-from ptynb.widgets.parts import below, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, put, remark
 from ptynb.widgets.viewer import Viewer
 
 Pair = tuple[str, str]
@@ -23,7 +23,7 @@ ALL, NONE, OFF = "all", "none", "off"
 """Choices that are no slice, no pair and no slider; a field whose value is None shows nothing."""
 
 
-class Compare(ipywidgets.VBox):
+class Compare(Whole):
     """Results side by side; see `compare`.
 
     results: by name. tell: is given each line of Python that does what was clicked, of a view named `view`.
@@ -69,9 +69,6 @@ class Compare(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the view and its thread."""
         self._actions.close()
-        self._viewer.close()
-        for widget in below(self):
-            widget.close()
         super().close()
 
     def show(

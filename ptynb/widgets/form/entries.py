@@ -11,7 +11,7 @@ import ipywidgets
 from ptynb.settings.structure import Entries
 from ptynb.widgets.form.draft import Draft, Entry
 from ptynb.widgets.form.row import MISSING, Row
-from ptynb.widgets.parts import below, complaint, put
+from ptynb.widgets.parts import close_all, complaint, put
 
 
 class EntriesEditor(ipywidgets.VBox):
@@ -48,10 +48,7 @@ class EntriesEditor(ipywidgets.VBox):
         """Shows the draft's entries as they are now."""
         wanted = self._draft.entries[self._entries.name]
         for gone in [entry for entry in self.panels if entry not in wanted]:
-            panel = self.panels.pop(gone)
-            for widget in below(panel):
-                widget.close()
-            panel.close()
+            close_all(self.panels.pop(gone))
         for entry in wanted:
             if entry not in self.panels:
                 self.panels[entry] = EntryPanel(self._entries, entry, self, bool(self._reason))

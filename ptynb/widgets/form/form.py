@@ -27,13 +27,13 @@ from ptynb.widgets.form.presets import PresetChoice
 from ptynb.widgets.form.row import MISSING, Row
 from ptynb.widgets.form.steering import Freeze, Restructured, Steered, Waiting, follow
 from ptynb.widgets.form.tick import Range, Tick
-from ptynb.widgets.parts import below, complaint, put
+from ptynb.widgets.parts import Whole, close_all, complaint, put
 
 FIXED, WITH_APPLY = "fixed while it runs", "with Apply"
 Listener = Callable[[Settings], Any]
 
 
-class SettingsForm(ipywidgets.VBox):
+class SettingsForm(Whole):
     """A form of settings; `settings` are the last valid ones.
 
     live: for a reconstruction that runs, `recon`: what may change while it does is applied at once, on all engines
@@ -162,13 +162,9 @@ class SettingsForm(ipywidgets.VBox):
     def close(self) -> None:
         """Ends the form and its threads; a reconstruction goes on."""
         self._actions.close()
-        rest = [*self.rows.values(), *self.ticks.values(), *self.editors.values(), *self.more.boxes]
-        for box in (self, *rest):
-            for widget in below(box):
-                widget.close()
-        for widget in (*rest, self._nothing):
-            widget.close()
         super().close()
+        # What is on no page just now, such as rows that were looked for.
+        close_all(*self.rows.values(), *self.ticks.values(), *self.editors.values(), self._nothing)
 
     # Building
 

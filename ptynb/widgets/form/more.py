@@ -34,11 +34,6 @@ class More(ipywidgets.VBox):
         self.pages.observe(lambda change: self._opened(change["new"]), "selected_index")
         super().__init__([self.button, self.pages], layout=ipywidgets.Layout(overflow="visible"))
 
-    @property
-    def boxes(self) -> tuple[ipywidgets.Box, ...]:
-        """The pages, for closing what is on them."""
-        return tuple(self._pages)
-
     def open_all(self) -> None:
         """Fills every page."""
         for index in range(len(self._pages)):

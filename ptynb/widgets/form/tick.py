@@ -11,13 +11,13 @@ from ptynb.settings import SettingsError
 from ptynb.settings.structure import Setting
 from ptynb.widgets.form.row import Row
 from ptynb.widgets.form.units import text_of, value_of
-from ptynb.widgets.parts import complaint, put
+from ptynb.widgets.parts import Whole, close_all, complaint, put
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
 """(lowest, highest, logarithmic) of a number; the values to try of a choice."""
 
 
-class Tick(ipywidgets.VBox):
+class Tick(Whole):
     """A row, and below it what to try when the field is tuned.
 
     check: says what is wrong if the field had these values, or nothing. changed: called after every edit.
@@ -57,6 +57,11 @@ class Tick(ipywidgets.VBox):
             row.unit.observe(self._in_another_unit, "value")
         beside = ipywidgets.HBox([self.tick, self._range], layout=ipywidgets.Layout(overflow="visible"))
         super().__init__([row, beside, self.message], layout=ipywidgets.Layout(overflow="visible"))
+
+    def close(self) -> None:
+        """Closes also what a setting of this kind does not show."""
+        super().close()
+        close_all(self.low, self.high, self.logarithmic, self.choices)
 
     def range(self) -> Range | None:
         """What to try; None where it is not ticked. Raises SettingsError where the range can't be used."""

@@ -29,7 +29,7 @@ class MaskPanel(Panel):
         self._view = Viewer(columns=1, height=420)
         self._paint = ipywidgets.ToggleButton(value=False, description="Paint", icon="paint-brush")
         self._paint.tooltip = "Paint on the picture; the brush and the eraser are in its tools"
-        self._paint.layout = ipywidgets.Layout(width="auto")
+        self._paint.layout.width = "auto"
         self._y, self._x = (
             real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.window, strict=True)
         )

@@ -25,7 +25,7 @@ class PatternPanel(Panel):
     def __init__(self, state: State) -> None:
         last = len(state.scan) - 1
         self._number = ipywidgets.BoundedIntText(value=0, min=0, max=last, description="Pattern")
-        self._number.layout = ipywidgets.Layout(width="180px")
+        self._number.layout.width = "180px"
         self._step = {
             -1: self._stepping("Previous", "arrow-left", -1),
             1: self._stepping("Next", "arrow-right", 1),
@@ -36,7 +36,7 @@ class PatternPanel(Panel):
         self._radius = real("Radius", 0, 0, 1e5)
         self._radius.tooltip = "of the bright field [detector pixels]; 0: found from the mean pattern"
         self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
-        self._dots.layout = ipywidgets.Layout(width="auto")
+        self._dots.layout.width = "auto"
         self._note = ipywidgets.HTML()
         self._map_view = Viewer(columns=1, height=340, linked=False)
         self._view = Viewer(columns=1, height=340, linked=False, value_at=self._value_at)
@@ -113,7 +113,7 @@ class PatternPanel(Panel):
 
     def _stepping(self, text: str, icon: str, step: int) -> ipywidgets.Button:
         button = ipywidgets.Button(description=text, icon=icon, tooltip=f"{text} pattern")
-        button.layout = ipywidgets.Layout(width="auto")
+        button.layout.width = "auto"
         button.on_click(lambda _: self._stepped(step))
         return button
 

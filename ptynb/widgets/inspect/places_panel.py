@@ -31,7 +31,8 @@ class PlacesPanel(Panel):
         self._list = Choice("Suspicious", rows=8, width="420px")
         self._counts = ipywidgets.HTML()
         self._left_out = ipywidgets.Text(value="", description="Leave out", placeholder="patterns, such as 3, 7-9")
-        self._left_out.layout = ipywidgets.Layout(width="420px", max_width="100%")
+        self._left_out.layout.width = "420px"
+        self._left_out.layout.max_width = "100%"
         super().__init__(
             state,
             [

@@ -24,7 +24,8 @@ class PreparePanel(Panel):
         self._steps: list[Step] = []
         self._scans: list[Scan] = [state.scan]
         self._kind = ipywidgets.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
-        self._kind.layout = ipywidgets.Layout(width="auto", max_width="320px")
+        self._kind.layout.width = "auto"
+        self._kind.layout.max_width = "320px"
         self._value = ipywidgets.Text(
             value=KINDS[0].default, description="Number", layout=ipywidgets.Layout(width="190px")
         )

@@ -23,10 +23,10 @@ from ptynb.widgets.inspect.places_panel import PlacesPanel
 from ptynb.widgets.inspect.prepare_panel import PreparePanel
 from ptynb.widgets.inspect.state import Panel, State, row
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
-from ptynb.widgets.parts import below, complaint, put
+from ptynb.widgets.parts import Whole, complaint, put
 
 
-class Inspect(ipywidgets.VBox):
+class Inspect(Whole):
     """A look at a scan; see `inspect`.
 
     tell: is given each line of Python that does the same as what was done by mouse, with the scan as `scan` and the
@@ -43,12 +43,9 @@ class Inspect(ipywidgets.VBox):
         self._facts = ipywidgets.HTML(facts(scan))
         self._progress = ipywidgets.HTML(progress(None, len(scan), paused=False))
         self._pause = ipywidgets.ToggleButton(value=False, description="Pause survey", icon="pause")
-        self._pause.layout = ipywidgets.Layout(width="auto")
+        self._pause.layout.width = "auto"
         self._back = ipywidgets.Button(description="Undo last change", icon="undo", disabled=True)
-        self._back.tooltip, self._back.layout = (
-            "Back to the scan before it was changed",
-            ipywidgets.Layout(width="auto"),
-        )
+        self._back.tooltip, self._back.layout.width = "Back to the scan before it was changed", "auto"
         self._problems = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.patterns = PatternPanel(self.state)
         self.mask, self.places = MaskPanel(self.state), PlacesPanel(self.state)
@@ -104,8 +101,6 @@ class Inspect(ipywidgets.VBox):
         self._surveying.close()
         self._look.close()
         self._work.close()
-        for widget in below(self):
-            widget.close()
         super().close()
 
     # What the threads do

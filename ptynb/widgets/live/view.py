@@ -24,7 +24,7 @@ from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.patterns import Patterns
 from ptynb.widgets.live.watched import Moment, Tell, Watched, moment_of
 from ptynb.widgets.live.words import health_table, record, state_of, summary
-from ptynb.widgets.parts import below, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, put, remark
 
 ASK_SECONDS = 0.5
 """From one question for a pattern or positions to the next."""
@@ -38,7 +38,7 @@ STANDING_STILL = ("failed", "closed", "recovering")
 """States in which nobody is asked for pictures."""
 
 
-class Live(ipywidgets.VBox):
+class Live(Whole):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
     tell: is given the line of Python that does what was clicked, once it is done; None: nobody is told.
@@ -110,8 +110,6 @@ class Live(ipywidgets.VBox):
         self._actions.close()
         self._look_now.set()
         self._ask_now.set()
-        for widget in below(self):
-            widget.close()
         super().close()
 
     @property

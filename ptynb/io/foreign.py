@@ -1,0 +1,28 @@
+"""What readers through other packages share: whether the package is there, and one sentence for whatever it raises."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ptynb.io.hdf5 import FileError
+
+
+def require(module: str, name: str, path: Path) -> None:
+    """Raises FileError with the line that installs it where a package is not there."""
+    if importlib.util.find_spec(module) is None:
+        raise FileError(f"{path} is read through {name}, which is not installed: pip install 'ptynb[formats]'.")
+
+
+@contextmanager
+def sentences(path: Path, name: str) -> Iterator[None]:
+    """Turns whatever another package raises for a broken file into a FileError of one sentence."""
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        said = " ".join(str(error).split())[:120] or type(error).__name__
+        raise FileError(f"{path} can't be read by {name} ({said}); is the file whole? Copy it again.") from None

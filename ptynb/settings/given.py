@@ -1,0 +1,48 @@
+"""What a run says of its scan's file: the words of `ptynb.load`, as far as a file of settings can hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from ptynb.settings.base import SettingsModel
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Load(SettingsModel):
+    """What the scan's file lacks or has wrong."""
+
+    patterns: str | None = Field(default=None, description="Dataset of the patterns, where there are several")
+    positions: str | None = Field(default=None, description="Dataset of the positions, or a file (.npy, text)")
+    mask: str | None = Field(default=None, description="Dataset of the mask, or a file; true where the detector works")
+    units: Literal["metres", "pixels"] | None = Field(default=None, description="Of positions; none: metres")
+    raster: tuple[int, int] | None = Field(default=None, description="Rows and columns of a scan line by line")
+    step: tuple[Finite, Finite] | None = Field(default=None, description="Of a raster (y, x) [m]")
+    rotation: Finite | None = Field(default=None, description="Of the scan against the detector, from x to y [rad]")
+    wavelength: Positive | None = Field(default=None, description="Of the beam [m]")
+    energy: Positive | None = Field(default=None, description="Of photons [eV]")
+    voltage: Positive | None = Field(default=None, description="Of electrons [V]")
+    distance: Positive | None = Field(default=None, description="From the sample to the detector [m]")
+    detector_pixel: tuple[Positive, Positive] | None = Field(default=None, description="Its size (y, x) [m]")
+    angular_pixel: tuple[Positive, Positive] | None = Field(
+        default=None, description="A detector pixel (y, x) seen from the sample [rad]"
+    )
+    clip_negative: bool | None = Field(default=None, description="Negative counts become 0; none: they are an error")
+    links: Literal["folder", "anywhere"] | None = Field(
+        default=None, description="Where links in the file may lead; none: into its folder"
+    )
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Those that are given, as `ptynb.load` takes them."""
+        return self.model_dump(exclude_none=True)
+
+    def placed(self, folder: Path) -> Self:
+        """The same with files named from `folder`; names that are no files there are datasets of the scan."""
+        files = {name: getattr(self, name) for name in ("positions", "mask") if getattr(self, name) is not None}
+        found = {name: str(folder / value) for name, value in files.items() if (folder / value).is_file()}
+        return self.model_copy(update=found)

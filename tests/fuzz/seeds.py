@@ -1,0 +1,178 @@
+"""Small whole files of every kind that is read, to be spoilt."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+import tifffile
+
+import ptynb as pt
+from ptynb.io.state import file_name, save_state
+from tests.io import layouts, test_cxi, test_emd, test_empad, test_matlab, test_state
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
+from tests.io.results import FULL
+from tests.io.starts import problem as problems
+
+PIXELS = (4e-8, 4e-8)
+GIVEN = {"energy": 8e3, "distance": 2.0, "detector_pixel": (5e-5, 5e-5)}
+PLACED = {**GIVEN, "raster": (4, 6), "step": (2e-8, 2e-8)}
+
+
+@dataclass(frozen=True)
+class Seed:
+    """write: makes it in a folder and says which path is read. reader: one of `worker.READERS`. given: words for it."""
+
+    write: Callable[[Path], Path]
+    reader: str = "load"
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+def _native(folder):
+    scan = pt.simulate(6, window=16)
+    pt.save_scan(dataclasses.replace(scan, mask=np.ones((16, 16), bool), object=scan.truth.object), folder / "scan.h5")
+    return folder / "scan.h5"
+
+
+def _result(folder):
+    return pt.save_result(dataclasses.replace(FULL, comments="# Notes"), folder / "result.h5")
+
+
+def _state(folder):
+    return save_state(test_state.a_state(), folder / file_name(3, 0))
+
+
+def _settings(folder):
+    path = folder / "settings.yaml"
+    path.write_text(pt.Settings().to_yaml())
+    return path
+
+
+def _run_file(folder):
+    path = folder / "run.yaml"
+    path.write_text("scan: a.h5\nepochs: 3\nresult: b.h5\ncluster: {kind: local, engines: 2}\nsettings:\n  batch: 8\n")
+    return path
+
+
+def _mask(name):
+    return lambda folder: pt.save_mask(np.eye(16) == 0, folder / name)
+
+
+def _own(folder):
+    problem = problems.problem(window=(8, 8), pixel=PIXELS)
+    result = pt.load_result(_result(folder))
+    parts = {"object": problem.object, "probe": problem.probe, "positions": problem.positions}
+    return pt.save_result(dataclasses.replace(result, **parts, pixel_size=PIXELS), folder / "result.h5")
+
+
+def _start(write, name):
+    return lambda folder: write(folder / name, problems.problem(window=(8, 8), pixel=PIXELS))
+
+
+def _cxi(folder):
+    return test_cxi.write(folder / "scan.cxi", pt.simulate(test_cxi.SHAPE[0], window=test_cxi.SHAPE[1], seed=3))
+
+
+def _layout(write, name="scan.h5"):
+    return lambda folder: write(folder / name, pt.simulate(9, window=16))
+
+
+def _empad(folder):
+    return test_empad.write(folder, oblong(128))
+
+
+def _emd(folder):
+    return test_emd.write(folder / "scan.h5", oblong(32, step=(3, 3)))
+
+
+def _named():
+    original = oblong(32)
+    metres = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+    return {
+        "patterns": original.patterns,
+        "positions": metres,
+        "voltage": 300.0,
+        "angular_pixel_mrad": ANGLE * 1e3,
+        "mask": np.ones((32, 32), bool),
+    }
+
+
+def _npz(folder):
+    np.savez_compressed(folder / "scan.npz", **_named())
+    return folder / "scan.npz"
+
+
+def _npy(folder):
+    np.save(folder / "scan.npy", oblong(32).stack)
+    return folder / "scan.npy"
+
+
+def _mat5(compressed):
+    def write(folder):
+        scipy.io.savemat(folder / "scan.mat", _matlab(), do_compression=compressed)
+        return folder / "scan.mat"
+
+    return write
+
+
+def _matlab():
+    return {**_named(), "patterns": oblong(32).stack.transpose(1, 2, 0)}
+
+
+def _mat73(folder):
+    test_matlab.version_73(folder / "scan.mat", _matlab())
+    return folder / "scan.mat"
+
+
+def _tiff(**options):
+    def write(folder):
+        tifffile.imwrite(folder / "scan.tif", oblong(32).stack.astype(np.uint16), photometric="minisblack", **options)
+        return folder / "scan.tif"
+
+    return write
+
+
+SEEDS: dict[str, Seed] = {
+    "ptynb's own": Seed(_native),
+    "CXI": Seed(_cxi),
+    "CXI of CXIDB": Seed(_layout(layouts.cxidb)),
+    "NXcxi_ptycho": Seed(_layout(layouts.nxcxi)),
+    "NeXus with motors": Seed(_layout(layouts.nexus_motors)),
+    "HDF5": Seed(_layout(layouts.plain), given={"patterns": "measurement/frames"}),
+    "ptyd": Seed(_layout(layouts.ptyd, "scan.ptyd")),
+    "ptyd in parts": Seed(lambda folder: layouts.ptyd(folder / "scan.ptyd", pt.simulate(9, window=16), link=True)),
+    "Eiger": Seed(_layout(layouts.eiger, "scan_master.h5"), given={"raster": (3, 3), "step": (1e-6, 1e-6)}),
+    "EMPAD": Seed(_empad),
+    "EMD of py4DSTEM": Seed(_emd, given={"voltage": 300e3}),
+    "npz": Seed(_npz),
+    "npy": Seed(_npy, given=PLACED),
+    "mat 5": Seed(_mat5(True)),
+    "mat 6": Seed(_mat5(False)),
+    "mat 7.3": Seed(_mat73),
+    "TIFF": Seed(_tiff(), given=PLACED),
+    "TIFF, compressed": Seed(_tiff(compression="zlib"), given=PLACED),
+    "a result": Seed(_result, "result"),
+    "a mask": Seed(_mask("mask.h5"), "mask"),
+    "a mask, npy": Seed(_mask("mask.npy"), "mask"),
+    "a state": Seed(_state, "state"),
+    "settings": Seed(_settings, "settings"),
+    "a run file": Seed(_run_file, "run file"),
+    "a start of PtyRAD": Seed(_start(problems.write_ptyrad, "start.h5"), "start"),
+    "a start of CDTools": Seed(_start(problems.write_cdtools, "start.h5"), "start"),
+    "a start of ptypy": Seed(_start(problems.write_ptypy, "start.ptyr"), "start"),
+    "a start of py4DSTEM": Seed(_start(problems.write_py4dstem, "start.h5"), "start"),
+    "a start of PtychoShelves 5": Seed(_start(problems.write_mat5, "start.mat"), "start"),
+    "a start of PtychoShelves 7.3": Seed(_start(problems.write_mat73, "start.mat"), "start"),
+    "a start of ptynb": Seed(_own, "start"),
+}
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether a file can be spoilt as HDF5."""
+    return path.is_file() and bool(h5py.is_hdf5(path))

@@ -1,0 +1,102 @@
+"""The process that reads spoilt files: bounded memory, one line in, one line out. `python -m tests.fuzz.worker`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ptynb
+from ptynb.frames import ArrayFrames
+from ptynb.geometry import Geometry
+from ptynb.io.load import load
+from ptynb.io.mask import load_mask
+from ptynb.io.result import load_result
+from ptynb.io.starts.start_from import start_from
+from ptynb.io.state import load_state
+from ptynb.scan import Scan
+from ptynb.settings.runfile import read_run
+from ptynb.settings.settings import Settings
+
+ROOM = 2**30
+"""Bytes that reading a spoilt file of a few kilobytes may take beyond what the process has at the start."""
+PACKAGE = Path(ptynb.__file__).parent
+LONGEST = 1500
+"""Characters of a sentence for a user, paths included."""
+
+
+def _load(path: Path, given: dict[str, Any]) -> None:
+    scan = load(path, **given)
+    repr(scan)
+    # What an engine does next; a pattern in the middle may be bad, and says so in a ScanError too.
+    scan.counts(0, min(len(scan), 3))
+
+
+def _start(path: Path, given: dict[str, Any]) -> None:
+    rows, columns = np.indices((3, 7)).reshape(2, -1)
+    scan = Scan(
+        frames=ArrayFrames.of(np.ones((21, 8, 8), np.float32)),
+        positions=np.column_stack([rows * 5.0, columns * 4.0]),
+        geometry=Geometry(wavelength=1.5e-10, distance=1.2, detector_pixel=(1.5e-10 * 1.2 / (8 * 4e-8),) * 2),
+    )
+    repr(start_from(scan, path))
+
+
+READERS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
+    "load": _load,
+    "start": _start,
+    "mask": lambda path, _: load_mask(path),
+    "result": lambda path, _: repr(load_result(path)),
+    "state": lambda path, _: load_state(path),
+    "settings": lambda path, _: Settings.from_yaml(path),
+    "run file": lambda path, _: read_run(path),
+}
+
+
+def answer(reader: str, path: Path, given: dict[str, Any]) -> str:
+    """ "read", "refused", or what is wrong with the answer."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            READERS[reader](path, given)
+    except ValueError as error:
+        if not _ours(error):
+            return traceback.format_exc()
+        words = str(error)
+        if "\n" in words or len(words) > LONGEST or not words.strip():
+            return f"not one sentence: {words!r}"
+        return "refused"
+    except BaseException:  # noqa: BLE001 - whatever else comes is what is looked for
+        return traceback.format_exc()
+    return "read"
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether it was raised by a line of ptynb's, and so is a sentence for a user."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    return where is not None and PACKAGE in Path(where.tb_frame.f_code.co_filename).parents
+
+
+def main() -> None:
+    """Answers one line of JSON after another."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        case = json.loads(line)
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in case["given"].items()}
+        print(json.dumps(answer(case["reader"], Path(case["path"]), given)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

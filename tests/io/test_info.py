@@ -1,0 +1,107 @@
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+import ptynb
+from ptynb import cli
+from ptynb.io.hdf5 import FileError
+from ptynb.io.info import info
+from ptynb.io.load import load
+from ptynb.io.mask import save_mask
+from ptynb.io.native import save_scan
+from ptynb.io.result import save_result
+from ptynb.physics.simulate import simulate
+from ptynb.snapshot import Result
+from tests.io import layouts
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(16, window=16, seed=2)
+
+
+def test_what_was_found_is_told_with_its_unit_and_its_place(tmp_path, simulated):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+    found = info(path)
+    facts = {fact.name: fact for fact in found.facts}
+    assert (found.format, found.lacks, found.problem) == ("HDF5", (), None)
+    assert (facts["patterns"].value, facts["patterns"].place) == ("16 of 16 x 16, float32", "measurement/frames")
+    assert (facts["distance"].value, facts["distance"].unit, facts["distance"].place) == (
+        "2",
+        "m",
+        "setup@detector_distance",
+    )
+    assert facts["object pixel"].value == " x ".join(f"{side:.6g}" for side in simulated.pixel_size)
+    assert any("y and x of the probe" in remark for remark in found.remarks)
+    assert json.loads(json.dumps(found.to_plain()))["facts"][0]["name"] == "patterns"
+    text = str(found)
+    assert f"Open it: scan = ptynb.load({str(path)!r})" in text
+    assert "setup/photon_energy" in text
+
+
+def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    with h5py.File(path, "r+") as file:
+        del file["entry/instrument/beam/incident_wavelength"]
+    found = info(path)
+    assert [lack.name for lack in found.lacks] == ["the positions", "the wavelength"]
+    assert found.open == f"scan = ptynb.load({str(path)!r}, positions=..., wavelength=...)"
+    words = {"wavelength": simulated.geometry.wavelength, "raster": (4, 4), "step": (1e-7, 2e-7)}
+    whole = info(path, **words)
+    assert whole.lacks == ()
+    assert {fact.name: fact.place for fact in whole.facts}["step"] == "given"
+    scan = eval(whole.open.removeprefix("scan = "), {"ptynb": ptynb})
+    np.testing.assert_array_equal(scan.positions, load(path, **words).positions)
+
+
+def test_why_a_file_cannot_be_opened_is_told_beside_what_it_holds(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    with h5py.File(path, "r+") as file:
+        file["entry_1/instrument_1/detector_1/distance"][()] = 2000e9
+    found = info(path)
+    assert "a distance to the detector of 2e+12 m" in found.problem
+    assert {fact.name for fact in found.facts} >= {"patterns", "positions", "wavelength"}
+    assert info(path, distance=2.0).problem is None
+
+
+def test_files_of_ptynb_are_named_with_the_line_that_opens_them(tmp_path, simulated):
+    arrays = {"object": np.ones((4, 4), complex), "probe": np.ones((1, 4, 4), complex), "positions": np.zeros((1, 2))}
+    result = save_result(Result(**arrays, origin=(0, 0), epochs=(), r_factor=0.0, settings={}), tmp_path / "result.h5")
+    assert info(result).format == "a result of ptynb"
+    assert eval(info(result).open.removeprefix("result = "), {"ptynb": ptynb}).object.shape == (4, 4)
+    save_scan(simulated, tmp_path / "scan.h5")
+    assert info(tmp_path / "scan.h5").format == "a scan of ptynb"
+    assert len(eval(info(tmp_path / "scan.h5").open.removeprefix("scan = "), {"ptynb": ptynb})) == 16
+    for name in ("mask.h5", "mask.npy"):
+        assert info(save_mask(np.eye(4) < 1, tmp_path / name)).format == "a mask"
+    with h5py.File(tmp_path / "state.h5", "w") as file:
+        file.attrs["format"] = "ptynb state"
+    assert info(tmp_path / "state.h5").open == f"recon = ptynb.resume({str(tmp_path / 'state.h5')!r})"
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    (tmp_path / "scan.h5").write_text("nothing")
+    with pytest.raises(FileError, match="is not a readable HDF5 file"):
+        info(tmp_path / "scan.h5")
+
+
+def test_the_command_prints_it_and_its_status_tells_whether_the_file_opens(tmp_path, simulated, capsys):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    assert cli.main(["info", str(path)]) == 1
+    assert "MISSING: the positions; give positions=array" in capsys.readouterr().out
+    assert cli.main(["info", str(path), "--json", "--raster", "4", "4", "--step", "1e-7"]) == 0
+    assert json.loads(capsys.readouterr().out)["lacks"] == []
+    assert cli.main(["info", str(path), "--step", "1", "2", "3"]) == 1
+    assert "--step has 3 numbers" in capsys.readouterr().err
+    assert cli.main(["info", str(tmp_path / "gone.h5")]) == 1
+    assert "There is no file" in capsys.readouterr().err
+
+
+def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    options = ["--raster", "4", "4", "--step", "1e-7", "2e-7"]
+    assert cli.main(["estimate", str(path)]) == 1
+    assert "does not say the positions" in capsys.readouterr().err
+    assert cli.main(["estimate", str(path), "--device", "cpu", *options]) == 0

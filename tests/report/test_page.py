@@ -1,0 +1,293 @@
+"""The page of a report as text: well-formed, under a policy that its parts keep to, small, and hostile to nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tinyhtml5.parser import HTMLParser
+
+import ptynb as pt
+from ptynb.io.hdf5 import FileError
+from ptynb.io.result import save_result
+from ptynb.results import ScanIdentity
+from ptynb.scan import Truth
+from tests.report.made import field, probe, result
+
+HTML = "{http://www.w3.org/1999/xhtml}"
+HOSTILE = {
+    "a script": "<script>alert(1)</script>",
+    "an end of the script": "</script><script>alert(1)</script>",
+    "an end of the styles": "--></style><img src=x onerror=alert(1)>",
+    "an end of an attribute": '" onmouseover="alert(1)" x=\'',
+    "an event handler": "<svg/onload=alert(1)>",
+    "an entity": "&lt;script&gt;&#x3c;",
+    "a link that runs": "[click](javascript:alert(1)) <a href='javascript:alert(1)'>x</a>",
+    "a picture from outside": "![x](https://example.org/x.png)",
+    "ends of lines": "a\u2028b\u2029c\rd\x85e",
+    "letters turned around": "photo\u202egnp.exe \u2066x\u2069",
+    "what can't be encoded": "\ud800 \x00 \x1b[31m \uffff",
+    "a template": "{{7*7}} {% raw %} ${alert(1)}",
+    "a comment": "<!--<script>",
+}
+
+
+def parsed(path: Path):
+    """The tree of a page, which has no fault that a browser would have to mend."""
+    parser = HTMLParser(namespace_html_elements=True)
+    tree = parser.parse(path.read_text(encoding="utf-8"))
+    assert not parser.errors, parser.errors[:5]
+    return tree
+
+
+def data_of(tree):
+    (block,) = [one for one in tree.iter(f"{HTML}script") if one.get("type") == "application/json"]
+    return json.loads(block.text)
+
+
+def text_of(tree) -> str:
+    return " ".join("".join(one.itertext()) for part in ("header", "main") for one in tree.iter(f"{HTML}{part}"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return pt.report(result(), tmp_path_factory.mktemp("report") / "scan.html")
+
+
+def test_the_package_is_the_function_whatever_of_it_was_imported_before():
+    import ptynb.report.figure
+
+    assert pt.report is ptynb.report
+    assert callable(pt.report)
+
+
+def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
+    tree = parsed(page)
+    headings = ["".join(one.itertext()) for one in tree.iter() if one.tag in (f"{HTML}h1", f"{HTML}h2")]
+    sections = [
+        "Object",
+        "Probe",
+        "Positions",
+        "Loss",
+        "Quality",
+        "Settings",
+        "Changes",
+        "Environment",
+        "Reproduce",
+        "Files",
+    ]
+    assert headings == ["Star, run 17", "Comments", *sections]
+    told = text_of(tree)
+    for words in (
+        "star-17", "2026-05-01 12:30 UTC", "0.0421", "20 nm", "Realigned before this run.", "probe.modes", "probe.rate",
+        "2 engines on CPU", "gloo", "/data/star-17.cxi", "ptynb run scan.result.h5 --again",
+        "scan = pt.load('/data/star-17.cxi', energy=8000.0)", "settings = pt.Settings(probe=pt.Probe(modes=2))",
+        "recon.run(12)", "halves",
+    ):  # fmt: skip
+        assert words in told, words
+
+
+def test_the_policy_lets_nothing_in_and_its_hashes_are_those_of_the_parts(page):
+    tree = parsed(page)
+    (policy,) = [one.get("content") for one in tree.iter(f"{HTML}meta") if one.get("http-equiv")]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules.pop("default-src") == "'none'"
+    assert rules.pop("img-src") == "data:"
+    assert rules.pop("base-uri") == rules.pop("form-action") == "'none'"
+    (style,) = tree.iter(f"{HTML}style")
+    (script,) = [one for one in tree.iter(f"{HTML}script") if one.get("type") == "module"]
+    for rule, part in (("style-src", style), ("script-src", script)):
+        digest = base64.b64encode(hashlib.sha256(part.text.encode()).digest()).decode()
+        assert rules.pop(rule) == f"'sha256-{digest}'"
+    assert rules == {}
+    for one in tree.iter():
+        assert not [name for name in one.attrib if name == "style" or name.startswith("on")], one.tag
+        assert one.tag not in {f"{HTML}{tag}" for tag in ("iframe", "object", "embed", "form", "base", "link", "img")}
+        assert one.get("href", "#").startswith("#")
+        assert one.get("src") is None
+
+
+def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
+    large = result(object=np.broadcast_to(field((2048, 2048), noise=0.1), (10, 2048, 2048)), modes=8, window=256)
+    page = pt.report(large, tmp_path / "large.html")
+    assert 2e6 < page.stat().st_size < 10e6
+    data = data_of(parsed(page))
+    assert len(data["viewers"]["object"]["controls"][0]["options"]) == 11
+    assert len(data["viewers"]["probe"]["frames"]["all"]["pictures"]) == 8
+    told = text_of(parsed(page))
+    reduction = data["pictures"]["whole phase"]["reduction"]
+    assert 1 < reduction <= 4
+    assert f"It is reduced {reduction} × {reduction} here" in told
+
+
+def test_full_keeps_every_pixel(tmp_path):
+    one = result((700, 720), modes=12, window=160)
+    small, full = (pt.report(one, tmp_path / f"{full}.html", full=full) for full in (False, True))
+    assert small.stat().st_size < 10e6 < full.stat().st_size
+    saved = data_of(parsed(full))["files"]["object"]
+    assert saved["name"] == "True-object.npy"
+    loaded = np.load(io.BytesIO(base64.b64decode(saved["content"])), allow_pickle=False)
+    np.testing.assert_array_equal(loaded, one.object)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_words_are_shown_and_make_no_element(tmp_path, page, hostile):
+    """As title, comments, names of the scan, of files, engines, settings, changes: the tags are those of a tame one."""
+    import dataclasses
+
+    tame = result()
+    given = {
+        "title": hostile,
+        "comments": f"# {hostile}\n\n{hostile}\n\n`{hostile}`\n\n    {hostile}\n",
+        "scan": dataclasses.replace(tame.scan, name=hostile, path=hostile, given={hostile: hostile}),
+        "machines": dataclasses.replace(tame.machines, kind=hostile, devices=(hostile,)),
+        "settings": {**tame.settings, hostile: hostile, "loss": hostile},
+        "changes": (dataclasses.replace(tame.changes[0], name=hostile, old=hostile, new={hostile: [hostile]}),),
+        "failure": hostile,
+        "about": {hostile: hostile},
+    }
+    both = [dataclasses.replace(tame, **given), tame]
+    allowed = {one.tag for one in parsed(page).iter()} | {
+        f"{HTML}{tag}" for tag in ("em", "h3", "ul", "ol", "span", "br")
+    }
+    for number, source in enumerate((both[0], {hostile: both[0], f"{hostile}!": both[1]})):
+        tree = parsed(pt.report(source, tmp_path / f"{number}.html"))
+        assert {one.tag for one in tree.iter()} <= allowed
+        scripts = [one.get("type") for one in tree.iter(f"{HTML}script")]
+        assert scripts == ["application/json", "module"]
+        whole = (tmp_path / f"{number}.html").read_text(encoding="utf-8")
+        assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\x00\x1b\x85]", whole)
+        assert all(one.get("href", "#").startswith("#") for one in tree.iter())
+
+
+def test_comments_are_markdown_whose_links_are_text(tmp_path):
+    text = (
+        "# Top\n### Deep\n\n[the log](https://example.org/a?b=1) [bad](javascript:alert(1)) <https://example.org>\n\n"
+    )
+    text += (
+        "| a | b |\n|---|--:|\n| 1 | 2 |\n\n![a picture](https://example.org/p.png) ~~no~~ <b>raw</b>\n\n1. one\n\n3. x"
+    )
+    tree = parsed(pt.report(result(), tmp_path / "a.html", comments=text))
+    (comments,) = [one for one in tree.iter(f"{HTML}section") if one.get("id") == "comments"]
+    said = "".join(comments.itertext())
+    assert "the log (https://example.org/a?b=1)" in said
+    assert said.count("https://example.org") == 2
+    assert "a picture" in said
+    assert "<b>raw</b>" in said
+    tags = [one.tag.removeprefix(HTML) for one in comments.iter()]
+    assert tags.index("h3") < tags.index("h4")
+    assert "table" in tags
+    assert not {"a", "img", "b"} & set(tags)
+
+
+def test_a_truth_gives_error_and_resolution(tmp_path):
+    true = field((128, 128), noise=0.0)
+    noisy = true * (1 + 0.02 * np.random.default_rng(3).standard_normal(true.shape))
+    page = pt.report(result(object=noisy), tmp_path / "a.html", truth=Truth(object=true, probe=probe(1, 24)))
+    told = text_of(parsed(page))
+    assert "period, against the truth" in told
+    assert "Fourier ring correlation with the truth" in str(data_of(parsed(page))["curves"]["frc"]["title"])
+    assert re.search(r"Error\s*0\.0[23]", told)
+    assert "halves" not in told
+
+
+def test_several_results_are_compared(tmp_path):
+    one = result()
+    moved = result(object=np.roll(field((96, 96), 5), 1, 0), settings=pt.Settings(batch=8).model_dump(mode="json"))
+    tree = parsed(pt.report({"first": one, "second": moved}, tmp_path / "a.html"))
+    told, data = text_of(tree), data_of(tree)
+    assert "Comparison of first, second" in told
+    assert "second was moved onto first by" in told
+    for words in ("batch", "They agree to", "not the resolution", "R-factor of second"):
+        assert words in told, words
+    frames = data["viewers"]["object"]["frames"]
+    assert {key.split("|")[0] for key in frames} == {"phase", "amplitude", "complex"}
+    assert all(name in data["pictures"] for frame in frames.values() for name in frame["pictures"])
+    assert [line["name"] for line in data["curves"]["loss"]["lines"] if line["name"].startswith("loss")] == [
+        "loss of first",
+        "loss of second",
+    ]
+
+
+def test_results_of_different_samples_are_told_apart_and_not_refused(tmp_path):
+    elsewhere = result(origin=(5000, 5000))
+    told = text_of(parsed(pt.report([result(), elsewhere], tmp_path / "a.html")))
+    assert "B is not compared" in told
+
+
+NAN = np.complex64(np.nan)
+ODD = {
+    "no epoch": {"epochs": (), "moments": (), "r_factors": (), "r_factor": float("nan")},
+    "not a number anywhere": {"object": np.full((64, 64), NAN), "probe": np.full((1, 24, 24), NAN)},
+    "positions that are no numbers": {"positions": np.full((4, 2), np.nan)},
+    "no pixel size": {"pixel_size": None},
+    "two states of two slices": {"object": field((2, 2, 64, 64))},
+    "a dark probe": {"probe": np.zeros((2, 24, 24), np.complex64)},
+    "settings of another version": {"settings": {"loss": "amplitude", "gone": {"rate": 1}}, "began_with": {"gone": 2}},
+    "a record from before": {"scan": ScanIdentity(""), "title": "", "ended": "", "about": {"scan": "old"}},
+    "twenty modes": {"probe": probe(20, 24)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
+def test_odd_results_have_a_report(tmp_path, odd):
+    given = {"positions": np.array([[0.0, 0.0], [40.0, 40.0]]), "optimised": {}, **odd}
+    assert parsed(pt.report(result(**given), tmp_path / "a.html")) is not None
+
+
+def test_what_is_no_result_is_refused_and_says_what_to_give(tmp_path):
+    for source in (3, object(), [result(), None]):
+        with pytest.raises(TypeError, match="is no result; expected a reconstruction, its result, or the path"):
+            pt.report(source, tmp_path / "a.html")
+    with pytest.raises(ValueError, match="no result to report"):
+        pt.report([], tmp_path / "a.html")
+    with pytest.raises(ValueError, match="2 results and a truth"):
+        pt.report([result(), result()], tmp_path / "a.html", truth=Truth(field((96, 96)), probe(1, 24)))
+    with pytest.raises(FileError, match=r"no folder .*make it first"):
+        pt.report(result(), tmp_path / "nowhere" / "a.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_replaced_whole_and_named_in_the_command(tmp_path):
+    path = save_result(result(), tmp_path / "my run.result.h5")
+    (tmp_path / "a.html").write_text("before")
+    pt.report(path, tmp_path / "a.html")
+    assert "ptynb run 'my run.result.h5' --again" in text_of(parsed(tmp_path / "a.html"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.html", "my run.result.h5"]
+
+
+def test_a_reconstruction_is_asked_for_its_result(tmp_path):
+    class Running:
+        @property
+        def result(self):
+            return result()
+
+    assert "Star, run 17" in text_of(parsed(pt.report(Running(), tmp_path / "a.html")))
+
+
+def test_the_command_writes_beside_the_result(tmp_path, capsys, monkeypatch):
+    from ptynb.cli import main
+
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    path = str(save_result(result(), tmp_path / "run.result.h5"))
+    (tmp_path / "words.md").write_text("Said *here*.")
+    assert main(["report", path, "--comments", str(tmp_path / "words.md"), "--title", "Mine", "--open"]) == 0
+    written = tmp_path / "run.report.html"
+    assert opened == [written.as_uri()]
+    assert str(written) in capsys.readouterr().out
+    told = text_of(parsed(written))
+    assert "Mine" in told
+    assert "Said here." in told
+    assert main(["report", path, path, "-o", str(tmp_path / "both.html")]) == 0
+    assert "Comparison of run, run (2)" in text_of(parsed(tmp_path / "both.html"))
+    assert main(["report", str(tmp_path / "words.md")]) == 1
+    (tmp_path / "words.md").write_bytes(b"\xff\xfe\x00")
+    assert main(["report", path, "--comments", str(tmp_path / "words.md")]) == 1
+    assert "UTF-8" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""Widgets that were closed leave nothing in ipywidgets' registry: not their parts, nor layouts and styles of these."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ipywidgets.widgets.widget import _instances
+
+import ptynb as pt
+from ptynb.scan import Scan
+from ptynb.settings.structure import structure
+from ptynb.widgets.choice import Choice
+from ptynb.widgets.code_view import CodeView
+from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.parts import close_all
+from ptynb.widgets.viewer import Viewer
+
+TIMES = 5
+Opened = Callable[[pt.Reconstruction, Path], Any]
+
+
+@pytest.fixture(scope="module")
+def scan() -> Scan:
+    return pt.simulate(patterns=36, window=32, seed=5)
+
+
+@pytest.fixture(scope="module")
+def recon(scan: Scan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pt.Reconstruction]:
+    """After an epoch, with a kept state and a folder that can be watched."""
+    folder: Path = tmp_path_factory.mktemp("kept")
+    keep = pt.Keep(folder=folder, seconds=None, pictures=0.01)
+    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", keep=keep) as made:
+        made.step()
+        made.keep()
+        made.save(folder / "one.h5")
+        yield made
+
+
+def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
+    """All its rows, ticks and lists made, and one that was looked for and is on no page."""
+    form = SettingsForm(ticks=True, scan=recon.scan)
+    form.more.button.value = True
+    form.more.open_all()
+    form.row("probe.rate")
+    editor = form.editor(structure().lists[0].name)
+    editor.add.click()
+    form.settle()
+    return form
+
+
+def workbench_used(recon: pt.Reconstruction, _: Path) -> Any:
+    """With a run whose views were replaced by those of another one."""
+    bench = pt.workbench(recon=recon)
+    bench._run_tab._clear()
+    bench._run_tab.show(recon)
+    return bench
+
+
+WIDGETS: dict[str, Opened] = {
+    "viewer": lambda recon, folder: Viewer(),
+    "code": lambda recon, folder: CodeView(["import ptynb as pt"]),
+    "choice": lambda recon, folder: Choice("Kept states"),
+    "inspect": lambda recon, folder: pt.inspect(recon.scan),
+    "set up": lambda recon, folder: pt.settings_form(recon.scan),
+    "form": form_opened,
+    "live form": lambda recon, folder: SettingsForm(recon.settings, live=True, recon=recon),
+    "live": lambda recon, folder: pt.live(recon),
+    "history": lambda recon, folder: pt.history(recon),
+    "watch": lambda recon, folder: pt.watch(folder),
+    "compare": lambda recon, folder: pt.compare(folder / "one.h5", recon.result),
+    "tuner": lambda recon, folder: pt.tuner(recon.scan),
+    "workbench": workbench_used,
+}
+
+
+@pytest.mark.parametrize("opened", WIDGETS.values(), ids=WIDGETS.keys())
+def test_widgets_that_are_opened_and_closed_leave_nothing(opened: Opened, recon: pt.Reconstruction) -> None:
+    folder = recon.last_state.parent  # type: ignore[union-attr]
+    before: Counter[str] = Counter()
+    for time in range(TIMES + 1):
+        if time == 1:  # the first may leave what all of a kind share
+            before = kinds()
+        close_all(opened(recon, folder))
+    assert kinds() - before == Counter()
+
+
+def kinds() -> Counter[str]:
+    """Of all widgets that are open."""
+    return Counter(type(widget).__name__ for widget in _instances.values())
