@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ptynb.driver.study import tune as tune
     from ptynb.geometry import Geometry as Geometry
     from ptynb.geometry import NearField as NearField
+    from ptynb.io.export import export as export
     from ptynb.io.hdf5 import FileError as FileError
     from ptynb.io.info import FileInfo as FileInfo
     from ptynb.io.info import info as info
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ptynb.io.starts.start_from import start_from as start_from
     from ptynb.physics import illumination as illumination
     from ptynb.physics.expose import expose as expose
+    from ptynb.physics.from_result import simulate_from as simulate_from
     from ptynb.physics.piece import Imposed as Imposed
     from ptynb.physics.piece import Piece as Piece
     from ptynb.physics.simulate import simulate as simulate
@@ -135,6 +137,7 @@ _HOMES = {
     "compare": "ptynb.widgets.compare.view",
     "between": "ptynb.settings.ranges",
     "estimate": "ptynb.driver.estimate",
+    "export": "ptynb.io.export",
     "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "history": "ptynb.widgets.history",
@@ -155,6 +158,7 @@ _HOMES = {
     "settings_form": "ptynb.bench.forms",
     "simulate": "ptynb.physics.simulate",
     "start_from": "ptynb.io.starts.start_from",
+    "simulate_from": "ptynb.physics.from_result",
     "tune": "ptynb.driver.study",
     "tuner": "ptynb.bench.tuner",
     "watch": "ptynb.widgets.watch",

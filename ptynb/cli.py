@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.commands import dashboard, info, ps, report, run, sweep, watch
+from ptynb.commands import dashboard, export, info, ps, report, run, sweep, watch
 from ptynb.commands.given import add_given, given_words
 from ptynb.progress import follow
 
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     watch.add(commands)
     dashboard.add(commands)
     ps.add(commands)
+    export.add(commands)
     return parser
 
 

@@ -19,6 +19,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(run)
     run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
     run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
+    run.add_argument(
+        "--again", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
+    )
     run.set_defaults(run=_run)
 
 
@@ -97,6 +100,8 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.example:
         print_example()
         return 0
+    if chosen.again:
+        return _again(chosen)
     plan = plan_of(chosen)
     told = again("ptynb run", chosen)
     if plan.cluster.kind == "none":
@@ -109,3 +114,36 @@ def _run(chosen: argparse.Namespace) -> int:
     from ptynb.driver.running import run
 
     return run(plan, chosen.resume, told)
+
+
+def _again(chosen: argparse.Namespace) -> int:
+    """Repeats the run of a result: on as many engines as then, unless told otherwise."""
+    from ptynb.driver.again import again as repeat
+    from ptynb.driver.cluster import Cluster
+    from ptynb.io.load import load
+    from ptynb.io.result import load_result, save_result
+    from ptynb.settings.base import SettingsError
+
+    if chosen.file is None:
+        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --again'.")
+    refused = [f"--{name.replace('_', '-')}" for name in NOT_AGAIN if getattr(chosen, name)]
+    if refused:
+        raise SettingsError(f"{', '.join(refused)} can't go with --again, which repeats what was; leave it out.")
+    then = load_result(chosen.file).machines
+    scan = None if chosen.scan is None else load(chosen.scan)
+    device = chosen.device or "auto"
+    alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)
+    if alone:
+        found = repeat(chosen.file, scan, device=device, report=print)
+    else:
+        engines = chosen.engines or then.engines or None
+        with Cluster(engines, device=device, threads=chosen.threads or then.threads or None) as cluster:
+            found = repeat(chosen.file, scan, cluster, report=print)
+    print(found)
+    if chosen.result is not None:
+        print(f"Result: {save_result(found.second, chosen.result)}")
+    return 0
+
+
+NOT_AGAIN = ("epochs", "keep", "pictures", "on_failure", "resume")
+"""Options that the record has its own values for."""

@@ -112,10 +112,10 @@ def same_scan(result: Result, path: Path) -> Scan:
     """The scan, opened as it was then. Raises FileError where it can't be, or the file has changed since."""
     then = result.scan
     if not then.path or then.arrays:
-        why = (
-            f"which was in no file ('{then.name}')" if not then.path else f"with {' and '.join(then.arrays)} as arrays"
+        why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
+        raise FileError(
+            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and give it: again(path, scan)."
         )
-        raise FileError(f"{path} is the result of a scan, {why}; make that scan, and give it: again(path, scan).")
     file = Path(then.path)
     if not file.exists():
         raise FileError(

@@ -31,8 +31,12 @@ NAN = float("nan")
 
 def write_text(place: h5py.Group, name: str, text: str) -> h5py.Dataset:
     """A text that every viewer shows. What HDF5 can't hold (a NUL, half a surrogate pair) is written visibly."""
-    shown = text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
-    return place.create_dataset(name, data=shown, dtype=TEXT)
+    return place.create_dataset(name, data=visible(text), dtype=TEXT)
+
+
+def visible(text: str) -> str:
+    """A text without what files can't hold."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
 
 
 def write_json(place: h5py.Group, name: str, value: Any) -> None:

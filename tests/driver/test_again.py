@@ -98,7 +98,7 @@ def test_what_goes_another_way_is_found(alone: Path, tmp_path: Path) -> None:
 
 def broken(first: Result) -> Iterator[tuple[str, Result, str]]:
     where = first.scan
-    yield "arrays", dataclasses.replace(where, path=""), "in no file ('simulated'); make that scan, and give it: again"
+    yield "arrays", dataclasses.replace(where, path=""), "in no file; make that scan, and give it: again"
     yield "words", dataclasses.replace(where, arrays=("mask",)), "with mask as arrays; make that scan"
     yield "gone", dataclasses.replace(where, path="/nowhere/a.h5"), "a.h5, which is not there any more"
     yield "size", dataclasses.replace(where, size=7), "bytes, and had 7 when"

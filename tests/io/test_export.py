@@ -1,0 +1,171 @@
+import dataclasses
+import io
+import json
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from ptynb import render
+from ptynb.io.cxi import _positions
+from ptynb.io.export import export
+from ptynb.io.hdf5 import FileError
+from ptynb.io.result import load_result, save_result
+from tests.io.results import BARE, FULL, complex_array
+
+FAR = dataclasses.replace(FULL.scan, fourier=True, geometry={})
+FLAT = dataclasses.replace(FULL, scan=FAR)
+THICK = dataclasses.replace(FLAT, object=complex_array(3, 30, 33))
+
+
+def test_a_tiff_has_amplitude_and_phase_of_every_slice(tmp_path):
+    path = export(THICK, tmp_path / "a.tif")
+    with tifffile.TiffFile(path) as file:
+        assert file.is_imagej
+        series = file.series[0]
+        assert (series.axes, series.shape) == ("ZCYX", (3, 2, 30, 33))
+        pages = series.asarray()
+        assert pages.dtype == np.float32
+        np.testing.assert_allclose(pages[:, 0], np.abs(THICK.object), rtol=1e-6)
+        np.testing.assert_allclose(pages[:, 1], np.angle(THICK.object), rtol=1e-5)
+        tags = file.pages[0].tags
+        assert tags["ResolutionUnit"].value == tifffile.RESUNIT.CENTIMETER
+        for name, size in (("YResolution", 1.25e-8), ("XResolution", 2.5e-8)):
+            over, under = tags[name].value
+            assert 0.01 * under / over == pytest.approx(size, rel=1e-6)
+        about = file.imagej_metadata
+        assert about["unit"] == "cm"
+        assert about["spacing"] == pytest.approx(2e-7)
+        assert about["Labels"][:2] == ["amplitude, slice 1", "phase [rad], slice 1"]
+        assert "1.25e-08 m, 2.5e-08 m" in about["Info"]
+
+
+def test_a_tiff_of_one_thing_opens_as_a_plain_picture(tmp_path):
+    path = export(FLAT, tmp_path / "a.tiff", what="phase")
+    np.testing.assert_allclose(tifffile.imread(path), np.angle(FLAT.object), rtol=1e-5)
+    np.testing.assert_allclose(np.array(Image.open(path)), np.angle(FLAT.object), rtol=1e-5)
+    modes = tifffile.imread(export(FLAT, tmp_path / "b.tif", of="probe", what="amplitude"))
+    np.testing.assert_allclose(modes, np.abs(FLAT.probe), rtol=1e-6)
+    assert tifffile.imread(export(BARE, tmp_path / "c.tif")).shape == (2, 30, 33)
+
+
+def test_a_png_says_what_its_greys_stand_for(tmp_path):
+    for bits, top in ((8, 255), (16, 65535)):
+        with Image.open(export(FLAT, tmp_path / "a.png", what="amplitude", bits=bits)) as picture:
+            pixels, about = np.array(picture).astype(float), json.loads(picture.text["values"])
+            assert picture.size == (33, 30)
+            assert picture.info["dpi"] == pytest.approx((0.0254 / 2.5e-8, 0.0254 / 1.25e-8), rel=1e-6)
+        values = about["black"] + pixels / top * (about["white"] - about["black"])
+        wanted = np.clip(np.abs(FLAT.object), about["black"], about["white"])
+        np.testing.assert_allclose(values, wanted, atol=1.01 * (about["white"] - about["black"]) / top)
+
+
+def test_a_png_of_the_phase_is_without_its_ramp(tmp_path):
+    y, x = np.mgrid[:40, :50]
+    flat = dataclasses.replace(FLAT, object=np.exp(1j * (0.03 * x - 0.05 * y + 0.1 * np.sin(x))).astype(np.complex64))
+    with Image.open(export(flat, tmp_path / "a.png")) as picture:
+        about = json.loads(picture.text["values"])
+    assert -0.15 < about["black"] < -0.05
+    assert 0.05 < about["white"] < 0.15
+    assert about["unit"] == "rad"
+
+
+def test_a_png_in_colours(tmp_path):
+    with Image.open(export(FLAT, tmp_path / "a.png", what="complex", of="probe", slice=1)) as picture:
+        np.testing.assert_array_equal(np.array(picture), render.complex_colours(FLAT.probe[1]))
+    with Image.open(export(THICK, tmp_path / "b.png", what="complex")) as picture:
+        np.testing.assert_array_equal(np.array(picture), render.complex_colours(THICK.object.prod(0)))
+    with Image.open(export(FLAT, tmp_path / "c.png", colours="viridis")) as picture:
+        assert np.array(picture).shape == (30, 33, 3)
+
+
+def test_a_npz_needs_no_pickle(tmp_path):
+    with np.load(export(FULL, tmp_path / "a.npz"), allow_pickle=False) as file:
+        for name in ("object", "probe", "positions", "losses"):
+            np.testing.assert_array_equal(file[name], getattr(FULL, name))
+        assert file["pixel_size"].tolist() == [1.25e-8, 2.5e-8]
+        np.testing.assert_array_equal(file["optimised/weights/weights"], np.arange(3.0))
+        record = json.loads(str(file["record"]))
+        assert record["settings"] == FULL.settings
+        assert record["scan"]["name"] == FULL.scan.name
+        assert record["comments"] == FULL.comments
+    with np.load(export(BARE, tmp_path / "b.npz"), allow_pickle=False) as file:
+        assert np.isnan(file["pixel_size"]).all()
+
+
+def test_a_cxi_has_images_and_geometry_in_si_units(tmp_path):
+    with h5py.File(export(FLAT, tmp_path / "a.cxi"), "r") as file:
+        assert file["cxi_version"][()] == 150
+        entry = file["entry_1"]
+        np.testing.assert_array_equal(entry["image_1/data"][()], FLAT.object)
+        np.testing.assert_array_equal(entry["image_2/data"][()], FLAT.probe)
+        np.testing.assert_allclose(entry["image_1/image_size"][()], [33 * 2.5e-8, 30 * 1.25e-8, 0])
+        np.testing.assert_array_equal(entry["data_1/data"][()], FLAT.object)
+        # hc / λ in joules, from the exact constants of the SI
+        assert entry["instrument_1/source_1/energy"][()] == pytest.approx(6.62607015e-34 * 299792458 / 1.5e-10)
+        detector = entry["instrument_1/detector_1"]
+        assert [detector[name][()] for name in ("distance", "y_pixel_size", "x_pixel_size")] == [2.0, 75e-6, 55e-6]
+        back = _positions(entry["sample_1/geometry_1/translation"][()], detector["basis_vectors"][()])
+        np.testing.assert_allclose(back, FLAT.positions * FLAT.pixel_size, rtol=1e-12)
+    electrons = dataclasses.replace(FLAT, scan=dataclasses.replace(FAR, wavelength=2e-12))
+    with h5py.File(export(electrons, tmp_path / "b.cxi"), "r") as file:
+        assert [*file["entry_1/instrument_1/source_1"]] == ["wavelength"]
+    with h5py.File(export(BARE, tmp_path / "c.cxi"), "r") as file:
+        assert "sample_1" not in file["entry_1"]
+
+
+def test_a_file_is_exported_as_its_result_is(tmp_path):
+    path = save_result(FULL, tmp_path / "result.h5")
+    np.testing.assert_array_equal(
+        tifffile.imread(export(path, tmp_path / "a.tif")), tifffile.imread(export(FULL, tmp_path / "b.tif"))
+    )
+    assert load_result(export(path, tmp_path / "again.h5")).title == FULL.title
+
+
+REFUSED = {
+    "another ending": ({"path": "a.jpg"}, "has the ending '.jpg'; expected one of .cxi"),
+    "no ending": ({"path": "a"}, "has the ending ''; expected one of"),
+    "no folder": ({"path": "none/a.tif"}, "There is no folder"),
+    "a slice that is not there": ({"path": "a.tif", "slice": 3}, "slice 3 was asked for, and the object has 3"),
+    "a mode that is not there": ({"path": "a.png", "of": "probe", "slice": -1}, "mode -1 was asked for, and the probe"),
+    "a complex TIFF": ({"path": "a.tif", "what": "complex"}, "holds no complex numbers; ask for 'amplitude'"),
+    "something else": ({"path": "a.png", "of": "sample"}, "of is 'sample'; expected 'object' or 'probe'"),
+    "somehow else": ({"path": "a.png", "what": "real"}, "what is 'real'; expected 'amplitude'"),
+    "12 bits": ({"path": "a.png", "bits": 12}, "bits is 12; expected 8 or 16"),
+    "16 bits in colours": ({"path": "a.png", "bits": 16, "colours": "viridis"}, "16 bits go with grey only"),
+    "no such colours": ({"path": "a.png", "colours": "mud"}, "There is no colour map 'mud'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_can_not_be_written_is_refused_and_leaves_nothing(tmp_path, name):
+    words, message = dict(REFUSED[name][0]), REFUSED[name][1]
+    with pytest.raises(FileError) as caught:
+        export(THICK, tmp_path / words.pop("path"), **words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_than_a_tiff_can_hold_is_refused(tmp_path):
+    huge = dataclasses.replace(THICK, object=np.broadcast_to(np.complex64(1), (40, 4096, 4096)))
+    with pytest.raises(FileError, match=r"hold up to 4 GB, and these pages have 5 GB; choose"):
+        export(huge, tmp_path / "a.tif")
+
+
+def test_hostile_words_are_exported_too(tmp_path):
+    odd = dataclasses.replace(FLAT, title="\0\udcff </script> 🔬", scan=dataclasses.replace(FAR, name="a\nb\0\udcff"))
+    for ending in (".cxi", ".tif", ".png", ".npz"):
+        assert export(odd, tmp_path / f"a{ending}").stat().st_size > 1000
+
+
+def test_an_old_file_stays_where_writing_fails(tmp_path):
+    path = export(FLAT, tmp_path / "a.npz")
+    before = path.read_bytes()
+    with pytest.raises((TypeError, ValueError)):
+        export(dataclasses.replace(FLAT, settings={"a": object()}), path)
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+    assert io.BytesIO(before).read(2) == b"PK"
