@@ -144,6 +144,7 @@ def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
         "repeat.equal",
         "first.loss",
         "result.losses",
+        "len({*map(str, exported)})",
         "[c.name for c in result.changes]",
     )
     names += ("max(abs(each.positions - scan.positions).max() for each in scans.values())",)
@@ -153,6 +154,7 @@ def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
     assert found["repeat.equal"] is True
     assert found["first.loss"] < 0.3 * found["result.losses"][0]
     assert found["[c.name for c in result.changes]"] == ["probe.rate"]
+    assert found["len({*map(str, exported)})"] == 4
     assert (tmp_path / "object.pdf").read_bytes().startswith(b"%PDF")
     assert "From the <em>tour</em> of files" in (tmp_path / "scan.html").read_text()
 
