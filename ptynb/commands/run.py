@@ -131,7 +131,11 @@ def _again(chosen: argparse.Namespace) -> int:
         raise SettingsError(f"{', '.join(refused)} can't go with --again, which repeats what was; leave it out.")
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
-    device = chosen.device or "auto"
+    if chosen.cluster in ("slurm", "ssh"):
+        raise SettingsError(
+            f"--again runs on this machine, not by {chosen.cluster}; use ptynb.again(path, cluster=...)."
+        )
+    device: Any = chosen.device or "auto"
     alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)
     if alone:
         found = repeat(chosen.file, scan, device=device, report=print)

@@ -39,7 +39,7 @@ def test_from_its_own_guesses_the_loss_is_that_of_the_noise_at_once(result):
         with Reconstruction(scan, Settings(batch=36, optimiser="sgd"), device="cpu", keep=None) as recon:
             losses[name] = next(iter(recon.run(1))).loss
     assert losses["exact"] < 1e-6
-    assert losses["noisy"] == pytest.approx(noise_loss(noisy, simulate_from(result, noise=False, dose=1e5)), rel=0.01)
+    assert losses["noisy"] == pytest.approx(noise_loss(noisy, simulate_from(result, noise=False, dose=1e5)), rel=0.05)
     assert losses["noisy"] < result.losses[-1]
 
 
