@@ -139,6 +139,7 @@ def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
     assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.rate"
 
 
+@pytest.mark.timeout(600)  # half a minute on an idle machine
 def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
     names = (
         "repeat.equal",

@@ -114,15 +114,6 @@ def aimed(epoch: int) -> None:
         recon.close()
 
 
-def back(keep: pt.Keep | None) -> None:
-    recon = pt.Reconstruction(plain, pt.Settings(), device="cpu", keep=keep)
-    try:
-        [*recon.run(2)]
-        recon.go_back(1)
-    finally:
-        recon.close()
-
-
 def built(**settings: Any) -> pt.Settings:
     return pt.Settings(**settings)
 
@@ -309,11 +300,6 @@ RUNS = {
         lambda _: aimed(5),
         "start(...) begins one",
         lambda *_: reconstructed(plain),
-    ),
-    "no states to go back to": Case(
-        lambda _: back(None),
-        "make it with keep=Keep()",
-        lambda folder, _: back(pt.Keep(folder=folder / "states", epochs=1)),
     ),
     "a position far away": Case(
         lambda _: pt.Scan.from_arrays(COUNTS, np.vstack([SIMULATED.positions[:-1], [[900, 900]]])),

@@ -1,7 +1,7 @@
 """numpy's files: .npy, of which patterns stay in the file, and .npz, an archive of them.
 
 .npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
-`ptynb.io.named` lists them; those that numpy.savez stores as they are stay in the file, those of
+`ptynb.io.named_arrays` lists them; those that numpy.savez stores as they are stay in the file, those of
 savez_compressed are read into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
 arrays of Python objects, which would be unpickled, are never read.
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ptynb.frames import ArrayFrames, Frames
 from ptynb.io.found import Format, Found, Given, Head
 from ptynb.io.hdf5 import FileError
-from ptynb.io.named import Raster, Stored, found_in
+from ptynb.io.named_arrays import Raster, Stored, found_in
 from ptynb.io.room import check_room, size
 from ptynb.io.stack import check_counts, native, placed, stacked
 

@@ -62,7 +62,8 @@ def figure(
         return overview(result, against)
     if colours is not None:
         known(colours, colormaps, "colours")
-    page = paper_page(width or ("double" if chosen in WIDE else "single"), letters)
+    wide = chosen in WIDE and not (chosen == "slices" and len(result.slices) == 1)
+    page = paper_page(width or ("double" if wide else "single"), letters)
     with page.styled():
         drawn = _drawn(page, chosen, result, against, colours)
         if panels:

@@ -32,14 +32,15 @@ def loss(page: Page, result: Result) -> list[Axes]:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="Epoch", ylabel="Loss")
     axes.grid(visible=True, alpha=0.25)
-    if result.r_factors:
+    if len(result.r_factors) > 1:
         beside = axes.twinx()
         beside.set_box_aspect(GOLDEN)
         beside.plot(*zip(*result.r_factors, strict=True), color=RED, marker=".", linestyle="--")
         beside.set_ylabel("R-factor", color=RED)
+        beside.set_ylim(bottom=0)
     names = list(dict.fromkeys(change.name for change in result.changes))
     told = f" Dotted: changes of {', '.join(names)}." if names else ""
-    page.caption = f"Loss over {len(numbers)} epochs.{told}"
+    page.caption = f"Loss over {len(numbers)} epochs; the R-factor at the end is {result.r_factor:.4f}.{told}"
     return [axes]
 
 

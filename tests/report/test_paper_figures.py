@@ -211,7 +211,7 @@ def test_positions_are_where_the_probe_was_and_arrows_where_they_moved():
 UNUSUAL = {
     "no pixel size": ({"pixel_size": None}, ["complex", "positions"]),
     "no epoch": ({"epochs": (), "changes": ()}, ["loss"]),
-    "no R": ({"r_factors": ((5, float("nan")),)}, ["loss"]),
+    "no R": ({"r_factors": ((5, float("nan")), (9, float("nan")))}, ["loss"]),
     "no numbers": ({"object": np.full_like(RESULT.object, np.nan)}, ["object", "complex"]),
     "dark": ({"object": np.zeros_like(RESULT.object)}, ["object", "complex"]),
     "no probe": ({"probe": np.zeros_like(RESULT.probe)}, ["probe"]),
