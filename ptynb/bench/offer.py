@@ -52,7 +52,7 @@ class Offer(Whole):
     def end(self) -> None:
         """There is a run now: nothing is offered any more, nor looked for."""
         self._ended.set()
-        lines, self.children = self.children, ()
+        lines, self.children = self.children, []
         close_all(*lines)
 
     def close(self) -> None:

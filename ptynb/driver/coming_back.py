@@ -78,7 +78,7 @@ def going_on(scan: Scan | None = None) -> dict[str, str]:
     scan: those of this scan, or of what was made of the same file; None: of all. A cluster that does not answer is left
     out.
     """
-    found = {}
+    found: dict[str, str] = {}
     for folder in folders.known_clusters():
         if Cluster.holder(folder) is None and (cluster := Cluster.joined(folder)) is not None:
             here = _on(cluster)
