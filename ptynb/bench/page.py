@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from ptynb.bench.workbench import Workbench, workbench
+from ptynb.bench.workbench import Workbench
 from ptynb.io.load import load
 
 NOTEBOOK = Path(__file__).with_suffix(".ipynb")
@@ -16,9 +16,12 @@ where files are."""
 
 
 def page() -> Workbench:
-    """The workbench of the scan that the environment names, or without one."""
+    """The workbench of the scan that the environment names, or without one.
+
+    A run of it that goes on, of a page that was closed or loaded again, is there again without a click.
+    """
     if folder := os.environ.get(FOLDER):
         os.chdir(folder)  # or results would be written beside the notebook, into the package
     scan = os.environ.get(SCAN)
     given = json.loads(os.environ.get(GIVEN) or "{}")
-    return workbench(load(scan, **given) if scan else None)
+    return Workbench(load(scan, **given) if scan else None, by_itself=True)

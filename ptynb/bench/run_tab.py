@@ -53,7 +53,7 @@ class RunTab(Whole):
         first = [
             self._engines, self._device, self._epochs,
             self._button("New run", "play", self._begin, "A new reconstruction of the scan with the settings"),
-            self._button("Attach", "plug", self._attach, "To a run that goes on without its notebook"),
+            self._button("Attach", "plug", self.attach, "To a run that goes on without its notebook"),
             self._button("Stop the engines", "power-off", self._stop_engines, "Ends the cluster that a new run began"),
         ]  # fmt: skip
         last = [
@@ -97,10 +97,11 @@ class RunTab(Whole):
         recon.start(epochs)
         desk.tell(f"recon.start(epochs={epochs})")
 
-    def _attach(self) -> None:
+    def attach(self, name: str | None = None) -> None:
+        """Comes back to a run that goes on without its notebook; name: as for `pt.attach`."""
         desk = self._desk
-        recon = attach()
-        desk.tell("recon = pt.attach()")
+        recon = attach(name)
+        desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
         self._clear()
         if desk.scan is None:
             desk.scan = recon.scan

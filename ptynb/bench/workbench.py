@@ -9,6 +9,7 @@ import ipywidgets
 from ptynb.bench.compare_tab import CompareTab
 from ptynb.bench.desk import Desk
 from ptynb.bench.forms import settings_form
+from ptynb.bench.offer import Offer
 from ptynb.bench.run_tab import RunTab
 from ptynb.bench.scan_tab import ScanTab
 from ptynb.bench.tuner import tuner
@@ -34,12 +35,15 @@ class Workbench(Whole):
         settings: Settings | None = None,
         cluster: Cluster | None = None,
         recon: Reconstruction | None = None,
+        by_itself: bool = False,
     ) -> None:
+        """by_itself: whether a run of the scan that goes on without a notebook is come back to without a click."""
         if recon is not None:
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
         self._desk = Desk(scan, settings, cluster)
         self._actions = Actions("ptynb workbench", self._complain, self._clear)
         self._facts, self._message = ipywidgets.HTML(), ipywidgets.HTML()
+        self._offer = Offer(self._actions, self.come_back)
         self._code = CodeView(self._desk.lines)
         self._scan_tab = ScanTab(self._desk, self._actions)
         self._run_tab = RunTab(self._desk, self._actions)
@@ -58,7 +62,7 @@ class Workbench(Whole):
             layout=free(width="auto"),
         )  # fmt: skip
         self._tabs.titles = TABS
-        super().__init__([self._facts, self._message, self._tabs], layout=free())
+        super().__init__([self._facts, self._offer, self._message, self._tabs], layout=free())
         self.add_class("ptynb-workbench")
         self._desk.on_change(self._follow)
         self._tell_facts()
@@ -66,6 +70,8 @@ class Workbench(Whole):
             self._desk.tell("# recon: from the line that opened this workbench")
             self._run_tab.show(recon)
             self._tabs.selected_index = TABS.index("Run")
+        elif cluster is None:
+            self._offer.look(scan, by_itself)
 
     @property
     def scan(self) -> Scan | None:
@@ -92,6 +98,13 @@ class Workbench(Whole):
         """The session so far, as Python."""
         return self._code.text
 
+    def come_back(self, name: str | None = None) -> None:
+        """To a run that goes on without its notebook: `pt.attach(name)`, with its settings, in the tab Run."""
+        self._run_tab.attach(name)
+        assert self.recon is not None
+        self._take_settings(self.recon.settings)
+        self._tabs.selected_index = TABS.index("Run")
+
     def close(self) -> None:
         """Ends all views and their threads; a run goes on, and so does its cluster."""
         self._actions.close()
@@ -112,6 +125,8 @@ class Workbench(Whole):
     def _follow(self, what: str) -> None:
         if what == "lines":
             self._code.lines = [*self._desk.lines]
+        elif what == "recon":
+            self._offer.end()
         elif what == "cluster":
             self._form.cluster = self._tuning.cluster = self._desk.cluster
         elif what == "scan":
@@ -146,7 +161,8 @@ def workbench(
 
     scan: None: a file is opened in the first tab. settings: to begin with. cluster: None: the tab Run starts one.
     recon: one that there is already, such as `pt.attach()` after a restart of the kernel; its scan, settings and
-    cluster are taken where none are given.
+    cluster are taken where none are given. Without it, and without a cluster, a run of the scan that goes on without a
+    notebook is offered in a line at the top.
     `.scan`, `.settings`, `.cluster` and `.recon` are what lies on the bench, for lines of Python in other cells;
     `.code` is what was done, as Python.
     """

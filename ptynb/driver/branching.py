@@ -173,9 +173,10 @@ class Lines:
             self._check_open()
             check_shares(self._scan, settings, engines)
             check_together(self._scan, settings)
+            awake = self._link.call(0, "awake")
         except (ValueError, RuntimeError) as error:
             return str(error)
-        why = restructuring.why_not(opening.settings, settings)
+        why = restructuring.why_not(opening.settings, settings, awake)
         if why is not None:
             return why
         asked = Asked(settings, engines, self._cluster is not None)

@@ -242,6 +242,13 @@ class Cluster:
         """Whether this process holds it."""
         return self.folder is not None and _held.get(self.folder) is self
 
+    @staticmethod
+    def holder(folder: Path) -> lease.Holder | None:
+        """The process that holds the cluster with this folder, this one too; None where it lives no more."""
+        known = folders.read(folder, "holder.json")
+        holder = lease.Holder(**known) if known else None
+        return None if holder is None or holder.alive() is False else holder
+
     def hold(self) -> None:
         """Makes this process the one that holds it. Raises ClusterError where another one does that still lives."""
         crew = self._running_crew()

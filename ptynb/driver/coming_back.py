@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from ptynb.io import branches
 from ptynb.io.hdf5 import FileError
 from ptynb.io.kept import default_folder
 from ptynb.io.load import load
-from ptynb.io.state import load_state
+from ptynb.io.state import identity, load_state
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import Status
@@ -69,6 +70,32 @@ def attach(name: str | None = None) -> Reconstruction:
     chosen.cluster.hold()
     engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.places)
     return Reconstruction._joined(chosen.cluster, engines, chosen.opening, chosen.status)
+
+
+def going_on(scan: Scan | None = None) -> dict[str, str]:
+    """Runs that go on and that no living process holds: for each its name for `attach`, and what it is, in words.
+
+    scan: those of this scan, or of what was made of the same file; None: of all. A cluster that does not answer is left
+    out.
+    """
+    found: dict[str, str] = {}
+    for folder in folders.known_clusters():
+        if Cluster.holder(folder) is None and (cluster := Cluster.joined(folder)) is not None:
+            here = _on(cluster)
+            _let_go(cluster)
+            found |= {one.name: str(one) for one in here if scan is None or _same(scan, one.opening.scan)}
+    return found
+
+
+def any_held_elsewhere() -> bool:
+    """Whether another process that lives holds a cluster, such as the kernel of a page that is being left."""
+    holders = [Cluster.holder(folder) for folder in folders.known_clusters()]
+    return any(holder is not None and holder.pid != os.getpid() for holder in holders)
+
+
+def _same(one: Scan, other: Scan) -> bool:
+    first, second = identity(one), identity(other)
+    return first["file"] == second["file"] if first["file"] is not None else first == second
 
 
 def _running(name: str | None) -> list[Running]:

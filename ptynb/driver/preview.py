@@ -65,7 +65,12 @@ class Preview:
         what = f"{height} × {width} pixels, {slices} slice(s), {states} state(s)"
         first = self.object[0, 0]
         given = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # a flat one has no phase worth a colour
-        start = picture(first if given else np.abs(first), "object", "Object", pixel_size=size, note=what)
+        flat = float(abs(first.flat[0]))
+        # Of one value the percentiles are that value, and what is not above the lower limit is black.
+        limits = None if given else (0.0, 2.0 * flat) if flat else (-1.0, 1.0)
+        start = picture(
+            first if given else np.abs(first), "object", "Object", limits=limits, pixel_size=size, note=what
+        )
         shown = [
             picture(
                 mode,

@@ -21,7 +21,9 @@ from ptynb.driver.calling import ClusterStoppedError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.errors import ClusterError
 from ptynb.driver.link import EnginesBusyError, ReconstructionError
+from ptynb.driver.memory import Asked
 from ptynb.driver.metrics import Metric, check_metric, metric_name
+from ptynb.driver.room import Room, refusal, room_for
 from ptynb.driver.session import make_way
 from ptynb.driver.study_file import StudyFile
 from ptynb.io.kept import new_folder
@@ -101,6 +103,7 @@ class Study:
             raise ReconstructionError(f"It is already running: {self!r}; stop() it first, or wait().")
         if self._task.cluster is not None:
             make_way(self._task.cluster, [place for places in self._lanes for place in places])
+            self._check_room(self._task.cluster)
         self._file = self._open_file()
         with self._changed:
             self.wanted = self.wanted if trials is None else self.done + trials
@@ -113,6 +116,17 @@ class Study:
             self._left = len(self._threads)
         for thread in self._threads:
             thread.start()
+
+    def _check_room(self, cluster: Cluster) -> None:
+        """Raises SettingsError where all lanes together need more memory than there is.
+
+        A trial itself asks what is free when it begins, which all that begin at the same time find for themselves.
+        """
+        lanes, room = len(self._lanes), room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        asked = Asked(self.settings, len(self._lanes[0]), True, keep=False)
+        problem = refusal(self._task.scan, asked, Room(room.host / lanes, room.device))
+        if problem is not None:
+            raise SettingsError(f"Of {lanes} trials at the same time each has its share of the memory. {problem}")
 
     def stop(self) -> None:
         """Ends the trials under way, whose values are tried again after `start`; does nothing where none are."""

@@ -38,14 +38,17 @@ BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slic
 """Pieces that LSQML, DM and RAAR can live with once they have moved."""
 
 
-def why_not(present: Settings, wanted: Settings) -> str | None:
-    """A sentence where a reconstruction can't be restructured so; None where it can."""
+def why_not(present: Settings, wanted: Settings, awake: Mapping[str, bool]) -> str | None:
+    """A sentence where a reconstruction can't be restructured so; None where it can.
+
+    awake: whether each piece of the model, by its name, has taken part.
+    """
     for name in present.differences(wanted):
         if name in REFUSED:
             return (
                 f"{name} can't change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
-    return None
+    return _why_not_thin(awake, wanted)
 
 
 def restructured(state: State, wanted: Settings, scan: Scan) -> State:
@@ -55,9 +58,8 @@ def restructured(state: State, wanted: Settings, scan: Scan) -> State:
     DM and RAAR begin anew from object and probe. Raises SettingsError where the structures have nothing in common.
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
-    if problem := why_not(present, wanted):
+    if problem := why_not(present, wanted, state.awake):
         raise SettingsError(problem)
-    _check_thin(state, wanted)
     changed = present.differences(wanted)
     padding = max(begun.margin, wanted.object.padding)
     begins = wanted.replace(object={"padding": padding})
@@ -292,16 +294,17 @@ def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return set(one) == set(other) and all(one[name] is other[name] for name in one)
 
 
-def _check_thin(state: State, wanted: Settings) -> None:
+def _why_not_thin(awake: Mapping[str, bool], wanted: Settings) -> str | None:
     if wanted.optimiser not in THIN_ONLY:
-        return
-    detectors = ("pixels", "point spread", "saturation")
-    found = [name for name, awake in state.awake.items() if awake and name not in BESIDE_THIN and name not in detectors]
-    if found:
-        raise SettingsError(
-            f"The optimiser '{wanted.optimiser}' knows object and probe only, and {', '.join(found)} took part "
-            "already; use another one, or make a new Reconstruction."
-        )
+        return None
+    beside = (*BESIDE_THIN, "pixels", "point spread", "saturation")
+    found = [name for name, took_part in awake.items() if took_part and name not in beside]
+    if not found:
+        return None
+    return (
+        f"The optimiser '{wanted.optimiser}' knows object and probe only, and {', '.join(found)} took part "
+        "already; use another one, or make a new Reconstruction."
+    )
 
 
 def _complex(parts: Any) -> Tensor:

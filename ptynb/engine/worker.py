@@ -190,6 +190,10 @@ class Worker:
         """The present ones, all changes taken over."""
         return self._loop.settings if self._loop is not None else self._settings
 
+    def awake(self) -> dict[str, bool]:
+        """Whether each piece of the model has taken part; nothing while still loading."""
+        return {} if self._loop is None else {name: piece.awake for name, piece in self._loop.model.parts.items()}
+
     def snapshot(self, size: int) -> Snapshot | None:
         """A preview, taken between two updates; None while still loading."""
         loop = self._loop

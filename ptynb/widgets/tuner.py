@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import ipywidgets
+import numpy as np
 
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
@@ -169,7 +170,7 @@ class Tuner(Whole):
         )
         self.show(study)
         cluster = f", {self.cluster}" if self.cluster else ""
-        score = repr(metric) if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+        score = repr(metric) if isinstance(metric, str) else _named(metric, self.metric.label)
         self._say(
             f"study = pt.tune(scan, settings, {study.ranges!r}{cluster}, trials={self.trials.value}, "
             f"epochs={self.epochs.value}, metric={score}, study={str(study.path)!r})"
@@ -243,6 +244,16 @@ class Tuner(Whole):
 
     def _clear(self) -> None:
         put(self._message, "")
+
+
+def _named(metric: Callable[[Result], float], label: str) -> str:
+    """What a line of Python calls a function: its name where that is the notebook's or numpy's, else its place."""
+    home, name = getattr(metric, "__module__", ""), getattr(metric, "__qualname__", "")
+    if home == "__main__" and name.isidentifier():
+        return name
+    if getattr(np, name, None) is metric:
+        return f"np.{name}"
+    return f"metrics[{label!r}]"
 
 
 def _summary(study: Tuned, running: bool, best: TunedTrial | None) -> str:

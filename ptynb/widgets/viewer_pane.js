@@ -83,6 +83,7 @@ class Pane {
     this.dirty = true;
     this.overlayDirty = true;
     write(this.title, picture.title);
+    this.title.title = picture.title; // of which a narrow pane shows the beginning
     write(this.note, this.problem || picture.note);
     this.foot.classList.toggle("ptynb-complex", !picture.limits);
     if (!before || String(before.shape) !== String(picture.shape)) {

@@ -384,8 +384,11 @@ def test_what_only_the_state_tells_is_refused_too(scan: Scan, tmp_path: Path) ->
     settings = SETTINGS.replace(weights={"rate": 0.01})
     with pt.Reconstruction(scan, settings, device="cpu", keep=keep(tmp_path)) as recon:
         recon.step()
+        assert "weights took part already" in str(recon.can_restructure(pt.Settings(batch=8, optimiser="dm")))
+        recon.settings = SETTINGS.replace(weights={"rate": 0.0})  # they did, though they do no more
         with pytest.raises(pt.ReconstructionError, match="weights took part already"):
             recon.restructure(pt.Settings(batch=8, optimiser="dm"))
+        recon.settings = settings
         assert (recon.settings, recon.step().number) == (settings, 2)
         # and the state before is kept, even where nothing but a batch is another
         recon.restructure(settings.replace(batch=6))

@@ -49,6 +49,13 @@ def test_pictures_have_names_titles_and_units():
     assert "of the power" in pictures[2].note
 
 
+def test_a_flat_object_is_grey_not_black():
+    found = pt.preview(a_scan())
+    assert np.ptp(np.abs(found.object)) == 0
+    low, high = found.pictures()[1].limits
+    assert (np.abs(found.object).mean() - low) / (high - low) == pytest.approx(0.5)
+
+
 def test_what_can_not_be_started_is_refused():
     scan = a_scan()
     with pytest.raises(pt.ScanError, match="has no geometry"):

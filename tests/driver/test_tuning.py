@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 
 import ptynb as pt
 from ptynb.driver import attempt, crew
+from ptynb.driver.memory import Asked, memory_of, totals
 from ptynb.driver.metrics import frc_score
+from ptynb.driver.room import Room
 from ptynb.driver.study import Study
 from ptynb.driver.study_file import StudyFile
 from ptynb.quality import halves
@@ -303,6 +306,21 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
         assert recon.closed
     assert [trial.places for trial in study.trials] == [(0, 1), (0, 1)]
     assert study.trials[1].score == pytest.approx(alone(small, study, 2), rel=1e-4)
+
+
+def test_trials_at_the_same_time_share_the_memory_that_is_there(
+    small: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster: Any = SimpleNamespace(plan=SimpleNamespace(on_gpu=False), held_bytes=lambda: 0)
+    study = Study(small, pt.Settings(batch=8), {"probe.rate": (0.01, 0.02)}, study=tmp_path / "some.journal")
+    study._lanes = [(0,), (1,), (2,)]
+    asked = Asked(study.settings, 1, True, keep=False)
+    one = totals(memory_of(small, asked, "host", False))["host"]
+    monkeypatch.setattr("ptynb.driver.study.room_for", lambda *_: Room(3.1 * one))
+    study._check_room(cluster)
+    monkeypatch.setattr("ptynb.driver.study.room_for", lambda *_: Room(2.9 * one))
+    with pytest.raises(pt.SettingsError, match="Of 3 trials at the same time each has its share of the memory"):
+        study._check_room(cluster)
 
 
 def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan, cluster: pt.Cluster) -> None:

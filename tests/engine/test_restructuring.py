@@ -230,9 +230,9 @@ def test_the_exit_waves_are_those_of_before() -> None:
 
 def test_what_has_nothing_in_common_is_refused() -> None:
     settings = Settings(**START, weights=Weights(rate=0.01))
-    assert why_not(settings, settings.replace(batch=4)) is None
-    assert "precision can't change" in str(why_not(settings, settings.replace(precision="single")))
-    assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2))))
+    assert why_not(settings, settings.replace(batch=4), {}) is None
+    assert "precision can't change" in str(why_not(settings, settings.replace(precision="single"), {}))
+    assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2)), {}))
     loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
     loop.step()
     state = loop.state(loop.loss_sums())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import psutil
 
 import ptynb as pt
@@ -59,3 +61,12 @@ def taken(cluster: pt.Cluster) -> dict[str, Figures]:
     listed = json.loads((cluster.folder / "processes.json").read_text())
     engines, others = ([psutil.Process(pid) for pid, _ in listed[kind]] for kind in ("engines", "others"))
     return {"kernel": kernel(), "engines": Figures.of(engines), "controller": Figures.of(others)}
+
+
+def trend(values: Sequence[float]) -> float:
+    """Growth from one value to the next: the median over all pairs (Theil and Sen).
+
+    What leaks does so every time; an allocator that takes a few megabytes once, or gives them back, moves few pairs.
+    """
+    first, second = np.triu_indices(len(values), 1)
+    return float(np.median(np.diff(np.asarray(values)[np.stack([first, second])], axis=0)[0] / (second - first)))

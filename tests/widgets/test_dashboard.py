@@ -30,7 +30,7 @@ def address(tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "voila.log").open("wb") as log:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 150
         while True:
             said = (tmp_path / "voila.log").read_text()
             found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", said)
@@ -53,7 +53,7 @@ def _answers(port: int) -> bool:
 def test_the_workbench_is_a_page_without_code(address: str, page: Page, tmp_path: Path) -> None:
     with urllib.request.urlopen(address.partition("?")[0], timeout=60) as answer:
         assert "/login" in answer.url  # nobody without the word gets further
-    page.goto(address)
+    page.goto(address, timeout=120_000)
     bench = page.locator(".ptynb-workbench").first
     bench.wait_for(timeout=90_000)
     assert page.locator(".jp-InputArea, .CodeMirror, .cm-editor").locator("visible=true").count() == 0
@@ -71,3 +71,28 @@ def test_the_workbench_is_a_page_without_code(address: str, page: Page, tmp_path
     bench.locator("button").filter(has_text="Save result").locator("visible=true").first.click()
     expect(bench.get_by_text("saved: simulated.result.h5")).to_be_visible(timeout=30_000)
     assert len(pt.load_result(tmp_path / "simulated.result.h5").epochs) == 200
+
+
+def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(address: str, page: Page) -> None:
+    page.goto(address, timeout=120_000)
+    bench = page.locator(".ptynb-workbench").first
+    bench.wait_for(timeout=90_000)
+    bench.get_by_role("tab", name="Run", exact=True).click()
+    bench.get_by_label("Device", exact=True).locator("visible=true").first.select_option("cpu")
+    for label, value in (("Engines", "1"), ("Epochs", "1000000")):
+        field = bench.get_by_label(label, exact=True).locator("visible=true").first
+        field.fill(value)
+        field.press("Enter")
+    bench.locator("button").filter(has_text="New run").locator("visible=true").first.click()
+    expect(bench.locator(".ptynb-live b").first).to_have_text("running", timeout=120_000)
+    page.reload(timeout=120_000)
+    bench = page.locator(".ptynb-workbench").first
+    bench.wait_for(timeout=90_000)
+    # without a click: neither in the tab nor on the button
+    expect(bench.locator(".ptynb-live b").first).to_have_text("running", timeout=60_000)
+    expect(bench.locator(".ptynb-live")).to_contain_text("of 1000000")
+    screenshot(page, "dashboard-again")
+    bench.locator("button").filter(has_text=re.compile(r"^\s*Stop\s*$")).locator("visible=true").first.click()
+    expect(bench.locator(".ptynb-live b").first).to_have_text("ready", timeout=30_000)
+    bench.locator("button").filter(has_text="Stop the engines").locator("visible=true").first.click()
+    expect(bench.locator(".ptynb-live b").first).to_have_text("closed", timeout=60_000)

@@ -16,6 +16,7 @@ from ptynb import render
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Between, Range
 from ptynb.tuned import TunedTrial, best_of
+from ptynb.widgets import tuner
 from ptynb.widgets.trials import ROWS, score_plots, trials_table
 from ptynb.widgets.tuner import Tuner
 
@@ -126,7 +127,15 @@ def test_a_function_of_the_users_is_a_metric(desk: Desk) -> None:
     desk.tuner.cluster = ""
     desk.click("Start")
     assert desk.tuner.study.choices["metric"] is _roughness
-    assert "}, trials=20, epochs=30, metric=_roughness, " in desk.lines[0]
+    assert "}, trials=20, epochs=30, metric=metrics['roughness'], " in desk.lines[0]
+
+
+def test_a_function_is_told_as_a_line_can_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tuner._named(lambda result: 0.0, "flat") == "metrics['flat']"
+    assert tuner._named(np.mean, "mean") == "np.mean"  # type: ignore[arg-type]
+    assert tuner._named(_roughness, "roughness") == "metrics['roughness']"
+    monkeypatch.setattr(_roughness, "__module__", "__main__")  # as in a notebook
+    assert tuner._named(_roughness, "roughness") == "_roughness"
 
 
 def test_trials_are_shown_as_they_come_with_the_best_marked_in_words(desk: Desk) -> None:

@@ -225,6 +225,20 @@ def test_swiping_shows_two_pictures_in_one_pane(shown):
     assert model.page.locator('[data-name="two"]').is_visible()
 
 
+def test_the_titles_of_two_pictures_in_one_pane_are_whole(shown):
+    viewer, model = shown
+    long = "Phase, after registration, of the night of the second"
+    viewer.show([picture(RAMP, "one", f"{long} beamtime"), picture(RAMP, "two", f"{long} beamtime, other rates")])
+    viewer.swipe = ["one", "two"]
+    settle(model)
+    titles = model.page.locator('[data-name="one"] .ptynb-pane-title')
+    assert titles.count() == 2
+    for width, scroll in titles.evaluate_all("all => all.map((one) => [one.clientWidth, one.scrollWidth])"):
+        assert 0 < scroll <= width
+    assert titles.nth(1).get_attribute("title") == f"{long} beamtime, other rates"
+    screenshot(model.page, "viewer-swipe-titles")
+
+
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     page.set_viewport_size({"width": 1280, "height": 720})
