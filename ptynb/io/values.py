@@ -129,7 +129,7 @@ def lengths(dataset: h5py.Dataset, what: str, default: str = "m") -> tuple[NDArr
 
 def text(dataset: h5py.Dataset | None) -> str:
     """A dataset of one text; nothing where there is none."""
-    if dataset is None or dataset.size != 1 or not h5py.check_string_dtype(dataset.dtype):
+    if not isinstance(dataset, h5py.Dataset) or dataset.size != 1 or not h5py.check_string_dtype(dataset.dtype):
         return ""
     if h5py.check_string_dtype(dataset.dtype).length not in (None, *range(4097)):
         return ""
