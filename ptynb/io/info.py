@@ -16,6 +16,7 @@ from ptynb.geometry import Geometry, NearField
 from ptynb.io.assemble import assemble
 from ptynb.io.found import Found, Given, missing
 from ptynb.io.hdf5 import FileError
+from ptynb.io.links import own
 from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
@@ -118,12 +119,12 @@ def info(
         links=links,
     )
     with looked_at(path) as head:
-        own = str(head.file.attrs.get("format", "")) if head.file is not None else ""
-        if own in PTYNB_OWN:
-            return _own(path, own, head.file)
-        if head.file is not None and own != SCAN and _is_mask(head.file):
+        kind = str(head.file.attrs.get("format", "")) if head.file is not None else ""
+        if kind in PTYNB_OWN:
+            return _of_ptynb(path, kind, head.file)
+        if head.file is not None and kind != SCAN and _is_mask(head.file):
             return _of_mask(path, head.file["mask"].shape, bool)
-    if own == SCAN:
+    if kind == SCAN:
         scan = read_scan(path)
         return FileInfo(str(path), "a scan of ptynb", tuple(_of_scan(scan)), (), (), None, _line(path, {}, ()))
     if path.suffix == ".npy":
@@ -241,20 +242,20 @@ def _of_scan(scan: Scan) -> Iterator[Fact]:
     yield from _derived(scan)
 
 
-def _own(path: Path, own: str, file: h5py.File) -> FileInfo:
-    words, line = PTYNB_OWN[own]
+def _of_ptynb(path: Path, kind: str, file: h5py.File) -> FileInfo:
+    words, line = PTYNB_OWN[kind]
+    found = dict(own(file))
     facts = [Fact("version", str(file.attrs.get("version", "unknown")))]
     for name in ("object", "probe", "positions"):
-        item = file.get(name) if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+        item = found.get(name)
         if isinstance(item, h5py.Dataset):
             facts.append(Fact(name, " x ".join(map(str, item.shape)) + f", {item.dtype}", "", name))
     return FileInfo(str(path), words, tuple(facts), (), (), None, line.format(path=str(path)))
 
 
 def _is_mask(file: h5py.File) -> bool:
-    hard = isinstance(file.get("mask", getlink=True), h5py.HardLink)
-    item = file["mask"] if hard and set(file) == {"mask"} else None
-    return isinstance(item, h5py.Dataset) and item.ndim == 2
+    found = dict(own(file))
+    return set(found) == {"mask"} and isinstance(found["mask"], h5py.Dataset) and found["mask"].ndim == 2
 
 
 def _of_mask(path: Path, shape: tuple[int, ...], dtype: Any) -> FileInfo:

@@ -120,8 +120,12 @@ def find(path: Path, given: Given) -> Found:
     except FileError:
         raise
     except DAMAGED as error:
-        said = " ".join(str(error).split())[:120] or type(error).__name__
-        raise FileError(f"{path} is damaged ({said}); copy it again.") from None
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    said = " ".join(str(error).split())[:120] or type(error).__name__
+    return FileError(f"{path} is damaged ({said}); copy it again.")
 
 
 def is_ours(head: Head) -> bool:
@@ -141,7 +145,12 @@ def looked_at(path: Path) -> Iterator[Head]:
     # HDF5 may begin after a block of the user's, as version 7.3 of .mat does.
     if path.is_file() and h5py.is_hdf5(path):
         with open_for_reading(path) as file:
-            yield Head(path, start, file)
+            try:
+                yield Head(path, start, file)
+            except FileError:
+                raise
+            except DAMAGED as error:
+                raise _damaged(path, error) from None
     else:
         yield Head(path, start, None)
 

@@ -105,3 +105,21 @@ def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
     assert cli.main(["estimate", str(path)]) == 1
     assert "does not say the positions" in capsys.readouterr().err
     assert cli.main(["estimate", str(path), "--device", "cpu", *options]) == 0
+
+
+def test_damage_that_hdf5_meets_on_the_way_is_one_sentence(tmp_path, simulated, monkeypatch):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+
+    def fails(*_):
+        raise RuntimeError("Unable to check link existence\n(bad symbol table node signature)")
+
+    monkeypatch.setattr("ptynb.io.info.own", fails)
+    with pytest.raises(FileError, match=r"is damaged \(Unable .*bad symbol table node signature\)\); copy it again"):
+        info(path)
+
+
+def test_a_definition_that_is_a_type_and_no_text_is_none(tmp_path, simulated):
+    path = layouts.nexus_motors(tmp_path / "scan.nxs", simulated)
+    with h5py.File(path, "r+") as file:
+        file["scan/definition"] = np.dtype("f4")
+    assert info(path).problem is None
