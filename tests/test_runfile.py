@@ -8,9 +8,9 @@ from ptynb import cli
 from ptynb.commands.given import WORDS
 from ptynb.commands.run import again, plan_of
 from ptynb.driver.cluster import Cluster
-from ptynb.io.found import Given
 from ptynb.io.info import info
 from ptynb.io.load import load
+from ptynb.io.reading.found import Given
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.settings.example import MARK, example
 from ptynb.settings.given import Load

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.found import Given
+from ptynb.io.reading.found import Given
 from ptynb.provenance import Loaded, ScanIdentity
 from ptynb.scan import AnyGeometry, Scan
 from ptynb.tilted_geometry import TiltedGeometry

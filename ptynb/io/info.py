@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.assemble import assemble
-from ptynb.io.found import Found, Given, missing
 from ptynb.io.hdf5 import FileError
-from ptynb.io.links import own
 from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
+from ptynb.io.reading.assemble import assemble
+from ptynb.io.reading.found import Found, Given, missing
+from ptynb.io.reading.links import own
 from ptynb.io.result import FORMAT as RESULT
 from ptynb.io.state import FORMAT as STATE
 from ptynb.scan import AnyGeometry, Scan

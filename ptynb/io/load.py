@@ -10,12 +10,12 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
-from ptynb.io.assemble import assemble
-from ptynb.io.found import Format, Found, Given, Head
+from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
+from ptynb.io.reading.assemble import assemble
+from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
 

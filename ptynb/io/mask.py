@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.reading.checked import Checked
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from ptynb.frames import HDF5Frames
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.reading.checked import Checked
 from ptynb.scan import AnyGeometry, Scan, Truth
 from ptynb.tilted_geometry import TiltedGeometry
 

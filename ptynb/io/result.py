@@ -9,8 +9,8 @@ import h5py
 from numpy.typing import NDArray
 
 from ptynb.io import result_record as record
-from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.reading.checked import Checked
 from ptynb.io.result_plots import write_plots
 from ptynb.provenance import Machines, ScanIdentity, Software
 from ptynb.results import Result

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
-from ptynb.io.checked import Checked
 from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.checked import Checked
 from ptynb.provenance import Machines, ScanIdentity, Software
 from ptynb.record import Change, Epoch, Moment
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.named_results import sources
 from ptynb.io.result import load_result
+from ptynb.io.sources import sources
 from ptynb.report import comparison, single
 from ptynb.report.comments import rendered
 from ptynb.report.contents import UNLIMITED, Contents, Shares

@@ -9,8 +9,8 @@ import tifffile
 from PIL import Image
 
 from ptynb import render
-from ptynb.io.cxi import _positions
 from ptynb.io.export import export
+from ptynb.io.formats.cxi import _positions
 from ptynb.io.hdf5 import FileError
 from ptynb.io.result import load_result, save_result
 from tests.io.results import BARE, FULL, complex_array

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ptynb.driver.session import Reconstruction
-from ptynb.io.found import Given
 from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
 from ptynb.physics.simulate import simulate
 from ptynb.settings import Settings
 from tests.io import layouts

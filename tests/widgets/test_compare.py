@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.named_results import named
 from ptynb.io.result import save_result
+from ptynb.io.sources import named
 from ptynb.widgets.compare.view import Compare, compare
 from tests.quality.test_together import result
 

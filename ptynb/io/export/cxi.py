@@ -7,8 +7,8 @@
 /entry_1/sample_1       geometry_1/translation (pattern, xyz) [m]: where the sample was moved to
 /entry_1/data_1         data: a link to the object, for viewers
 
-Translations are those of the sample, as `ptynb.io.cxi` reads them: the probe moves the other way. They count from the
-first pixel of the object's array, along the rows and columns of a detector that faces the beam.
+Translations are those of the sample, as `ptynb.io.formats.cxi` reads them: the probe moves the other way. They count
+from the first pixel of the object's array, along the rows and columns of a detector that faces the beam.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import h5py
 from numpy.typing import NDArray
 
 from ptynb.geometry import ELECTRON_VOLT, energy_from_wavelength
-from ptynb.io.cxi import UPRIGHT
+from ptynb.io.formats.cxi import UPRIGHT
 from ptynb.io.hdf5 import replacing
 from ptynb.io.result_record import write_text
 from ptynb.results import Result

@@ -24,8 +24,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.io.formats.mat5 import STRUCT, variables
 from ptynb.io.hdf5 import FileError
-from ptynb.io.mat5 import STRUCT, variables
 from ptynb.io.starts.reading import array, as_complex, as_numbers, as_places
 from ptynb.io.starts.start import Start
 

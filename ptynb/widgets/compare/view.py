@@ -8,7 +8,7 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.io.named_results import Given, named
+from ptynb.io.sources import Given, named
 from ptynb.quality.pictures import QUANTITIES, Quantity, Shown, objects, probes, told
 from ptynb.quality.together import Together
 from ptynb.snapshot import Array, Result

@@ -1,0 +1,288 @@
+"""CXI files (Coherent X-ray Imaging data bank, version 1.6; https://www.cxidb.org/cxi.html) in their flavours.
+
+    entry_N/instrument_1/source_1/      wavelength [m], or energy [J]
+    entry_N/instrument_1/detector_N/    distance [m] (or corner_position, or geometry_1/translation),
+                                        basis_vectors (xyz, row/column) [m] or x_pixel_size, y_pixel_size;
+                                        mask (0 is good); data
+    entry_N/data_N/data                 (pattern, y, x) counts, zero frequency in the centre; often a link to the
+                                        detector's; also image_N/data
+    entry_N/data_N/translation          (pattern, xyz) [m], of the SAMPLE: the probe moves the other way
+                                        (also in sample_N/geometry_N or instrument_1/detector_N)
+
+Lengths and energies with an attribute `units` are in these. Of several scans in a file the first is read, and the
+others are named. The object's pixel axes are those of the detector: its rows and columns, at pitch λ z / (n p).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.links import Item, Linked, identity
+from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.units import units_of
+from ptynb.io.reading.values import Notes, array, lengths, quantity, where
+
+DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
+SIGNAL_ABOVE_BACKGROUND = 0x00001000
+"""The one bit of a CXI mask that marks a good pixel."""
+SMALLEST = 1e-12
+"""[m] Of a detector's pixel; what is smaller is no length, and its square no number."""
+UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
+"""Directions (xyz, row/column) of a detector that faces the beam: rows run down (-y), columns towards -x."""
+LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
+"""Photon energies from 0.06 eV to 6 MeV; a number that is none of these is not in joules."""
+ENTRY = re.compile(r"entry_\d+")
+
+
+def recognises(head: Head) -> bool:
+    """Whether this looks like a CXI file with patterns."""
+    if head.file is None:
+        return False
+    return "cxi_version" in head.file or any(ENTRY.fullmatch(name) for name in head.file)
+
+
+def read(path: Path, given: Given) -> Found:
+    """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
+    with Linked(path, given.links) as linked:
+        notes = Notes()
+        entry, place = _entry(linked, path, given, notes)
+        patterns = patterns_at(linked, place)
+        notes.at("patterns", patterns.place)
+        notes.remarks += patterns.remarks
+        detector = _detector(linked, entry, place)
+        basis = _basis(linked, detector, path, given.detector_pixel, notes)
+        translations = translations_of(linked, _translations(entry, place, detector), patterns, path, notes)
+        directions = UPRIGHT if basis is None else basis
+        return Found(
+            format=FORMAT.name,
+            frames=patterns.frames,
+            positions=None if translations is None else on_detector(translations, directions),
+            raster=patterns.raster,
+            wavelength=_wavelength(linked, entry, notes),
+            distance=_distance(linked, detector, basis, notes),
+            detector_pixel=None if basis is None else _lengths(basis),
+            mask=_mask(linked, detector, notes),
+            places=notes.places,
+            remarks=tuple(notes.remarks),
+        )
+
+
+FORMAT = Format("CXI", recognises, read)
+
+
+def _entry(linked: Linked, path: Path, given: Given, notes: Notes) -> tuple[str, str]:
+    """The names of the entry and of its patterns: the first, or the ones that were given."""
+    if given.patterns is not None:
+        first = given.patterns.strip("/").split("/")[0]
+        return (first if ENTRY.fullmatch(first) else "entry_1"), given.patterns
+    entries = sorted((name for name in linked.root if ENTRY.fullmatch(name)), key=_number) or ["entry_1"]
+    found: dict[tuple[int, int], tuple[str, str]] = {}
+    for entry in entries:
+        for place in _places(linked, entry):
+            item = linked.get(place)
+            if isinstance(item, h5py.Dataset) or (isinstance(item, h5py.Group) and numbered(item)):
+                found.setdefault(identity(item), (entry, place))
+    if not found:
+        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.")
+    fitting = [pair for pair in found.values() if _fits(linked.get(pair[1]))]
+    chosen, *others = fitting or found.values()
+    if others:
+        names = ", ".join(place for _, place in others)
+        notes.remark(f"{chosen[1]} is read; the file has {names} too, which patterns='...' chooses.")
+    return chosen
+
+
+def _fits(item: Item | None) -> bool:
+    return isinstance(item, h5py.Group) or (item is not None and looks_like_patterns(item))
+
+
+def _places(linked: Linked, entry: str) -> Iterator[str]:
+    """Names of what may be the patterns of an entry, in the order of preference."""
+    for kind in ("data", "image"):
+        for group in _numbered(linked, entry, kind):
+            yield f"{group}/data"
+    for instrument in _numbered(linked, entry, "instrument"):
+        for detector in _numbered(linked, instrument, "detector"):
+            yield f"{detector}/data"
+
+
+def _numbered(linked: Linked, parent: str, kind: str) -> list[str]:
+    """Names of groups like data_1, data_2 of a group, in the order of their numbers."""
+    group = linked.group(parent)
+    if group is None:
+        return []
+    return [f"{parent}/{name}" for name in sorted((n for n in group if re.fullmatch(rf"{kind}_\d+", n)), key=_number)]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("_")[2])
+
+
+def _detector(linked: Linked, entry: str, patterns: str) -> str:
+    """The name of the detector of these patterns: the one that holds them, or of the same number, or the first."""
+    names = [
+        detector
+        for instrument in _numbered(linked, entry, "instrument")
+        for detector in _numbered(linked, instrument, "detector")
+    ]
+    item = linked.get(patterns)
+    for name in names:
+        data = linked.get(f"{name}/data")
+        if patterns.strip("/").startswith(f"{name}/") or (
+            data is not None and item is not None and identity(data) == identity(item)
+        ):
+            return name
+    number = re.search(r"/(?:data|image)_(\d+)/", patterns)
+    same = [name for name in names if number is not None and name.endswith(f"_{number[1]}")]
+    return next(iter(same or names), f"{entry}/instrument_1/detector_1")
+
+
+def _wavelength(linked: Linked, entry: str, notes: Notes) -> float | None:
+    for instrument in _numbered(linked, entry, "instrument"):
+        for source in (*_numbered(linked, instrument, "source"), *_numbered(linked, instrument, "beam")):
+            item = linked.dataset(f"{source}/wavelength")
+            wavelength = notes.number("wavelength", quantity(item, "length", "m"))
+            if wavelength is not None:
+                return wavelength
+            energy = photon_energy(linked.dataset(f"{source}/energy"), notes)
+            if energy is not None:
+                return wavelength_from_energy(energy)
+    return None
+
+
+def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
+    """The energy [eV] in a dataset in joules; where that can't be, and the file names no unit, in eV or keV."""
+    found = quantity(item, "energy", "J")
+    if item is None or found is None or found.value is None or not found.value > 0:
+        notes.remark("" if found is None else found.remark)
+        return None
+    joules = found.value * ELECTRON_VOLT
+    if units_of(item) or LEAST_JOULES <= joules <= MOST_JOULES:
+        return notes.number("energy", found)
+    unit, scale = ("eV", 1.0) if joules >= 100 else ("keV", 1e3)
+    notes.remark(f"{where(item)} is {joules:.6g} without a unit, which can't be joules; it is taken as {unit}.")
+    notes.at("energy", where(item))
+    return joules * scale
+
+
+def _basis(
+    linked: Linked, detector: str, path: Path, detector_pixel: tuple[float, float] | None, notes: Notes
+) -> NDArray[np.float64] | None:
+    """(xyz, row/column) [m]: the step from one detector row to the next, and from one column to the next."""
+    if detector_pixel is None:
+        stored = linked.dataset(f"{detector}/basis_vectors")
+        if stored is not None:
+            basis, remark = lengths(stored, "basis vectors")
+            basis = basis.T if basis.shape == (2, 3) else basis
+            right = basis.shape == (3, 2) and np.isfinite(basis).all() and min(_lengths(basis)) > SMALLEST
+            if not right or np.linalg.matrix_rank(basis) < 2:
+                raise FileError(
+                    f"{path} has basis vectors {basis.tolist()}; "
+                    "expected two that are not parallel, as (3, 2) or (2, 3)."
+                )
+            notes.remark(remark)
+            notes.at("detector_pixel", where(stored))
+            return basis
+        sizes = [
+            notes.number("detector_pixel", quantity(linked.dataset(f"{detector}/{axis}_pixel_size"), "length", "m"))
+            for axis in ("y", "x")
+        ]
+        known = [size for size in sizes if size is not None]
+        if not known:
+            return None
+        detector_pixel = (known[0], known[-1])
+        if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
+            raise FileError(f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.")
+    return UPRIGHT * np.asarray(detector_pixel)
+
+
+def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, notes: Notes) -> float | None:
+    found = quantity(linked.dataset(f"{detector}/distance"), "length", "m")
+    if found is not None:
+        return notes.number("distance", found)
+    if basis is None:
+        return None
+    normal = np.cross(basis[:, 0], basis[:, 1])
+    for name in ("corner_position", "geometry_1/translation"):
+        item = linked.dataset(f"{detector}/{name}")
+        if item is not None and item.size == 3:
+            place, remark = lengths(item, "the detector's place")
+            notes.remark(remark)
+            notes.at("distance", where(item))
+            return float(abs(np.dot(place.ravel(), normal / np.linalg.norm(normal))))
+    return None
+
+
+def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
+    """Names of what may be the translations of these patterns."""
+    beside = patterns.strip("/").rpartition("/")[0]
+    names = [f"{beside}/translation", f"{entry}/data_1/translation", f"{entry}/image_1/translation"]
+    names += [
+        f"{entry}/sample_{n}/geometry_{n}/translation" for n in (_number(beside) if beside[-1:].isdigit() else 1, 1)
+    ]
+    return tuple(dict.fromkeys([*names, f"{detector}/translation"]))
+
+
+def translations_of(
+    linked: Linked, names: tuple[str, ...], patterns: Patterns, path: Path, notes: Notes
+) -> NDArray[np.float64] | None:
+    """(pattern, xyz) [m] of the first of these datasets that is there, of the SAMPLE."""
+    found = next((item for item in map(linked.dataset, names) if item is not None), None)
+    if found is None:
+        return None
+    if not np.issubdtype(found.dtype, np.number):
+        raise FileError(f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].")
+    translations, remark = lengths(found, "translations")
+    notes.remark(remark)
+    if translations.ndim == 3 and translations.shape[2] in (2, 3):
+        translations = translations.reshape(-1, translations.shape[2])  # of a raster, as rows and columns
+    if translations.ndim != 2 or translations.shape[1] not in (2, 3):
+        raise FileError(
+            f"{path} has translations of shape {translations.shape} at {where(found)}; expected (pattern, 3): "
+            "x, y, z [m]."
+        )
+    notes.at("positions", where(found))
+    if translations.shape[1] == 2:
+        translations = np.column_stack([translations, np.zeros(len(translations))])
+    return translations
+
+
+def on_detector(translations: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(pattern, yx) [m]: the probe's movement along the detector's rows and columns.
+
+    translations: (pattern, xyz) of the sample. basis: (xyz, row/column) of the detector.
+    """
+    return -translations @ np.linalg.pinv(basis / np.linalg.norm(basis, axis=0)).T
+
+
+def _lengths(basis: NDArray[np.float64]) -> tuple[float, float]:
+    height, width = np.linalg.norm(basis, axis=0)
+    return float(height), float(width)
+
+
+def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | None:
+    for name in ("mask", "mask_shared"):
+        stored = linked.dataset(f"{detector}/{name}")
+        if stored is None:
+            continue
+        values: NDArray[Any] = array(stored, "a mask")
+        if values.dtype.kind not in "biuf":
+            raise FileError(f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.")
+        notes.at("mask", where(stored))
+        bits = values.astype(np.int64)
+        good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)
+        if good.ndim == 3:
+            notes.remark(f"{where(stored)} has a mask for each pattern; a pixel that is bad in one is left out of all.")
+            return np.asarray(good.all(0))
+        return good
+    return None

@@ -1,0 +1,231 @@
+"""EMD as py4DSTEM and emdfile write it (version 1.0), and Berkeley's older one: HDF5 with groups of stated kinds.
+
+    .../datacube                    emd_group_type "array" (older: 1)
+        data                        (Rx, Ry, Qx, Qy): rows and columns of the scan, rows and columns of the patterns
+        dim0 to dim3 (older: dim1 to dim4)     first two or all values of an axis, with the attribute units
+    .../metadatabundle/calibration  R_pixel_size, R_pixel_units, Q_pixel_size, Q_pixel_units, QR_rotation [rad], QR_flip
+
+A calibration goes before axes. Angles of a detector pixel need the voltage where they are in 1/Å, and py4DSTEM stores
+none: `load(path, voltage=300e3)`. Its probes are patterns, not waves, so they are no first guess.
+
+Orientation: py4DSTEM's x are rows, its y columns. A vector q of the detector is R(θ) q in the scan, θ = QR_rotation and
+R = [[cos, -sin], [sin, cos]] on (row, column), its components exchanged before where QR_flip. Here positions are turned
+into the detector's axes, and patterns transposed where QR_flip, so the object keeps the scan's sense.
+
+Source: py4DSTEM 0.14, braggvectors and process/phase; https://emdatasets.com/format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ptynb.electrons import electron_wavelength
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading import scales
+from ptynb.io.reading.foreign import sentences
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.links import Linked, own
+from ptynb.io.reading.patterns import patterns_at
+from ptynb.io.reading.stack import check_counts, stacked, transposed
+
+VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
+MOST = 4096
+"""Groups and datasets looked at in one file."""
+
+
+def recognises(head: Head) -> bool:
+    """Whether some group of the first levels says that it is EMD's."""
+    try:
+        return head.file is not None and any(True for _ in _cubes(head.file))
+    except (OSError, RuntimeError, KeyError, ValueError):
+        return False  # damaged: another reader says how
+
+
+def read(path: Path, given: Given) -> Found:
+    """What the datacube and its calibration say."""
+    with sentences(path, "HDF5"), Linked(path, given.links) as linked:
+        cube = _cube(linked.root.file, given, path)
+        data = cube["data"]
+        stacked(data.shape, path, data.name)
+        check_counts(data.dtype, path, data.name)
+        stored = patterns_at(linked, data.name)
+        places = {"patterns": data.name, "raster": data.name}
+        calibration = _calibration(cube, places)
+        voltage = _voltage(cube, path, places)
+        wavelength = None if voltage is None else electron_wavelength(voltage)
+        step = _step(cube, calibration, path, places)
+        angle = _angle(cube, calibration, path, given.beam or wavelength, places)
+    frames = stored.frames
+    if calibration.get("QR_flip"):
+        frames = transposed(frames)
+        angle = None if angle is None else angle[::-1]
+    return Found(
+        format=FORMAT.name,
+        frames=frames,
+        raster=stored.raster,
+        step=step,
+        rotation=_rotation(calibration, path),
+        wavelength=wavelength,
+        angular_pixel=angle,
+        places=places,
+        remarks=stored.remarks,
+    )
+
+
+FORMAT = Format("EMD (py4DSTEM)", recognises, read)
+
+
+def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
+    """Groups of arrays with four axes, or with three where no others are; links out of the file are not followed."""
+    found: list[h5py.Group] = []
+    seen = 0
+
+    def note(name: str, item: Any) -> bool | None:
+        nonlocal seen
+        seen += 1
+        if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
+            inside = "data" in item and isinstance(item.get("data", getlink=True), h5py.HardLink)
+            if inside and isinstance(item["data"], h5py.Dataset) and item["data"].ndim in (3, 4):
+                found.append(item)
+        return True if seen >= MOST else None
+
+    file.visititems(note)
+    yield from sorted(found, key=lambda group: -group["data"].ndim)
+
+
+def _cube(file: h5py.File, given: Given, path: Path) -> h5py.Group:
+    cubes = list(_cubes(file))
+    if given.patterns is not None:
+        wanted = given.patterns.strip("/").removesuffix("/data")
+        chosen = [cube for cube in cubes if cube.name.strip("/") == wanted]
+    else:
+        chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]
+    if len(chosen) != 1:
+        names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
+        raise FileError(
+            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}."
+        )
+    return chosen[0]
+
+
+def _bundles(cube: h5py.Group) -> Iterator[h5py.Group]:
+    """Groups of metadata of the cube and of those around it, nearest first."""
+    group = cube
+    while True:
+        inside = dict(own(group))
+        bundle = inside.get("metadatabundle")
+        if isinstance(bundle, h5py.Group):
+            yield from (item for _, item in own(bundle) if isinstance(item, h5py.Group))
+        if group.name == "/":
+            return
+        group = group.parent
+
+
+def _calibration(cube: h5py.Group, places: dict[str, str]) -> dict[str, Any]:
+    for bundle in _bundles(cube):
+        if bundle.name.rsplit("/", 1)[-1] == "calibration":
+            places["calibration"] = bundle.name
+            return {name: _scalar(item) for name, item in own(bundle) if isinstance(item, h5py.Dataset)}
+    return {}
+
+
+def _voltage(cube: h5py.Group, path: Path, places: dict[str, str]) -> float | None:
+    for bundle in _bundles(cube):
+        for name, item in own(bundle):
+            value = _scalar(item) if isinstance(item, h5py.Dataset) else None
+            if name.lower() in VOLTAGES and isinstance(value, float):
+                places["voltage"] = item.name
+                return scales.volts(value, f"{path}: {item.name}")
+    return None
+
+
+def _step(
+    cube: h5py.Group, calibration: dict[str, Any], path: Path, places: dict[str, str]
+) -> tuple[float, float] | None:
+    factor = scales.length(str(calibration.get("R_pixel_units", "")))
+    if factor is not None:
+        places["step"] = f"{places['calibration']}/R_pixel_size"
+        size = _positive(calibration.get("R_pixel_size"), places["step"], path) * factor
+        return size, size
+    if cube["data"].ndim != 4:
+        return None
+    axes = [_axis(cube, number) for number in (0, 1)]
+    factors = [scales.length(unit) for _, unit in axes]
+    if factors[0] is None or factors[1] is None:
+        return None
+    places["step"] = f"{cube.name}: axes 0 and 1"
+    rows, columns = (_positive(size, places["step"], path) for size, _ in axes)
+    return rows * factors[0], columns * factors[1]
+
+
+def _angle(
+    cube: h5py.Group, calibration: dict[str, Any], path: Path, beam: float | None, places: dict[str, str]
+) -> tuple[float, float] | None:
+    unit = str(calibration.get("Q_pixel_units", ""))
+    if scales.angular_pixel(1.0, unit, 1.0) is not None:
+        where = f"{places['calibration']}/Q_pixel_size"
+        sizes = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
+    else:
+        last = cube["data"].ndim
+        where = f"{cube.name}: axes {last - 2} and {last - 1}"
+        sizes = [_axis(cube, number) for number in (last - 2, last - 1)]
+        if any(scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in sizes):
+            return None
+        sizes = [(_positive(size, where, path), unit) for size, unit in sizes]
+    rows, columns = (scales.angular_pixel(size, unit, beam) for size, unit in sizes)
+    if rows is None or columns is None:
+        return None
+    places["angular_pixel"] = where
+    return rows, columns
+
+
+def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
+    """(step, unit) of an axis of the data; version 1.0 counts axes from 0, the older one from 1."""
+    first = 0 if "dim0" in cube else 1
+    axis = dict(own(cube)).get(f"dim{number + first}")
+    if not isinstance(axis, h5py.Dataset) or axis.size is None or axis.size < 2 or axis.dtype.kind not in "iuf":
+        return math.nan, ""
+    values = np.asarray(axis[:2], dtype=np.float64)
+    return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
+
+
+def _rotation(calibration: dict[str, Any], path: Path) -> float | None:
+    value = calibration.get("QR_rotation")
+    if value is None:
+        return None
+    if not (isinstance(value, float) and math.isfinite(value)):
+        raise FileError(
+            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad]."
+        )
+    return value
+
+
+def _positive(value: Any, where: str, path: Path) -> float:
+    if not (isinstance(value, float) and math.isfinite(value) and value > 0):
+        raise FileError(
+            f"{path} has the size {str(value)[:40]} at {where}; expected a positive, finite number: set it with "
+            "py4DSTEM's calibration."
+        )
+    return value
+
+
+def _scalar(item: h5py.Dataset) -> Any:
+    """A number as float, a word as str, anything else as None."""
+    if item.shape not in ((), (1,)):
+        return None
+    value = np.asarray(item[()]).reshape(-1)[0]
+    if isinstance(value, bytes | str):
+        return _text(value)
+    return float(value) if np.asarray(value).dtype.kind in "iufb" else None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)

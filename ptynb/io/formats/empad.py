@@ -1,0 +1,277 @@
+"""EMPAD: the raw words of an Electron Microscope Pixel Array Detector, and the .xml beside them.
+
+.raw: float32, little-endian, without a header; a pattern is 130 x 128 of them, of which the last two rows are not
+pixels. .xml (any of its fields may be missing; the names are those of versions 0.5 to 1.2):
+
+    raw_file/@filename                                  of the .raw, often with the path it had on another machine
+    pix_y, pix_x                                        rows and columns of the scan; newer: in
+    scan_parameters[@mode="acquire"]/scan_resolution_y, scan_resolution_x; or in the name "scan_x64_y48.raw"
+    scan_parameters/series_count                        patterns of a series without a raster
+    iom_measurements/full_scan_field_of_view/x, scale_factor     field of view of the LONGER side [m] times this factor
+    iom_measurements/optics.get_full_scan_field_of_view (y, x) [m], of version 0.5
+    iom_measurements/high_voltage                       [V]
+    iom_measurements/calibrated_pixelsize               of a detector pixel [1e18 1/m]
+    iom_measurements/nominal_camera_length              [m]
+
+As RosettaSciIO reads them; the detector is M. W. Tate et al., Microsc. Microanal. 22, 237 (2016): pixels of 150 µm.
+
+Orientation: patterns as they lie in the file, the scan line by line, its fast axis along columns. On most microscopes
+the two differ by a rotation, and often by a mirror: `ptynb.inspect` shows it, `load(..., rotation=...)` and
+`ptynb.preparation` (flip, transpose) put it right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from xml.etree.ElementTree import Element, ParseError
+
+import numpy as np
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from ptynb.electrons import electron_wavelength
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.scales import volts
+from ptynb.io.reading.stack import placed
+
+PIXELS = 128
+ROWS = 130
+"""Of a pattern in the file; the last two are not pixels."""
+STRIDE = ROWS * PIXELS * 4
+"""Bytes from one pattern to the next."""
+SENSOR_PIXEL = 150e-6
+"""[m]."""
+LONGEST = 2**24
+"""Bytes of an .xml at most: they have some ten thousand."""
+
+
+def recognises(head: Head) -> bool:
+    """A .raw, or XML that names one."""
+    if head.path.suffix.lower() == ".raw":
+        return head.path.is_file()
+    beginning = head.start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
+
+
+def read(path: Path, given: Given) -> Found:
+    """What the two files say."""
+    if path.suffix.lower() == ".raw":
+        raw, xml = path, _xml_of(path)
+    else:
+        raw, xml = _raw_of(path), path
+    said = _nothing(raw) if xml is None else _said(xml)
+    count, rest = divmod(raw.stat().st_size, STRIDE)
+    if rest or not count:
+        raise FileError(
+            f"{raw} has {raw.stat().st_size} bytes; expected a multiple of {STRIDE}, for patterns of {ROWS} x {PIXELS} "
+            "float32 of an EMPAD: it is cut short, or of another detector."
+        )
+    expected = said.series if said.raster is None else said.raster[0] * said.raster[1]
+    if xml is not None and expected is not None and expected > count:
+        raise FileError(
+            f"{raw} holds {count} patterns, and {xml.name} says {expected}; the file is cut short, copy it again or "
+            "load the .raw alone from another folder."
+        )
+    frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
+    beam = given.beam or (None if said.voltage is None else electron_wavelength(said.voltage))
+    angle = None if said.reciprocal is None or beam is None else said.reciprocal * beam
+    remarks = []
+    if expected is not None and expected < count:
+        remarks.append(f"{raw.name} holds {count} patterns; the {count - expected} after the raster's are left out.")
+    if angle is None and said.camera_length is not None:
+        remarks.append(
+            "The detector's angle is that of the nominal camera length, which is often wrong by several percent; "
+            "angular_pixel=... [rad] sets it."
+        )
+    nominal = angle is None and said.camera_length is not None
+    return Found(
+        format=FORMAT.name,
+        frames=frames,
+        raster=said.raster,
+        step=said.step,
+        wavelength=None if said.voltage is None else electron_wavelength(said.voltage),
+        angular_pixel=None if angle is None else (angle, angle),
+        distance=said.camera_length if nominal else None,
+        detector_pixel=(SENSOR_PIXEL, SENSOR_PIXEL) if nominal else None,
+        places=said.places | {"patterns": str(raw)},
+        remarks=tuple(remarks),
+    )
+
+
+FORMAT = Format("EMPAD", recognises, read)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What the .xml says.
+
+    raster: (rows, columns). series: patterns without a raster. step: (y, x) [m]. voltage: [V]. reciprocal: of a
+    detector pixel [1/m]. camera_length: [m]. places: where each of them stands.
+    """
+
+    raster: tuple[int, int] | None = None
+    series: int | None = None
+    step: tuple[float, float] | None = None
+    voltage: float | None = None
+    reciprocal: float | None = None
+    camera_length: float | None = None
+    places: dict[str, str]
+
+
+def _nothing(raw: Path) -> _Said:
+    raster = _named_raster(raw.name)
+    return _Said(raster=raster, places={} if raster is None else {"raster": "the file's name"})
+
+
+def _tree(xml: Path) -> Element:
+    """The root element. Raises FileError for what is no XML, too long, or declares a document type or entities."""
+    if xml.stat().st_size > LONGEST:
+        raise FileError(
+            f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand."
+        )
+    try:
+        tree: Element = fromstring(xml.read_bytes(), forbid_dtd=True)
+    except DefusedXmlException:
+        raise FileError(
+            f"{xml} declares a document type or entities, which an EMPAD's .xml never does; take that declaration out."
+        ) from None
+    except (ParseError, ValueError, LookupError) as error:
+        raise FileError(
+            f"{xml} is not XML ({error}); expected the .xml that an EMPAD writes beside the .raw."
+        ) from None
+    return tree
+
+
+def _raw_name(tree: Element) -> str | None:
+    """The last part of the .raw's name: the path in front of it is that of another machine, or leads elsewhere."""
+    element = tree.find(".//raw_file")
+    name = None if element is None else element.get("filename") or element.get("file_name")
+    last = None if name is None else PurePosixPath(name.replace("\\", "/")).name
+    return last if last and last not in (".", "..") and "\0" not in last else None
+
+
+def _raw_of(xml: Path) -> Path:
+    tree = _tree(xml)
+    if (tree.findtext(".//sensor/type") or "").strip() == "EMPAD2":
+        raise FileError(
+            f"{xml} is of an EMPAD-G2, whose words have to be decoded with the detector's own calibration; export the "
+            "patterns as .npy and load that."
+        )
+    name = _raw_name(tree)
+    if name is None:
+        raise FileError(f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...")
+    raw = xml.parent / name
+    if not raw.is_file():
+        raise FileError(f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.")
+    return raw
+
+
+def _xml_of(raw: Path) -> Path | None:
+    """The .xml beside a .raw: that of the same name, or else the one that names it."""
+    beside = sorted(found for found in raw.parent.iterdir() if found.suffix.lower() == ".xml" and found.is_file())
+    for candidate in beside:
+        if candidate.stem == raw.stem:
+            return candidate
+    naming = [candidate for candidate in beside if _names(candidate, raw)]
+    if len(naming) > 1:
+        raise FileError(
+            f"{', '.join(found.name for found in naming)} in {raw.parent} all name {raw.name}; load the one that is "
+            "meant by its own name."
+        )
+    return naming[0] if naming else None
+
+
+def _names(xml: Path, raw: Path) -> bool:
+    try:
+        return _raw_name(_tree(xml)) == raw.name
+    except FileError:
+        return False  # of something else
+
+
+def _said(xml: Path) -> _Said:
+    tree = _tree(xml)
+    fields = _Fields(xml, tree)
+    series = fields.whole("series", "scan_parameters/series_count")
+    rows = fields.whole("raster", "pix_y", "scan_parameters[@mode='acquire']/scan_resolution_y")
+    columns = fields.whole("raster", "pix_x", "scan_parameters[@mode='acquire']/scan_resolution_x")
+    raster = None if rows is None or columns is None else (rows, columns)
+    if raster is None and series is None:
+        raster = _named_raster(_raw_name(tree) or "")
+    voltage = fields.number("voltage", "iom_measurements/high_voltage")
+    calibrated = fields.number("angular_pixel", "iom_measurements/calibrated_pixelsize")
+    length = fields.number("distance", "iom_measurements/nominal_camera_length")
+    return _Said(
+        raster=None if series is not None else raster,
+        series=series,
+        step=None if raster is None else _step(fields, raster),
+        voltage=None if voltage is None else volts(voltage, str(xml)),
+        reciprocal=None if not calibrated else calibrated * 1e18,
+        camera_length=length or None,
+        places=fields.places,
+    )
+
+
+def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | None:
+    """(y, x) [m]. The newer field of view is that of the longer side, for either axis."""
+    both = fields.text("step", "iom_measurements/optics.get_full_scan_field_of_view")
+    if both is not None:
+        sides = [float(number) for number in re.findall(r"[-+\d.]+(?:[eE][-+]?\d+)?", both) if _is_number(number)]
+        if len(sides) != 2 or min(sides) <= 0:
+            raise FileError(f"{fields.xml} says a field of view of {both[:40]!r}; expected two lengths (y, x) [m].")
+        return sides[0] / raster[0], sides[1] / raster[1]
+    side = fields.number("step", "iom_measurements/full_scan_field_of_view/x")
+    scale = fields.number("step", "iom_measurements/full_scan_field_of_view/scale_factor")
+    if side is None or scale is None or side <= 0 or scale <= 0:
+        return None
+    step = side / scale / max(raster)
+    return step, step
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of one .xml, and where each was found."""
+
+    xml: Path
+    tree: Element
+    places: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, *ways: str) -> str | None:
+        for way in ways:
+            text = (self.tree.findtext(way) or "").strip()
+            if text:
+                self.places[name] = f"{self.xml.name}: {way}"
+                return text
+        return None
+
+    def number(self, name: str, *ways: str) -> float | None:
+        text = self.text(name, *ways)
+        if text is None:
+            return None
+        if not _is_number(text):
+            raise FileError(f"{self.places[name]} is {text[:40]!r}; expected a finite number ({self.xml}).")
+        return float(text)
+
+    def whole(self, name: str, *ways: str) -> int | None:
+        number = self.number(name, *ways)
+        if number is None:
+            return None
+        if number != int(number) or not 1 <= number <= 2**31:
+            raise FileError(f"{self.places[name]} is {number:g}; expected a whole number of at least 1 ({self.xml}).")
+        return int(number)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _named_raster(name: str) -> tuple[int, int] | None:
+    """(rows, columns) of a name like "scan_x64_y48.raw"."""
+    found = re.search(r"_x(\d{1,6})_y(\d{1,6})", name)
+    return None if found is None else (int(found[2]), int(found[1]))

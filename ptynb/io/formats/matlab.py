@@ -1,0 +1,244 @@
+"""MATLAB's files, of version 5 to 7 (packed patterns are read into memory) and 7.3 (HDF5; patterns stay in the file).
+
+The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
+`ptynb.io.reading.named_arrays` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python
+is (pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs
+count as well, and those of PtychoShelves' and fold_slice's `p` have their units:
+
+    p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
+    ppY, ppX [m]: where the sample's stage was; the probe moves the other way on it
+
+Beside "*_dp.hdf5", which has (pattern, y, x) as h5py counts axes, "*_para.hdf5" is read for ppY and ppX.
+
+Orientation: rows are MATLAB's first axis, columns its second; HDF5 has the axes of 7.3 in reverse, which is undone. A
+raster is scanned along its rows: p(row, column) is pattern row * columns + column here, whatever MATLAB's order is.
+
+Sources: MathWorks, MAT-File Format (2024); fold_slice's +scans/+positions/hdf5_pos.m and matlab_pos.m.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import ArrayFrames, Frames, HDF5Frames, PlacedFrames, SelectedFrames
+from ptynb.io.formats.mat5 import Variable, variables
+from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.reading.foreign import sentences
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.links import own
+from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
+from ptynb.io.reading.room import check_room, size
+from ptynb.io.reading.stack import check_counts, native, stacked, transposed
+
+MOST = 4096
+"""Datasets looked at in one file."""
+P_FIELDS = {"z": "distance", "ds": "detector_pixel", "energy": "energy_keV"}
+"""What fields of PtychoShelves' struct p are called here."""
+
+
+def recognises(head: Head) -> bool:
+    """Whether MATLAB or its fashion wrote it: by its first words, by an attribute of its datasets, by its neighbour."""
+    if head.file is None:
+        return head.start.startswith(b"MATLAB 5.0") or (head.path.suffix.lower() == ".mat" and head.path.is_file())
+    if head.start.startswith(b"MATLAB 7.3") or head.path.suffix.lower() == ".mat" or _para(head.path) is not None:
+        return True
+    return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
+
+
+def read(path: Path, given: Given) -> Found:
+    """What the variables of the file say."""
+    if not h5py.is_hdf5(path):
+        return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
+    with sentences(path, "HDF5"):
+        return found_in(FORMAT.name, _renamed(_version_73(path), path), given, path)
+
+
+FORMAT = Format("MATLAB", recognises, read)
+
+
+def _para(path: Path) -> Path | None:
+    """The file with positions beside "*_dp.hdf5"."""
+    beside = path.with_name(f"{path.name.removesuffix('_dp.hdf5')}_para.hdf5")
+    return beside if path.name.endswith("_dp.hdf5") and beside.is_file() else None
+
+
+def _renamed(arrays: dict[str, Stored], path: Path) -> dict[str, Stored]:
+    """Fields of p under names that say their units; ppY and ppX together as positions of the probe."""
+    named = {
+        f"p/{P_FIELDS[name[2:]]}" if name.startswith("p/") and name[2:] in P_FIELDS else name: stored
+        for name, stored in arrays.items()
+    }
+    stage = [
+        next((stored for name, stored in named.items() if name.split("/")[-1] == way), None) for way in ("ppY", "ppX")
+    ]
+    if stage[0] is not None and stage[1] is not None:
+        both = partial(_probe_of_stage, stage[0], stage[1], path)
+        refuse: Callable[[], Any] = both
+        named["positions"] = Stored((*stage[0].shape, 2), np.dtype("f8"), both, refuse)
+    count = _positions(named)
+    return {name: dataclasses.replace(stored, frames=partial(stored.frames, count)) for name, stored in named.items()}
+
+
+def _positions(named: dict[str, Stored]) -> int | None:
+    """How many positions there are, where they say."""
+    for name, stored in named.items():
+        if name.split("/")[-1].lower() in (*POSITIONS, *PIXEL_POSITIONS):
+            return max(stored.shape, default=None)
+    return None
+
+
+def _probe_of_stage(rows: Stored, columns: Stored, path: Path) -> NDArray[Any]:
+    read = [stored.read().ravel() for stored in (rows, columns)]
+    if len(read[0]) != len(read[1]):
+        raise FileError(f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.")
+    return -np.column_stack(read)
+
+
+def _python_order(shape: tuple[int, ...], count: int | None) -> bool:
+    """Whether patterns have Python's axes, (pattern, y, x), rather than MATLAB's (y, x, pattern)."""
+    if len(shape) == 3 and count is not None and (shape[0] == count) != (shape[2] == count):
+        return shape[0] == count
+    return shape[-1] == shape[-2] and shape[0] != shape[1]
+
+
+def _order(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
+    """The axes in the order (pattern, y, x) or (row, column, y, x)."""
+    axes = tuple(range(len(shape)))
+    return axes if _python_order(shape, count) else (*axes[2:], 0, 1)
+
+
+def _in_memory(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    whole: Callable[[], NDArray[Any]],
+    name: str,
+    path: Path,
+    count: int | None,
+) -> tuple[Frames, Raster | None]:
+    order = _order(shape, count) if len(shape) in (3, 4) else ()
+    stack, raster = stacked(tuple(shape[axis] for axis in order) or shape, path, name)
+    check_counts(dtype, path, name)
+    check_room(2 * size(shape, dtype), f"the patterns in {name}", path)
+    return ArrayFrames.of(np.ascontiguousarray(whole().transpose(order)).reshape(stack)), raster
+
+
+# Version 5 to 7
+
+
+def _version_5(path: Path) -> dict[str, Stored]:
+    arrays: dict[str, Stored] = {}
+    for variable in variables(path):
+        if variable.numbers:
+            shape, dtype = variable.shape, variable.dtype
+            arrays[variable.name] = Stored(shape, dtype, variable.values, partial(_frames_5, variable))
+        else:
+            arrays |= {name: _held(name, value, path) for name, value in variable.fields()}
+    return arrays
+
+
+def _held(name: str, value: NDArray[Any], path: Path) -> Stored:
+    return Stored(
+        value.shape,
+        value.dtype,
+        lambda: value,
+        partial(_in_memory, value.shape, value.dtype, lambda: value, name, path),
+    )
+
+
+def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | None]:
+    """Patterns where they are, if they lie there as they are and one after the other; else in memory."""
+    shape, path = variable.shape, variable.path
+    order = _order(shape, count) if len(shape) in (3, 4) else ()
+    if not variable.whole or not order or order[0] == 0:
+        return _in_memory(shape, variable.dtype, variable.values, variable.name, path, count)
+    (number, rows, columns), raster = stacked(tuple(shape[axis] for axis in order), path, variable.name)
+    check_counts(variable.dtype, path, variable.name)
+    # MATLAB's first axis is the fastest: a pattern lies transposed, and those of a column of the scan together.
+    numbers = np.arange(number, dtype=np.int64)
+    if raster is not None:
+        numbers = numbers.reshape(raster[::-1]).T.ravel()
+    places = variable.start + variable.place + numbers * (rows * columns * variable.stored.itemsize)
+    frames = PlacedFrames(path.resolve(), places, (number, columns, rows), variable.stored)
+    return transposed(native(frames)), raster
+
+
+# Version 7.3
+
+
+def _version_73(path: Path) -> dict[str, Stored]:
+    para = _para(path)
+    with open_for_reading(path) as file:
+        arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
+    if para is not None:
+        with open_for_reading(para) as file:
+            arrays |= {name: _dataset(para, found, True) for name, found in _datasets(file) if name not in arrays}
+    return arrays
+
+
+def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Numbers, by name; links that lead out of the file are not followed."""
+    found: list[tuple[str, h5py.Dataset]] = []
+
+    def note(name: str, item: Any) -> bool | None:
+        numbers = isinstance(item, h5py.Dataset) and not name.startswith("#") and "MATLAB_empty" not in item.attrs
+        # MATLAB keeps nothing in other files, so what does so leads where it should not.
+        if numbers and not item.is_virtual and not item.external:
+            found.append((name, item))
+        return True if len(found) >= MOST else None
+
+    file.visititems(note)
+    yield from found
+
+
+def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> Stored:
+    """A variable of 7.3; `as_matlab`: HDF5 has its axes in reverse."""
+    dtype = dataset.dtype
+    if dtype.names is not None and set(dtype.names) == {"real", "imag"}:
+        dtype = np.dtype("c16" if dtype["real"].itemsize == 8 else "c8")
+    shape = tuple(dataset.shape or ())[:: -1 if as_matlab else 1]
+    name = dataset.name.lstrip("/")
+    whole = partial(_read_dataset, path, name, as_matlab)
+    return Stored(shape, dtype, whole, partial(_frames, path, name, shape, dtype, as_matlab))
+
+
+def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
+    try:
+        with open_for_reading(path) as file:
+            value = np.asarray(file[name][()])
+    except (OSError, KeyError) as error:
+        raise FileError(
+            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."
+        ) from None
+    if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
+        if not all(value.dtype[part].kind in "fiu" for part in ("real", "imag")):
+            raise FileError(f"{path} has {name} of type {value.dtype}; expected numbers.")
+        value = value["real"] + 1j * value["imag"]
+    return value.T if as_matlab else value
+
+
+def _frames(
+    path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], as_matlab: bool, count: int | None
+) -> tuple[Frames, Raster | None]:
+    order = _order(shape, count) if as_matlab and len(shape) in (3, 4) else tuple(range(len(shape)))
+    _, raster = stacked(tuple(shape[axis] for axis in order), path, name)
+    check_counts(dtype, path, name)
+    if as_matlab and order[0] == 0:
+        # Patterns lie scattered over the file, one number of each after the other.
+        return _in_memory(shape, dtype, partial(_read_dataset, path, name, True), name, path, count)
+    with open_for_reading(path) as file:
+        frames: Frames = HDF5Frames.of(file[name])
+    if not as_matlab:
+        return frames, raster
+    frames = transposed(frames)
+    if raster is None:
+        return frames, None
+    # HDF5 counts (column, row): the pattern of row i and column j is number j * rows + i there.
+    return SelectedFrames.of(frames, np.arange(raster[0] * raster[1]).reshape(raster[::-1]).T.ravel()), raster

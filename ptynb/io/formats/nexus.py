@@ -1,0 +1,330 @@
+"""NeXus files (https://manual.nexusformat.org), NXcxi_ptycho among them: found by NX_class, not by name.
+
+    NXentry             definition = NXcxi_ptycho or NXptycho
+    NXbeam              incident_wavelength, incident_beam_energy, incident_energy or energy; else NXmonochromator
+    NXdetector          data (pattern, y, x) or (row, column, y, x), or data_000001 and so on; distance,
+                        x_pixel_size, y_pixel_size, pixel_mask (0 is good)
+    NXdata              signal: the patterns; data_000001 and so on, as Eiger's master files link them; y, x
+    translation         (pattern, xyz), of the SAMPLE: the probe moves the other way
+    NXtransformations   of the sample: its motors, each with a vector (xyz)
+
+All have an attribute `units`. Coordinates are NeXus': z with the beam, y up, so a detector that faces the beam has its
+rows along -y and its columns along -x, as in CXI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.geometry import wavelength_from_energy
+from ptynb.io.formats import plain
+from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.choosing import candidates, choose, without_doubles
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.links import Item, Linked, identity
+from ptynb.io.reading.names import PAIRS, Names, positions_in
+from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.units import attribute_of, factor, units_of
+from ptynb.io.reading.values import Notes, array, is_real, lengths, nx_class, quantity, real, text, where
+
+DEFINITIONS = "NXcxi_ptycho", "NXptycho"
+WAVELENGTHS = "incident_wavelength", "wavelength"
+ENERGIES = "incident_beam_energy", "incident_energy", "energy", "photon_energy"
+DISTANCES = "distance", "detector_distance"
+MASKS = "pixel_mask", "mask", "detectorSpecific/pixel_mask"
+MOST_PHOTON = 1e6
+"""[eV]: what has more is the machine, not the beam."""
+DIRECTIONS = {"y": (0.0, 1.0, 0.0), "x": (1.0, 0.0, 0.0)}
+"""Of motors without a vector."""
+
+
+def recognises(head: Head) -> bool:
+    """Whether a group of the top is an NXentry, of a file that is not CXI, or is for ptychography by its definition."""
+    if head.file is None:
+        return False
+    for name in head.file:
+        if isinstance(head.file.get(name, getlink=True), h5py.HardLink):
+            item = head.file[name]
+            if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
+                definition = item.get("definition", getlink=True)
+                stated = text(item["definition"]) if isinstance(definition, h5py.HardLink) else ""
+                if stated in DEFINITIONS or "cxi_version" not in head.file:
+                    return True
+    return False
+
+
+def read(path: Path, given: Given) -> Found:
+    """What a NeXus file says; what it has outside its classes is looked for by name."""
+    with Linked(path, given.links) as linked:
+        notes = Notes()
+        entry = _entry(linked, given, notes)
+        classes = _Classes(linked, entry)
+        place = given.patterns or _patterns(linked, classes, path, notes)
+        patterns = patterns_at(linked, place)
+        notes.at("patterns", patterns.place)
+        notes.remarks += patterns.remarks
+        names = Names(linked, entry)
+        detector = classes.detector_of(linked.get(place))
+        distance, pixel = _detector(linked, detector, notes)
+        wavelength = _wavelength(linked, classes, notes)
+        by_name, loose = plain.detector(names, spare := Notes()), Notes()
+        found: dict[str, Any] = {
+            "wavelength": plain.wavelength(names, loose) if wavelength is None else wavelength,
+            "distance": by_name["distance"] if distance is None else distance,
+            "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
+            "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
+            "positions": _positions(linked, classes, entry, patterns, names, given, notes),
+        }
+        notes.remarks += loose.remarks
+        notes.places = {**spare.places, **loose.places, **notes.places}
+        return Found(format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain.noted(notes))
+
+
+FORMAT = Format("NeXus", recognises, read)
+
+
+class _Classes:
+    """Groups of an entry by their NeXus class, in the order of nearness."""
+
+    def __init__(self, linked: Linked, entry: h5py.Group) -> None:
+        self.linked, self._groups = linked, {}  # type: tuple[Linked, dict[str, list[tuple[str, h5py.Group]]]]
+        for name, item in linked.walk(entry):
+            if isinstance(item, h5py.Group):
+                self._groups.setdefault(nx_class(item), []).append((name, item))
+
+    def of(self, *kinds: str) -> Iterator[tuple[str, h5py.Group]]:
+        """(name, group) of these classes, one after another."""
+        for kind in kinds:
+            yield from self._groups.get(kind, ())
+
+    def detector_of(self, patterns: Item | None) -> h5py.Group | None:
+        """The detector that has these patterns, else the first one."""
+        detectors = [group for _, group in self.of("NXdetector")]
+        for group in detectors:
+            data = self.linked.get("data", group)
+            if data is not None and patterns is not None and identity(data) == identity(patterns):
+                return group
+        return next(iter(detectors), None)
+
+
+def _entry(linked: Linked, given: Given, notes: Notes) -> h5py.Group:
+    """The entry that was named, else one for ptychography by definition, else the file's default, else the first."""
+    entries = {
+        name: item
+        for name, item in linked.children(linked.root)
+        if isinstance(item, h5py.Group) and nx_class(item) == "NXentry"
+    }
+    if given.patterns is not None and given.patterns.strip("/").split("/")[0] in entries:
+        return entries[given.patterns.strip("/").split("/")[0]]
+    default = str(attribute_of(linked.root, "default") or "").strip("/").split("/")[0]
+    fitting = [name for name, item in entries.items() if text(linked.dataset("definition", item)) in DEFINITIONS]
+    ordered = list(dict.fromkeys([*fitting, *([default] if default in entries else []), *entries]))
+    chosen = next((name for name in ordered if candidates(linked, entries[name])), ordered[0])
+    others = [name for name in ordered if name != chosen]
+    if others:
+        notes.remark(f"{chosen} is read; {', '.join(others)} is not, and patterns='...' chooses what is in it.")
+    return entries[chosen]
+
+
+def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> str:
+    """The name of the patterns: those of detectors and plots, else whatever looks like patterns."""
+    found: dict[str, Item] = {}
+    for name, group in classes.of("NXdetector", "NXdata", "NXcollection"):
+        signal = str(attribute_of(group, "signal") or "data")
+        for one in dict.fromkeys((signal, "data")):
+            item = linked.get(one, group)
+            if item is not None and (looks_like_patterns(item) or (isinstance(item, h5py.Group) and numbered(item))):
+                found[f"{name}/{one}"] = item
+        if numbered(group):
+            found[name] = group
+    kept = without_doubles(linked, found)
+    if len(kept) == 1:
+        return next(iter(kept))
+    chosen = choose(kept or candidates(linked), path, linked)
+    if chosen is None:
+        raise plain.nothing_found(path, ", ".join(sorted(linked.root)))
+    notes.remarks += chosen[1]
+    return chosen[0]
+
+
+def _wavelength(linked: Linked, classes: _Classes, notes: Notes) -> float | None:
+    for _, group in classes.of("NXbeam", "NXmonochromator", "NXsource"):
+        for name in WAVELENGTHS:
+            item = linked.dataset(name, group)
+            found = quantity(item, "length", "m")
+            if found is not None and item is not None:
+                if found.value is not None and found.value > 1e-4 and not units_of(item):
+                    found = quantity(item, "length", "angstrom")
+                    notes.remark(f"{where(item)} has no units, and can't be metres; it is taken as angstrom.")
+                value = notes.number("wavelength", found)
+                if value is not None:
+                    return value
+        for name in ENERGIES:
+            item = linked.dataset(name, group)
+            silent = Notes()
+            energy = photon_energy(item, silent)
+            if energy is None or energy > MOST_PHOTON:
+                continue
+            photon_energy(item, notes)
+            return wavelength_from_energy(energy)
+    return None
+
+
+def _detector(
+    linked: Linked, detector: h5py.Group | None, notes: Notes
+) -> tuple[float | None, tuple[float, float] | None]:
+    """(distance [m], pixel (y, x) [m])."""
+    if detector is None:
+        return None, None
+    distance = None
+    for name in DISTANCES:
+        if distance is None:
+            distance = notes.number("distance", quantity(linked.dataset(name, detector), "length", "m"))
+    sizes = [
+        notes.number("detector_pixel", quantity(linked.dataset(f"{axis}_pixel_size", detector), "length", "m"))
+        for axis in ("y", "x")
+    ]
+    known = [size for size in sizes if size is not None]
+    return distance, (known[0], known[-1]) if known else None
+
+
+def _mask(linked: Linked, detector: h5py.Group | None, window: Sequence[int], notes: Notes) -> NDArray[np.bool_] | None:
+    if detector is None:
+        return None
+    for name in MASKS:
+        item = linked.dataset(name, detector)
+        if item is not None and is_real(item.dtype) and item.shape == tuple(window):
+            notes.at("mask", where(item))
+            return np.asarray(array(item, "a mask") == 0)
+    return None
+
+
+def _positions(
+    linked: Linked,
+    classes: _Classes,
+    entry: h5py.Group,
+    patterns: Patterns,
+    names: Names,
+    given: Given,
+    notes: Notes,
+) -> NDArray[np.float64] | None:
+    """(pattern, yx) [m] of the probe, from how the sample was moved."""
+    if given.positions is not None or given.raster or given.step:
+        return None
+    count = patterns.frames.shape[0]
+    translations = _translations(linked, entry, count, notes)
+    if translations is None:
+        translations = _motors(linked, classes, patterns, notes)
+    if translations is not None:
+        return on_detector(translations, UPRIGHT)
+    silent = Notes()
+    places = positions_in(names, count, patterns.raster, silent)
+    if places is None or places.pixels:
+        return None
+    notes.remarks += silent.remarks
+    notes.at("positions", places.place)
+    notes.remark(
+        f"{places.place} is taken as y and x of the sample, which the probe moves against; give rotation=3.14159265 "
+        "where it is the probe's."
+    )
+    values = places.values
+    xyz = values if values.shape[1] == 3 else np.column_stack([values[:, ::-1], np.zeros(count)])
+    return on_detector(xyz, UPRIGHT)
+
+
+def _translations(linked: Linked, entry: h5py.Group, count: int, notes: Notes) -> NDArray[np.float64] | None:
+    for name, item in linked.walk(entry):
+        if not (isinstance(item, h5py.Dataset) and name.endswith("/translation") and is_real(item.dtype)):
+            continue
+        if item.ndim < 2 or item.shape[-1] not in (2, 3) or item.size // item.shape[-1] != count:
+            continue
+        values, remark = lengths(item, "translations")
+        notes.remark(remark)
+        notes.at("positions", where(item))
+        flat = values.reshape(count, -1)
+        return flat if flat.shape[1] == 3 else np.column_stack([flat, np.zeros(count)])
+    return None
+
+
+def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes) -> NDArray[np.float64] | None:
+    """(pattern, xyz) [m]: the sum of the sample's motors, each along its vector."""
+    total, places = np.zeros((patterns.frames.shape[0], 3)), []
+    samples = [f"{name}/" for name, _ in classes.of("NXsample")]
+    for name, group in classes.of("NXtransformations"):
+        if samples and not any(name.startswith(sample) for sample in samples):
+            continue
+        found = {one: item for one, item in linked.children(group) if isinstance(item, h5py.Dataset)}
+        _check_lengths(found, patterns, linked)
+        for number, one in enumerate(_scanned(found, patterns)):
+            item = found[one]
+            values = _over_scan(item, number, patterns)
+            scale = factor(units_of(item) or "m", "length")
+            vector = _vector(item, one)
+            if values is None or scale is None or vector is None:
+                continue
+            total += np.outer(values * scale, vector)
+            places.append(where(item))
+    if not places:
+        return None
+    notes.at("positions", " and ".join(places))
+    return total
+
+
+def _check_lengths(found: dict[str, h5py.Dataset], patterns: Patterns, linked: Linked) -> None:
+    """A motor that was moved and has not a place for each pattern would be left out, and the scan be a line."""
+    count, raster = patterns.frames.shape[0], patterns.raster or ()
+    for item in found.values():
+        stated = attribute_of(item, "transformation_type")
+        if stated != "translation" or item.size is None or item.size <= 1:
+            continue
+        if item.size not in (count, *raster) or not is_real(item.dtype):
+            raise FileError(
+                f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
+                "expected as many numbers. Give positions=array (pattern, yx) [m]."
+            )
+
+
+def _scanned(found: dict[str, h5py.Dataset], patterns: Patterns) -> list[str]:
+    """Names of motors with a place for each pattern, or each row or column; the one of rows first."""
+    count, raster = patterns.frames.shape[0], patterns.raster or ()
+    moved = [
+        name
+        for name, item in found.items()
+        if is_real(item.dtype)
+        and item.size in (count, *raster)
+        and item.size > 1
+        and str(attribute_of(item, "transformation_type") or "translation") == "translation"
+    ]
+    return sorted(moved, key=lambda name: (not name.casefold().endswith("y"), name))
+
+
+def _over_scan(item: h5py.Dataset, number: int, patterns: Patterns) -> NDArray[np.float64] | None:
+    values, count = real(item, "positions").ravel(), patterns.frames.shape[0]
+    if len(values) == count:
+        return values
+    if patterns.raster is None:
+        return None
+    rows, columns = patterns.raster
+    if number == 0 and len(values) == rows:
+        return np.repeat(values, columns)
+    return np.tile(values, rows) if len(values) == columns else None
+
+
+def _vector(item: h5py.Dataset, name: str) -> NDArray[np.float64] | None:
+    """The direction (xyz) of a motor: its attribute, or by the last letter of its name."""
+    try:
+        stated = np.asarray(item.attrs["vector"], dtype=np.float64).ravel() if "vector" in item.attrs else None
+    except (OSError, TypeError, ValueError):
+        stated = None
+    if stated is not None and stated.size == 3 and np.isfinite(stated).all() and stated.any():
+        return stated / np.linalg.norm(stated)
+    axis = name.casefold()[-1:]
+    known = {letter for pair in PAIRS[:1] for letter in pair}
+    return np.array(DIRECTIONS[axis]) if axis in known else None

@@ -1,0 +1,163 @@
+"""numpy's files: .npy, of which patterns stay in the file, and .npz, an archive of them.
+
+.npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
+`ptynb.io.reading.named_arrays` lists them; those that numpy.savez stores as they are stay in the file, those of
+savez_compressed are read into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
+arrays of Python objects, which would be unpickled, are never read.
+
+Orientation: as numpy prints the arrays, rows down and columns right.
+"""
+
+from __future__ import annotations
+
+import ast
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import ArrayFrames, Frames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.named_arrays import Raster, Stored, found_in
+from ptynb.io.reading.room import check_room, size
+from ptynb.io.reading.stack import check_counts, native, placed, stacked
+
+MAGIC = b"\x93NUMPY"
+LONGEST = 2**16
+"""Bytes of a header at most; numpy's own have 128."""
+LOCAL = struct.Struct("<4s5H3I2H")
+"""What stands in front of a member of an archive, of which the last two are the lengths of name and extra field."""
+
+
+def recognises_npy(head: Head) -> bool:
+    """Whether it begins as .npy does."""
+    return head.start.startswith(MAGIC)
+
+
+def recognises_npz(head: Head) -> bool:
+    """An archive of .npy, or one cut short that is named so."""
+    if not head.start.startswith(b"PK"):
+        return False
+    try:
+        with zipfile.ZipFile(head.path) as archive:
+            return any(name.endswith(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return head.path.suffix.lower() == ".npz"
+
+
+def read_npy(path: Path, given: Given) -> Found:
+    """The patterns of a .npy."""
+    with path.open("rb") as file:
+        shape, dtype, fortran, offset = _header(file, path, "")
+    frames, raster = _frames(path, offset, shape, dtype, fortran, "")
+    return Found(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
+
+
+def read_npz(path: Path, given: Given) -> Found:
+    """What the arrays of an .npz say."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            arrays = {member.filename.removesuffix(".npy"): _stored(archive, member, path) for member in members}
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise FileError(f"{path} is not a whole .npz ({error}); write it again with numpy.savez.") from None
+    return found_in(NPZ.name, arrays, given, path)
+
+
+NPY = Format("npy", recognises_npy, read_npy)
+NPZ = Format("npz", recognises_npz, read_npz)
+
+
+def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
+    """(shape, type, whether in Fortran's order, bytes of the header) of an array in numpy's format."""
+    at = f" at {where}" if where else ""
+    start = file.read(8)
+    long = len(start) == 8 and start[6] >= 2
+    length = file.read(4 if long else 2)
+    announced = int.from_bytes(length, "little")
+    if start[:6] != MAGIC or announced > LONGEST or len(length) < (4 if long else 2):
+        raise FileError(f"{path}{at} does not begin as .npy does; expected a file that numpy.save wrote.")
+    text = file.read(announced)
+    try:
+        said = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin-1").strip())
+        shape, described, fortran = said["shape"], said["descr"], said["fortran_order"]
+        dtype = np.lib.format.descr_to_dtype(described)
+    except (SyntaxError, ValueError, KeyError, TypeError, MemoryError, RecursionError, AttributeError) as error:
+        raise FileError(
+            f"{path}{at} has a broken header ({type(error).__name__}); write it again with numpy.save."
+        ) from None
+    if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
+        raise FileError(f"{path}{at} has the shape {str(shape)[:60]}; expected whole numbers of at least 0.")
+    return shape, dtype, bool(fortran), 8 + len(length) + announced
+
+
+def _frames(
+    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, where: str
+) -> tuple[Frames, Raster | None]:
+    """Patterns that lie uncompressed in a file, from `offset` on."""
+    stack, raster = stacked(shape, path, where)
+    check_counts(dtype, path, where)
+    if fortran:
+        raise FileError(
+            f"{path} has its patterns in Fortran's order, scattered over the file; save them with "
+            "numpy.save(path, numpy.ascontiguousarray(patterns))."
+        )
+    return placed(path, offset, stack, dtype), raster
+
+
+def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Stored:
+    with archive.open(member) as file:
+        shape, dtype, fortran, header = _header(file, path, member.filename)
+    if dtype.hasobject:
+        empty: Callable[[], Any] = partial(_refuse_objects, path, member.filename)
+        return Stored((), dtype, empty, empty)
+    announced = header + size(shape, dtype)
+    if announced != member.file_size:
+        raise FileError(
+            f"{path} has {member.file_size} bytes for {member.filename}, whose header announces {announced}; the file "
+            "is broken, write it again with numpy.savez."
+        )
+    whole = partial(_whole, path, member.filename)
+    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+        return Stored(shape, dtype, whole, partial(_in_place, path, member, header, shape, dtype, fortran))
+    return Stored(shape, dtype, whole, partial(_in_memory, path, member.filename, shape, dtype))
+
+
+def _refuse_objects(path: Path, name: str) -> Any:
+    raise FileError(f"{path} has Python objects in {name}, which are never read; store an array of numbers.")
+
+
+def _whole(path: Path, name: str) -> NDArray[Any]:
+    """All of a member whose size has been checked."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError) as error:
+        raise FileError(f"{path} can't be read at {name} ({error}); write it again with numpy.savez.") from None
+
+
+def _in_place(
+    path: Path, member: zipfile.ZipInfo, header: int, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool
+) -> tuple[Frames, Raster | None]:
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        local = file.read(LOCAL.size)
+    if len(local) < LOCAL.size or local[:4] != b"PK\x03\x04":
+        raise FileError(f"{path} is broken at {member.filename}; write it again with numpy.savez.")
+    name, extra = LOCAL.unpack(local)[-2:]
+    offset = member.header_offset + LOCAL.size + name + extra + header
+    return _frames(path, offset, shape, dtype, fortran, member.filename)
+
+
+def _in_memory(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Frames, Raster | None]:
+    stack, raster = stacked(shape, path, name)
+    check_counts(dtype, path, name)
+    check_room(size(shape, dtype), f"the patterns in {name}", path)
+    return native(ArrayFrames.of(np.ascontiguousarray(_whole(path, name)).reshape(stack))), raster

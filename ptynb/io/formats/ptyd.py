@@ -1,0 +1,173 @@
+"""Data that ptypy prepared (.ptyd; https://ptycho.github.io/ptypy, ptypy.core.data and ptypy.io.h5rw).
+
+    meta/               energy [keV], distance [m], psize (y, x) [m], center, shape
+    chunks/0, 1, ...    data (pattern, y, x), positions (pattern, yx) [m] of the probe, indices,
+                        weights (pattern, y, x), 0 where a pixel is bad; also in other files, by links
+    info/               what it was prepared with: weight2d (y, x), propagation
+
+Patterns are cropped about their centre and turned the way positions are counted before they are written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import StackedFrames
+from ptynb.geometry import wavelength_from_energy
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.links import Linked
+from ptynb.io.reading.patterns import Patterns, patterns_at
+from ptynb.io.reading.units import attribute_of
+from ptynb.io.reading.values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
+
+LOOKED_AT = 64
+"""Patterns whose weights are looked at; they are mostly the same."""
+
+
+def recognises(head: Head) -> bool:
+    """Whether this is what ptypy writes: chunks beside meta or info."""
+    return head.file is not None and "chunks" in head.file and ("meta" in head.file or "info" in head.file)
+
+
+def read(path: Path, given: Given) -> Found:
+    """What a .ptyd file says."""
+    with Linked(path, given.links) as linked:
+        notes = Notes()
+        if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
+            raise FileError(
+                f"{path} was prepared for the near field, and does not say how far the focus is; read the arrays with "
+                "h5py and use Scan.from_arrays(..., geometry=NearField(...))."
+            )
+        names = _chunks(linked, path)
+        parts = [patterns_at(linked, f"chunks/{name}/data") for name in names]
+        try:
+            frames = StackedFrames.of([part.frames for part in parts])
+        except ValueError as error:
+            raise FileError(f"{path}: {error}") from None
+        notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
+        energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
+        stated = notes.number("energy", energy)
+        return Found(
+            format=FORMAT.name,
+            frames=frames,
+            positions=_positions(linked, names, parts, notes),
+            wavelength=None if stated is None or not stated > 0 else wavelength_from_energy(stated),
+            distance=notes.number(
+                "distance", quantity(_stored(linked, ("meta/distance", "info/distance")), "length", "m")
+            ),
+            detector_pixel=_pixel(linked, notes),
+            mask=_mask(linked, names, frames.shape[1:], notes),
+            places=notes.places,
+            remarks=(*notes.remarks, *_centre(linked, frames.shape[1:])),
+        )
+
+
+FORMAT = Format("ptypy .ptyd", recognises, read)
+
+
+def _stored(linked: Linked, names: tuple[str, ...]) -> h5py.Dataset | None:
+    """The first of these datasets that is there and is not ptypy's None; a pickled one is none."""
+    for name in names:
+        found = linked.dataset(name)
+        if found is not None and attribute_of(found, "type") not in ("None", "pickle", "record_array"):
+            return found
+    return None
+
+
+def _chunks(linked: Linked, path: Path) -> list[str]:
+    group = linked.group("chunks")
+    names = sorted((name for name in group or () if name.isdigit()), key=int)
+    if not names:
+        raise FileError(f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?")
+    return names
+
+
+def _positions(linked: Linked, names: list[str], parts: list[Patterns], notes: Notes) -> NDArray[np.float64] | None:
+    """(pattern, yx) [m]: of each chunk, else of the whole scan, by the patterns' indices."""
+    found: list[NDArray[np.float64]] = []
+    for name, part in zip(names, parts, strict=True):
+        stored = _stored(linked, (f"chunks/{name}/positions",))
+        if stored is None or not is_real(stored.dtype) or stored.ndim != 2:
+            found = []
+            break
+        values = real(stored, "positions")
+        if len(values) != part.frames.shape[0]:
+            raise FileError(
+                f"{linked.path} has {len(values)} positions and {part.frames.shape[0]} patterns in chunks/{name}; "
+                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m]."
+            )
+        found.append(values)
+    if found:
+        notes.at("positions", "chunks/*/positions")
+        return np.concatenate(found)
+    whole = _stored(linked, ("info/positions_scan", "info/positions_theory", "common/positions_scan"))
+    if whole is None or not is_real(whole.dtype):
+        return None
+    notes.at("positions", where(whole))
+    values = real(whole, "positions")
+    indices = [_stored(linked, (f"chunks/{name}/indices",)) for name in names]
+    if all(one is not None for one in indices):
+        chosen = np.concatenate([real(one, "indices").astype(np.int64) for one in indices if one is not None])
+        if len(chosen) and chosen.min() >= 0 and chosen.max() < len(values):
+            return np.asarray(values[chosen])
+    return values
+
+
+def _pixel(linked: Linked, notes: Notes) -> tuple[float, float] | None:
+    stored = _stored(linked, ("meta/psize", "info/psize"))
+    if stored is None or not is_real(stored.dtype):
+        return None
+    values = real(stored, "pixel sizes").ravel()
+    if values.size not in (1, 2):
+        return None
+    notes.at("detector_pixel", where(stored))
+    return float(values[0]), float(values[-1])
+
+
+def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Notes) -> NDArray[np.bool_] | None:
+    """Pixels that have a weight in all patterns that are looked at."""
+    good: NDArray[np.bool_] | None = None
+    for name in names:
+        stored = _stored(linked, (f"chunks/{name}/weights",))
+        if stored is None or not stored.size or stored.shape[-2:] != window:
+            continue
+        weights = _some(stored)
+        alike = np.asarray(weights.all(0))
+        if (weights.any(0) != alike).any() or (good is not None and (good != alike).any()):
+            notes.remark("The weights of patterns differ; a pixel that is bad in one of those looked at is left out.")
+        good = alike if good is None else np.asarray(good & alike)
+        notes.at("mask", "chunks/*/weights")
+    if good is not None:
+        return good
+    whole = _stored(linked, ("info/weight2d", "meta/weight2d"))
+    if whole is None or whole.shape != window:
+        return None
+    notes.at("mask", where(whole))
+    return np.asarray(array(whole, "weights") > 0)
+
+
+def _some(stored: h5py.Dataset) -> NDArray[np.bool_]:
+    """(pattern, y, x): whether pixels have a weight, of patterns spread over a chunk."""
+    if stored.ndim == 2:
+        return np.asarray(array(stored, "weights") > 0)[None]
+    one = stored.shape[1] * stored.shape[2] * stored.dtype.itemsize
+    most = max(1, min(LOOKED_AT, MOST_BYTES // max(1, one)))
+    return np.array([stored[index] > 0 for index in np.unique(np.linspace(0, len(stored) - 1, most).astype(int))])
+
+
+def _centre(linked: Linked, window: tuple[int, ...]) -> tuple[str, ...]:
+    stored = _stored(linked, ("meta/center",))
+    if stored is None or not is_real(stored.dtype) or stored.size != 2:
+        return ()
+    centre = real(stored, "centre").ravel()
+    if np.abs(centre - np.array(window) // 2).max() <= 0.5:
+        return ()
+    return (
+        f"The centre of the patterns is said to be at {centre.tolist()}, and is taken to be at "
+        f"{[side // 2 for side in window]}; crop them about it (ptynb.preparation) where that matters.",
+    )

@@ -1,0 +1,244 @@
+"""TIFF: one file of many pages, or a folder with one pattern a file, in the order of their names ("f2" before "f10").
+
+Pages that are stored as they are stay at their places; compressed ones are unpacked by tifffile where they are needed
+(LZW and some others need `pip install imagecodecs`). Four axes, as ImageJ and tifffile describe them, are a raster.
+Nothing of the scan stands in a TIFF but its patterns.
+
+Orientation: rows down and columns right as pictures are shown; the tag for orientation is not looked at.
+Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References of OME-TIFF to other files are not followed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from ptynb.frames import Frames, PlacedFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.room import check_room
+from ptynb.io.reading.stack import check_counts, native, stacked
+
+MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+SUFFIXES = (".tif", ".tiff")
+BROKEN = (
+    ValueError, TypeError, OSError, EOFError, KeyError, IndexError, NotImplementedError, MemoryError, OverflowError,
+    AttributeError, ZeroDivisionError, RuntimeError, AssertionError, struct.error, zlib.error,
+)  # fmt: skip
+"""What tifffile raises for a file that is not whole."""
+
+
+def recognises(head: Head) -> bool:
+    """A TIFF by its first four bytes, or a folder with files that are named so."""
+    if not head.path.is_dir():
+        return head.start[:4] in MAGIC
+    with os.scandir(head.path) as inside:
+        return any(one.name.lower().endswith(SUFFIXES) for one in inside)
+
+
+def read(path: Path, given: Given) -> Found:
+    """The patterns, and the raster where the file has four axes."""
+    frames, raster, remarks = (_folder(path), None, ()) if path.is_dir() else _pages(path)
+    return Found(
+        format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, remarks=remarks
+    )
+
+
+FORMAT = Format("TIFF", recognises, read)
+
+
+@dataclass(frozen=True)
+class TiffFrames(Frames):
+    """Compressed pages of a TIFF, from page `first` on; each process opens the file by itself."""
+
+    path: Path
+    first: int
+    file_shape: tuple[int, int, int]
+    file_dtype: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+        return self.file_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored counts."""
+        return np.dtype(self.file_dtype)
+
+    @property
+    def in_file(self) -> bool:
+        """They are read when they are needed."""
+        return True
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1."""
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        with _opened(self.path) as tiff:
+            for index in range(start, stop):
+                page = tiff.pages[self.first + index]
+                _fill(patterns[index - start], page, self.path)
+        return patterns
+
+    def part(self, start: int, stop: int) -> TiffFrames:
+        """The same: each process reads what it needs."""
+        return self
+
+
+@dataclass(frozen=True)
+class FolderFrames(Frames):
+    """One pattern a file; each process opens those that it needs."""
+
+    paths: tuple[Path, ...]
+    window: tuple[int, int]
+    file_dtype: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+        return (len(self.paths), *self.window)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored counts."""
+        return np.dtype(self.file_dtype)
+
+    @property
+    def in_file(self) -> bool:
+        """They are read when they are needed."""
+        return True
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1."""
+        patterns = np.empty((stop - start, *self.window), self.dtype)
+        for index in range(start, stop):
+            with _opened(self.paths[index]) as tiff:
+                _fill(patterns[index - start], tiff.pages[0], self.paths[index])
+        return patterns
+
+    def part(self, start: int, stop: int) -> FolderFrames:
+        """The same: each process reads what it needs."""
+        return self
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
+    """The open file; what goes wrong inside, or what tifffile only logs, becomes one sentence."""
+    complaints: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("tifffile")
+    before = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        with tifffile.TiffFile(path, is_ome=False, _multifile=False) as tiff:
+            yield tiff
+    except FileError:
+        if not complaints:  # else what was refused comes of what is broken
+            raise
+    except BROKEN as error:
+        complaints.append(str(error) or type(error).__name__)
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+    if complaints:
+        said = " ".join(complaints[0].split())[:120]
+        raise FileError(f"{path} can't be read as TIFF ({said}); is it whole? Copy it again, or save it uncompressed.")
+
+
+def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
+    shape, dtype = tuple(page.shape), np.dtype(page.dtype)
+    if shape != target.shape or dtype != target.dtype.newbyteorder("="):
+        raise FileError(
+            f"{path} has a pattern of shape {shape} and type {dtype}; expected {target.shape} and "
+            f"{target.dtype.newbyteorder('=')} as in the first one: take it out of the scan."
+        )
+    target[...] = page.asarray()
+
+
+def _check_page(page: Any, path: Path) -> np.dtype[Any]:
+    """The type of its counts. Raises FileError for colours, for other types, for a page larger than memory."""
+    if page.samplesperpixel != 1 or len(page.shape) != 2 or page.dtype is None:
+        raise FileError(
+            f"{path} has pages of shape {tuple(page.shape)} with {page.samplesperpixel} samples a pixel; expected "
+            "counts (y, x) without colours."
+        )
+    dtype = np.dtype(page.dtype)
+    check_counts(dtype, path)
+    check_room(int(page.nbytes), "one page", path)
+    return dtype
+
+
+def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]:
+    with _opened(path) as tiff:
+        if not tiff.series:
+            raise FileError(f"{path} has no pages; expected one for each pattern.")
+        series = max(tiff.series, key=len)
+        left = len(tiff.series) - 1
+        page = series.keyframe
+        dtype = _check_page(page, path)
+        stack, raster = stacked(tuple(int(side) for side in series.shape), path)
+        first = int(page.index)
+        places = _places(series, stack)
+        stored = dtype.newbyteorder(tiff.byteorder)
+    remarks = (f"{left} other series of pages in {path.name} are left out.",) if left else ()
+    if places is None:
+        return TiffFrames(path.resolve(), first, stack, dtype.str), raster, remarks
+    end = int(places.max()) + stack[1] * stack[2] * dtype.itemsize
+    if end > path.stat().st_size or places.min() < 0:
+        raise FileError(
+            f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is cut short, copy it again."
+        )
+    return PlacedFrames(path.resolve(), places, stack, stored), raster, remarks
+
+
+def _places(series: Any, stack: tuple[int, int, int]) -> NDArray[np.int64] | None:
+    """Where each pattern lies whole and as it is; None where pages are packed or cut."""
+    page = series.keyframe
+    size = stack[1] * stack[2] * np.dtype(page.dtype).itemsize
+    if not (page.is_final and page.is_contiguous):
+        return None
+    if series.dataoffset is not None:
+        return int(series.dataoffset) + size * np.arange(stack[0], dtype=np.int64)
+    pages = list(series.pages)
+    if len(pages) != stack[0] or any(one is None or len(one.dataoffsets) != len(page.dataoffsets) for one in pages):
+        return None
+    runs = [np.cumsum([one.dataoffsets[0], *one.databytecounts[:-1]]) for one in pages]
+    if any(tuple(run) != tuple(one.dataoffsets) for run, one in zip(runs, pages, strict=True)):
+        return None
+    return np.array([one.dataoffsets[0] for one in pages], dtype=np.int64)
+
+
+def _folder(path: Path) -> Frames:
+    files = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file()]
+    files.sort(key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.name)])
+    kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
+    for one in (files[0], files[-1]):
+        with _opened(one) as tiff:
+            if len(tiff.pages) != 1:
+                raise FileError(
+                    f"{one} has {len(tiff.pages)} pages; expected one in each file of a folder: load the file itself."
+                )
+            page = tiff.pages[0]
+            found = tuple(page.shape), _check_page(page, one)
+            if kept is not None and found != kept:
+                raise FileError(
+                    f"{one} has a pattern of shape {found[0]} and type {found[1]}; expected {kept[0]} and {kept[1]} as "
+                    f"in {files[0].name}: take it out of the folder."
+                )
+            kept = found
+    assert kept is not None
+    return FolderFrames(tuple(one.resolve() for one in files), (int(kept[0][0]), int(kept[0][1])), kept[1].str)

@@ -1,0 +1,293 @@
+"""zarr, versions 2 and 3, in a folder or a .zip: arrays with names, as `ptynb.io.reading.named_arrays` lists them.
+
+It is an optional package (`pip install 'ptynb[formats]'`), imported where it is needed; engines open the store by
+themselves. Numbers may be arrays of one value, or attributes of the group around the arrays. The descriptions of arrays
+are looked at before zarr opens them: codecs that could run code (pickle) and others that are not known are refused.
+
+Orientation: rows down and columns right, as zarr's own axes.
+Source: https://zarr-specs.readthedocs.io, versions 2 and 3.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.frames import Frames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.foreign import require, sentences
+from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.named_arrays import Raster, Stored, found_in
+from ptynb.io.reading.room import check_room, size
+from ptynb.io.reading.stack import check_counts, native, stacked
+
+PACKAGE = "zarr"
+DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
+CODECS = {
+    "bytes", "transpose", "crc32c", "gzip", "zstd", "blosc", "sharding_indexed", "lz4", "zlib", "bz2", "lzma",
+    "shuffle", "delta", "fixedscaleoffset", "astype", "bitround", "quantize", "packbits", "crc32", "adler32",
+    "fletcher32", "jenkins_lookup3",
+}  # fmt: skip
+"""What arrays of numbers are packed with; none of it runs code."""
+LONGEST = 2**22
+"""Bytes of a description at most."""
+MOST = 1000
+"""Arrays and groups looked at in one store."""
+MOST_CHUNKS = 10**6
+"""Up to this number, chunks that are missing are counted."""
+
+
+def recognises(head: Head) -> bool:
+    """A folder with a description of zarr's, or an archive with one."""
+    if head.path.is_dir():
+        return any((head.path / name).is_file() for name in DESCRIPTIONS)
+    if not head.start.startswith(b"PK"):
+        return False
+    try:
+        with zipfile.ZipFile(head.path) as archive:
+            return any(name.rsplit("/", 1)[-1] in DESCRIPTIONS for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return head.path.name.lower().endswith(".zarr.zip")
+
+
+def read(path: Path, given: Given) -> Found:
+    """What the arrays of the store say."""
+    require("zarr", PACKAGE, path)
+    arrays: dict[str, Stored] = {}
+    try:
+        described = list(_in_archive(path) if path.is_file() else _in_folder(path))
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise FileError(f"{path} is no whole archive of zarr ({error}); copy it again.") from None
+    for name, said in described:
+        kind = said.get("node_type") or ("array" if "shape" in said else "group")
+        if kind == "array":
+            arrays[name] = _stored(path, name, said)
+        elif isinstance(said.get("attributes"), dict):
+            arrays |= _numbers(name, said["attributes"])
+    return found_in(FORMAT.name, arrays, given, path)
+
+
+FORMAT = Format("zarr", recognises, read)
+
+
+def _in_folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, description) of all arrays and groups; folders of chunks are not gone through."""
+    waiting, seen = [path], 0
+    while waiting and seen < MOST:
+        here = waiting.pop(0)
+        texts = {name: here / name for name in (*DESCRIPTIONS, ".zattrs") if (here / name).is_file()}
+        said: dict[str, Any] = {}
+        for text in texts.values():
+            if text.stat().st_size > LONGEST:
+                raise FileError(f"{text} has {text.stat().st_size} bytes; expected a description of some thousand.")
+        for name, text in texts.items():
+            said |= _description(text.read_bytes(), name, text)
+        if not said and here != path:
+            continue
+        seen += 1
+        yield here.relative_to(path).as_posix().removeprefix("."), said
+        if "shape" not in said:
+            with os.scandir(here) as inside:
+                waiting += sorted(Path(one.path) for one in inside if one.is_dir(follow_symlinks=False))
+
+
+def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    with zipfile.ZipFile(path) as archive:
+        found: dict[str, dict[str, Any]] = {}
+        for member in archive.infolist():
+            folder, _, name = member.filename.rpartition("/")
+            if name not in (*DESCRIPTIONS, ".zattrs") or len(found) > MOST:
+                continue
+            if member.file_size > LONGEST:
+                raise FileError(f"{path} has {member.file_size} bytes for {member.filename}; expected some thousand.")
+            found.setdefault(folder, {}).update(_description(archive.read(member), name, path))
+        yield from found.items()
+
+
+def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(
+            f"{where} has a description ({name}) that is no JSON ({type(error).__name__}); copy it again."
+        ) from None
+    if not isinstance(said, dict):
+        raise FileError(f"{where} has a description ({name}) that is no object of JSON; copy it again.")
+    return {"attributes": said} if name == ".zattrs" else said
+
+
+def _stored(path: Path, name: str, said: dict[str, Any]) -> Stored:
+    """An array, whose description is such that zarr may open it."""
+    shape, dtype = said.get("shape"), said.get("data_type", said.get("dtype"))
+    chunks = said.get("chunks", said.get("chunk_grid"))
+    if isinstance(chunks, dict):
+        chunks = chunks.get("configuration", {}).get("chunk_shape")
+    for sides in (shape, chunks):
+        if not (isinstance(sides, list) and all(isinstance(side, int) and side >= 0 for side in sides)):
+            raise FileError(f"{path} has the shape {str(sides)[:60]} at {name}; expected whole numbers of at least 0.")
+    assert isinstance(shape, list)
+    assert isinstance(chunks, list)
+    if not isinstance(dtype, str) or "O" in dtype:
+        # Of words or of Python's objects: no numbers, and never opened.
+        return Stored(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
+    try:
+        kind = np.dtype("?" if dtype == "bool" else dtype)
+    except TypeError:
+        return Stored(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
+    unknown = sorted(set(_codecs([said.get(key) for key in ("codecs", "compressor", "filters")])) - CODECS)
+    if unknown:
+        raise FileError(
+            f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not read here; write it with zstd or blosc."
+        )
+    check_room(size(tuple(chunks), kind), f"one chunk of {name}", path)
+    sides = tuple(shape)
+    return Stored(sides, kind, partial(_whole, path, name), partial(_frames, path, name, sides, kind, tuple(chunks)))
+
+
+def _refuse(path: Path, name: str) -> Any:
+    raise FileError(f"{path} has no plain numbers in {name}; expected integers or floats.")
+
+
+def _codecs(said: Any) -> Iterator[str]:
+    """The names of all codecs, also of those inside others."""
+    if isinstance(said, list):
+        for one in said:
+            yield from _codecs(one)
+    elif isinstance(said, dict):
+        name = said.get("name", said.get("id"))
+        if name is not None:
+            yield str(name).removeprefix("numcodecs.")
+        configuration = said.get("configuration")
+        if isinstance(configuration, dict):
+            yield from _codecs([configuration.get("codecs"), configuration.get("index_codecs")])
+    elif isinstance(said, str):
+        yield said
+
+
+def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, Stored]:
+    """Attributes that are numbers, or a few of them."""
+    found: dict[str, Stored] = {}
+    for key, value in list(attributes.items())[:MOST]:
+        several = value if isinstance(value, list) and 0 < len(value) <= 3 else [value]
+        if all(isinstance(one, int | float) for one in several) and "/" not in key:
+            array = np.asarray(value, dtype=np.float64)
+            name = f"{group}/{key}".lstrip("/")
+            found[name] = Stored(array.shape, array.dtype, partial(_itself, array), partial(_refuse, Path(group), key))
+    return found
+
+
+def _itself(array: NDArray[Any]) -> NDArray[Any]:
+    return array
+
+
+def _opened(path: Path, name: str) -> Any:
+    """zarr's own array."""
+    zarr = importlib.import_module("zarr")
+    store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else zarr.storage.LocalStore(path, read_only=True)
+    return zarr.open_array(store, path=name, mode="r")
+
+
+def _whole(path: Path, name: str) -> NDArray[Any]:
+    with sentences(path, PACKAGE):
+        array = _opened(path, name)
+        try:
+            return np.asarray(array[...])
+        finally:
+            array.store.close()
+
+
+def _frames(
+    path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
+) -> tuple[Frames, Raster | None]:
+    stack, raster = stacked(shape, path, name)
+    check_counts(dtype, path, name)
+    with sentences(path, PACKAGE):
+        array = _opened(path, name)
+        try:
+            missing = _missing(array)
+        finally:
+            array.store.close()
+    if missing:
+        raise FileError(
+            f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
+            "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty."
+        )
+    together = math.prod(chunks[:-2]) if len(shape) == 3 else chunks[1]
+    frames = ZarrFrames(path.resolve(), name, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])))
+    return native(frames), raster
+
+
+def _missing(array: Any) -> int:
+    """How many of the parts that are stored on their own are not there; of arrays with very many, none are counted."""
+    parts = array.shards or array.chunks
+    stored = math.prod(-(-side // part) for side, part in zip(array.shape, parts, strict=True))
+    inside = math.prod(parts) // math.prod(array.chunks)
+    return 0 if stored > MOST_CHUNKS else stored - int(array.nchunks_initialized) // inside
+
+
+@dataclass(frozen=True)
+class ZarrFrames(Frames):
+    """Patterns in an array of zarr's; each process opens the store by itself.
+
+    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together.
+    """
+
+    path: Path
+    name: str
+    grid: tuple[int, ...]
+    file_shape: tuple[int, int, int]
+    file_dtype: str
+    chunk: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+        return self.file_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored counts."""
+        return np.dtype(self.file_dtype)
+
+    @property
+    def in_file(self) -> bool:
+        """They are read when they are needed."""
+        return True
+
+    @property
+    def stored_together(self) -> int:
+        """Patterns in one chunk."""
+        return self.chunk
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1, row by row of the scan."""
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        columns, at = self.grid[-1], start
+        with sentences(self.path, PACKAGE):
+            array = _opened(self.path, self.name)
+            try:
+                while at < stop:
+                    row, column = divmod(at, columns)
+                    end = min(stop, at + columns - column)
+                    across = slice(column, column + end - at)
+                    patterns[at - start : end - start] = array[(row, across) if len(self.grid) == 2 else across]
+                    at = end
+            finally:
+                array.store.close()
+        return patterns
+
+    def part(self, start: int, stop: int) -> ZarrFrames:
+        """The same: each process reads what it needs."""
+        return self

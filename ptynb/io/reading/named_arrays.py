@@ -1,0 +1,287 @@
+"""A scan out of arrays with names: what .npz, .mat and zarr have in common.
+
+Names are compared without case and without the groups in front of them. Lengths are metres, energies eV, angles
+radians, unless a name ends with its unit ("wavelength_nm", "energy_keV", "step_A"); voltages up to 3000 are kV.
+
+    patterns, diffraction, dp, cbed, data, ...      (pattern, y, x) or (row, column, y, x); or the only such array
+    positions, probe_positions, scan, ...           (pattern, yx) of the probe on the sample [m]
+    positions_px, pixel_positions                   the same [object pixels]
+    mask                                            (y, x), not 0 where the detector works
+    probe                                           first guess (y, x) or (mode, y, x)
+    wavelength, energy, voltage, distance, detector_pixel, angular_pixel, step, raster, rotation: as in `load`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.electrons import electron_wavelength
+from ptynb.frames import Frames
+from ptynb.geometry import wavelength_from_energy
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading import scales
+from ptynb.io.reading.found import Found, Given
+from ptynb.io.reading.room import check_small, size
+
+Raster = tuple[int, int]
+
+PATTERNS = (
+    "patterns", "diffraction_patterns", "diffraction", "dp", "dps", "cbed", "datacube", "frames", "intensities",
+    "diffraction_intensities", "intensity", "measurements", "data", "images",
+)  # fmt: skip
+SURE = 6
+"""The first of them name patterns and nothing else."""
+POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
+PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
+MASKS = ("mask", "detector_mask", "valid_mask")
+VOLTAGES = ("voltage", "acceleration_voltage", "accelerating_voltage", "high_voltage", "voltage_kv", "voltage_v")
+PROBES = ("probe", "initial_probe", "probe_guess")
+METRES_AT_MOST = 0.05
+"""Extent of a scan [m]; positions that reach further are in other units."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array in a file, not read yet.
+
+    read: all of it. frames: it as patterns, which stay in the file where they can, and the raster of four axes.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[], NDArray[Any]]
+    frames: Callable[..., tuple[Frames, Raster | None]]
+
+
+def found_in(form: str, arrays: Mapping[str, Stored], given: Given, path: Path, remarks: tuple[str, ...] = ()) -> Found:
+    """What the arrays of a file say of a scan. Raises FileError for numbers that can't be what their names say."""
+    return _Reading(form, arrays, given, path, list(remarks)).found()
+
+
+@dataclass
+class _Reading:
+    form: str
+    arrays: Mapping[str, Stored]
+    given: Given
+    path: Path
+    remarks: list[str]
+
+    def found(self) -> Found:
+        self.places: dict[str, str] = {}
+        name = self._patterns()
+        frames, raster = (None, None) if name is None else self.arrays[name].frames()
+        wavelength = self._wavelength()
+        positions, pixel_positions = self._positions()
+        window = None if frames is None else frames.shape[1:]
+        return Found(
+            format=self.form,
+            frames=frames,
+            centred=self._centred(),
+            positions=positions,
+            pixel_positions=pixel_positions,
+            raster=raster or self._raster(),
+            step=self._pair("step", ("step", "scan_step", "scan_step_size"), scales.length, 1e-2),
+            rotation=self._number("rotation", ("rotation", "scan_rotation"), scales.angle),
+            wavelength=wavelength,
+            distance=self._number("distance", ("distance", "detector_distance"), scales.length, 1e3),
+            detector_pixel=self._pair("detector_pixel", ("detector_pixel", "detector_pixel_size"), scales.length, 1e-2),
+            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), scales.angle, 1.0),
+            mask=self._mask(),
+            probe=None if window is None else self._probe(window),
+            places=self.places,
+            remarks=tuple(self.remarks),
+            named=self._named,
+        )
+
+    def _named(self, name: str) -> NDArray[Any] | None:
+        return self._read(name) if name in self.arrays else None
+
+    def _read(self, name: str) -> NDArray[Any]:
+        stored = self.arrays[name]
+        check_small(size(stored.shape, stored.dtype), name, self.path)
+        return stored.read()
+
+    def _patterns(self) -> str | None:
+        stacks = [
+            name
+            for name, stored in self.arrays.items()
+            if len(stored.shape) in (3, 4) and stored.dtype.kind in "iufcb" and min(stored.shape) > 0
+        ]
+        if self.given.patterns is not None:
+            if self.given.patterns not in self.arrays:
+                raise FileError(
+                    f"{self.path} has no array {self.given.patterns!r}; it has {self._names(stacks or self.arrays)}: "
+                    "name one with patterns=..."
+                )
+            return self._took("patterns", self.given.patterns)
+        for alias in PATTERNS:
+            # One that has the name and not the axes is refused when its frames are asked for.
+            found = next((name for name in self.arrays if _last(name) == alias), None)
+            if found is not None and (found in stacks or alias in PATTERNS[:SURE]):
+                return self._took("patterns", found)
+        others = {alias for group in (POSITIONS, PIXEL_POSITIONS, MASKS, PROBES, ("object",)) for alias in group}
+        left = [name for name in stacks if _last(name) not in others and self.arrays[name].dtype.kind != "c"]
+        if len(left) > 1:
+            raise FileError(f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.")
+        return self._took("patterns", left[0]) if left else None
+
+    def _names(self, names: Mapping[str, Stored] | list[str]) -> str:
+        shown = [f"{name} {self.arrays[name].shape}" for name in list(names)[:8]]
+        return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "no arrays"
+
+    def _took(self, what: str, name: str) -> str:
+        self.places[what] = name
+        return name
+
+    def _first(self, aliases: tuple[str, ...]) -> str | None:
+        return next((name for alias in aliases for name in self.arrays if _last(name) == alias), None)
+
+    def _positions(self) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+        """(metres, pixels), at most one of them."""
+        if self.given.positions is not None or self.given.raster is not None:
+            return None, None
+        name = self._first(PIXEL_POSITIONS)
+        if name is not None:
+            return None, self._places(self._took("positions", name))
+        name = self._first(POSITIONS)
+        if name is None:
+            return None, None
+        positions = self._places(self._took("positions", name))
+        reach = float(np.ptp(positions, axis=0).max()) if positions.size else 0.0
+        if self.given.units == "pixels":
+            return None, positions
+        if not reach <= METRES_AT_MOST:
+            raise FileError(
+                f"{self.path} has positions in {name} that reach over {reach:.4g}, which can't be metres; give "
+                f"units='pixels' if they are object pixels, or positions=array [m]."
+            )
+        return positions, None
+
+    def _places(self, name: str) -> NDArray[np.float64]:
+        values = self._read(name)
+        if values.dtype.kind not in "iuf":
+            raise FileError(f"{self.path} has positions of type {values.dtype} in {name}; expected real numbers.")
+        while values.ndim > 2 and values.shape[0] == 1:
+            values = values[0]
+        if values.ndim != 2:
+            raise FileError(f"{self.path} has positions of shape {values.shape} in {name}; expected (pattern, yx).")
+        bad = np.flatnonzero(~np.isfinite(values).all(1))
+        if len(bad):
+            raise FileError(
+                f"{self.path} has position {bad[0]} {values[bad[0]].tolist()} in {name}; expected finite numbers."
+            )
+        return values.astype(np.float64)
+
+    def _mask(self) -> NDArray[np.bool_] | None:
+        name = self._first(MASKS)
+        if name is None or self.given.mask is not None:
+            return None
+        values = self._read(self._took("mask", name))
+        if values.dtype.kind not in "iufb":
+            raise FileError(
+                f"{self.path} has a mask of type {values.dtype} in {name}; expected True where the detector works."
+            )
+        while values.ndim > 2 and values.shape[0] == 1:
+            values = values[0]
+        return values != 0
+
+    def _probe(self, window: tuple[int, int]) -> NDArray[Any] | None:
+        name = self._first(PROBES)
+        if name is None:
+            return None
+        shape = self.arrays[name].shape
+        if shape[-2:] != window or self.arrays[name].dtype.kind not in "fc" or math.prod(shape[:-3]) != 1:
+            self.remarks.append(
+                f"{name} of shape {shape} is left out: expected (mode, y, x) with the patterns' window."
+            )
+            return None
+        return self._read(self._took("probe", name)).reshape(-1, *window).astype(np.complex64)
+
+    def _centred(self) -> bool:
+        name = self._first(("centred",))
+        return name is None or bool(self._flat(name, 1)[0])
+
+    def _raster(self) -> Raster | None:
+        name = self._first(("raster", "scan_shape"))
+        if name is None:
+            return None
+        rows, columns = self._flat(self._took("raster", name), 2)
+        if not all(number == int(number) and 1 <= number < 2**31 for number in (rows, columns)):
+            raise FileError(f"{self.path} has the raster {rows:g} x {columns:g} in {name}; expected (rows, columns).")
+        return int(rows), int(columns)
+
+    def _wavelength(self) -> float | None:
+        if self.given.beam is not None:
+            return None
+        wavelength = self._number("wavelength", ("wavelength", "lambda"), scales.length, 1e-2)
+        if wavelength is not None:
+            return wavelength
+        energy = self._number("energy", ("energy", "photon_energy"), scales.energy)
+        if energy is not None:
+            if energy < 30:
+                raise FileError(
+                    f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is no X-ray's; if "
+                    f"it is keV, give energy={energy * 1e3:g} [eV]."
+                )
+            return wavelength_from_energy(energy)
+        name = self._first(VOLTAGES)
+        if name is None:
+            return None
+        voltage = scales.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
+        return electron_wavelength(voltage)
+
+    def _number(
+        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], below: float = math.inf
+    ) -> float | None:
+        values = self._values(what, aliases, unit, 1, below)
+        return None if values is None else values[0]
+
+    def _pair(
+        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], below: float
+    ) -> tuple[float, float] | None:
+        values = self._values(what, aliases, unit, 2, below)
+        return None if values is None else (values[0], values[1])
+
+    def _values(
+        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
+    ) -> list[float] | None:
+        """Numbers in SI units; those that are not below the limit are of another unit. None where they are given."""
+        if what in self.given.names:
+            return None
+        for name in self.arrays:
+            last = _last(name)
+            for alias in aliases:
+                factor = (
+                    1.0 if last == alias else unit(last[len(alias) + 1 :]) if last.startswith(f"{alias}_") else None
+                )
+                if factor is None:
+                    continue
+                values = [number * factor for number in self._flat(self._took(what, name), count)]
+                if not all(math.isfinite(number) and abs(number) < below for number in values):
+                    raise FileError(
+                        f"{self.path} has {', '.join(f'{number:g}' for number in values)} for {what} in {name}, which "
+                        f"can't be in SI units; give {what}=... as `load` describes it."
+                    )
+                return values
+        return None
+
+    def _flat(self, name: str, count: int) -> list[float]:
+        values = np.asarray(self._read(name)).ravel()
+        if values.dtype.kind not in "iufb" or values.size not in (1, count):
+            raise FileError(
+                f"{self.path} has {name} of type {values.dtype} and shape {self.arrays[name].shape}; expected "
+                f"{'a number' if count == 1 else 'two numbers (y, x)'}."
+            )
+        numbers = [float(number) for number in values]
+        return numbers * count if len(numbers) == 1 else numbers
+
+
+def _last(name: str) -> str:
+    return name.rsplit("/", 1)[-1].lower()

@@ -1,0 +1,246 @@
+"""Frames of the patterns in an HDF5 file: one dataset, many after one another, or a virtual one over other files."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ptynb.frames import Frames, HDF5Frames, SelectedFrames, StackedFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.links import Item, Linked
+
+MOST_PATTERNS = 2**24
+MOST_PIXELS = 2**28
+"""Of one pattern. More of either is no scan but a damaged header."""
+MOST_CHUNK = 2**30
+"""Bytes that are decompressed to read one pattern."""
+DEEPEST = 8
+"""Virtual datasets may lie in virtual datasets, as deep as this."""
+NUMBERED = re.compile(r"data_?\d+")
+"""Datasets of one scan, as detectors write them one after another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Where a scan's patterns are.
+
+    place: their name in the file. raster: (rows, columns) where the file has them as such.
+    """
+
+    frames: Frames
+    place: str
+    raster: tuple[int, int] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def patterns_at(linked: Linked, name: str) -> Patterns:
+    """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
+
+    Raises FileError where there are none, or none that can be read.
+    """
+    found = linked.get(name)
+    if isinstance(found, h5py.Group):
+        names = numbered(found)
+        if names:
+            return _stack(linked, name, names)
+    if not isinstance(found, h5py.Dataset):
+        what = "is a group" if isinstance(found, h5py.Group) else "is not there"
+        raise FileError(
+            f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'."
+        )
+    return _of(linked, linked.dataset(name), name.strip("/"), 0)
+
+
+def looks_like_patterns(item: Item) -> bool:
+    """Whether a dataset has the shape and the type of patterns."""
+    return (
+        isinstance(item, h5py.Dataset)
+        and item.ndim in (3, 4)
+        and bool(np.issubdtype(item.dtype, np.integer) or np.issubdtype(item.dtype, np.floating))
+        and min(item.shape[-2:]) >= 4
+        and math.prod(item.shape[:-2]) > 1
+    )
+
+
+def numbered(group: h5py.Group) -> tuple[str, ...]:
+    """Names like data_000001 in a group, in the order of their numbers; nothing is opened."""
+    names = [name for name in group if NUMBERED.fullmatch(name)]
+    return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
+
+
+def _stack(linked: Linked, name: str, names: Sequence[str]) -> Patterns:
+    parts: list[Frames] = []
+    remarks: list[str] = []
+    for one in names:
+        place = f"{name.strip('/')}/{one}"
+        with linked.aside() as other:
+            found = other.dataset(place)
+            if found is None:
+                raise FileError(f"{linked.path} has {place}, which leads to nothing; the scan is not whole.")
+            part = _of(other, found, place, 0)
+        parts.append(part.frames)
+        remarks += part.remarks
+    return Patterns(_stacked(parts, linked.path), f"{name.strip('/')}/{names[0]} to {names[-1]}", None, tuple(remarks))
+
+
+def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
+    try:
+        return StackedFrames.of(parts)
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from None
+
+
+def _of(linked: Linked, dataset: h5py.Dataset | None, place: str, depth: int) -> Patterns:
+    assert dataset is not None
+    _check(dataset, linked.path, place)
+    raster = (int(dataset.shape[0]), int(dataset.shape[1])) if dataset.ndim == 4 else None
+    if not dataset.is_virtual:
+        return Patterns(HDF5Frames.of(dataset), place, raster)
+    frames, remarks = _virtual(linked, dataset, place, depth)
+    return Patterns(frames, place, raster, remarks)
+
+
+def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
+    shape = dataset.shape
+    if shape is None or len(shape) < 3:
+        raise FileError(f"{path} has patterns of shape {shape} at {place}; expected (pattern, y, x).")
+    pixels, count = math.prod(shape[-2:]), math.prod(shape[:-2])
+    if pixels > MOST_PIXELS or count > MOST_PATTERNS:
+        raise FileError(
+            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels at {place}; expected at most "
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+        )
+    if dataset.chunks and math.prod(dataset.chunks) * dataset.dtype.itemsize > MOST_CHUNK:
+        raise FileError(
+            f"{path} stores {place} in chunks of {dataset.chunks} values, of which one takes "
+            f"{math.prod(dataset.chunks) * dataset.dtype.itemsize / 2**30:.3g} GiB of memory; expected at most 1. "
+            "Write it in chunks of a few patterns: h5repack -l CHUNK=..."
+        )
+    if dataset.size and not dataset.is_virtual and not dataset.external and not dataset.id.get_storage_size():
+        raise FileError(
+            f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan ended "
+            "before the first one, or are they in another file?"
+        )
+
+
+def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> tuple[Frames, tuple[str, ...]]:
+    """Frames of a virtual dataset: those of its sources where each has whole patterns, else read through HDF5."""
+    if depth >= DEEPEST:
+        raise FileError(f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.")
+    parts: list[tuple[int, int, Frames]] = []
+    sources: list[Path] = []
+    mapped, whole, remarks = 0, True, []
+    for source in dataset.virtual_sources():
+        if "%" in source.file_name.replace("%%", "") or "%" in source.dset_name.replace("%%", ""):
+            whole = False
+            remarks.append(
+                f"{place} is made of files whose names are counted ({source.file_name}); a missing one is read as 0."
+            )
+            mapped = dataset.size
+            continue
+        with linked.aside() as other:
+            frames, run = _source(linked, other, dataset, source, place, depth)
+        sources += [path for path in _paths(frames) if path != linked.path]
+        mapped += min(int(source.vspace.get_select_npoints()), dataset.size)
+        if run is None or frames.dtype != dataset.dtype:
+            whole = False
+        else:
+            parts.append((run[0], run[1], _cut(frames, run[2], run[1] - run[0])))
+    if mapped < dataset.size:
+        remarks.append(
+            f"{place} leaves {dataset.size - mapped} of its {dataset.size} values to no file; they are read as "
+            f"{dataset.fillvalue}."
+        )
+    parts.sort(key=lambda part: part[:2])
+    ends = [0, *(stop for _, stop, _ in parts)]
+    if whole and parts and [start for start, _, _ in parts] == ends[:-1] and ends[-1] == math.prod(dataset.shape[:-2]):
+        return _stacked([frames for _, _, frames in parts], linked.path), tuple(remarks)
+    return HDF5Frames.of(dataset, tuple(dict.fromkeys(sources))), tuple(remarks)
+
+
+def _source(
+    linked: Linked, other: Linked, dataset: h5py.Dataset, source: object, place: str, depth: int
+) -> tuple[Frames, tuple[int, int, int] | None]:
+    """(frames of a source, (first pattern, last + 1, first pattern in the source)), None for less than patterns."""
+    name, inside = source.file_name, source.dset_name  # type: ignore[attr-defined]
+    vspace, space = source.vspace, source.src_space  # type: ignore[attr-defined]
+    what = f"{linked.path} keeps parts of {place}"
+    if name == ".":
+        file = other.file(Path(dataset.file.filename).resolve())
+    else:
+        file = other.file(other.allowed(other.beside(dataset.file, name), what, dataset.file))
+    found = other.get(inside, file["/"])
+    if not isinstance(found, h5py.Dataset):
+        raise FileError(f"{what} in {file.filename} at {inside}, where there is no dataset; is that file whole?")
+    if found.id == dataset.id:
+        raise FileError(f"{linked.path} has a virtual dataset at {place} that is made of itself; expected other data.")
+    low, high = _bounds(space)
+    if low is not None and (len(low) != found.ndim or any(h >= s for h, s in zip(high, found.shape, strict=True))):
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects values up to {high} there; "
+            "the file is cut short, or of another scan."
+        )
+    wanted = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != wanted:
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            "the file is cut short, or of another scan."
+        )
+    if found.ndim < 3:
+        return _flat(found), None
+    frames = _of(other, found, f"{Path(file.filename).name}:{inside}", depth + 1).frames
+    return frames, _run(dataset, found, vspace, space)
+
+
+def _run(
+    dataset: h5py.Dataset, found: h5py.Dataset, vspace: h5py.h5s.SpaceID, space: h5py.h5s.SpaceID
+) -> tuple[int, int, int] | None:
+    """(first pattern, last + 1, first pattern in the source) of a mapping of whole patterns; else None."""
+    if dataset.ndim != 3 or found.ndim != 3 or found.shape[1:] != dataset.shape[1:]:
+        return None
+    (low, high), (first, last) = _bounds(vspace), _bounds(space)
+    if low is None:
+        low, high = (0, 0, 0), tuple(side - 1 for side in dataset.shape)
+    if first is None:
+        first, last = (0, 0, 0), tuple(side - 1 for side in found.shape)
+    box, other = ([h - s + 1 for s, h in zip(*ends, strict=True)] for ends in ((low, high), (first, last)))
+    full = vspace.get_select_npoints() == math.prod(box) == space.get_select_npoints() == math.prod(other)
+    if not full or box != other or tuple(box[1:]) != dataset.shape[1:]:
+        return None
+    return int(low[0]), int(low[0]) + int(box[0]), int(first[0])
+
+
+def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The smallest and the largest index that is selected; None where all are."""
+    if space.get_select_type() == h5py.h5s.SEL_ALL:
+        return None, ()
+    low, high = space.get_select_bounds()
+    return tuple(map(int, low)), tuple(map(int, high))
+
+
+def _flat(dataset: h5py.Dataset) -> Frames:
+    """One pattern a dataset (y, x): only its place counts."""
+    path = Path(dataset.file.filename).resolve()
+    shape = (1, *(1, 1, *dataset.shape)[-2:])
+    return HDF5Frames(path, dataset.name, shape, dataset.dtype.str)
+
+
+def _paths(frames: Frames) -> tuple[Path, ...]:
+    """Files that frames lie in."""
+    if isinstance(frames, StackedFrames):
+        return tuple(path for part in frames.parts for path in _paths(part))
+    if isinstance(frames, SelectedFrames):
+        return _paths(frames.source)
+    return (frames.path, *frames.sources) if isinstance(frames, HDF5Frames) else ()
+
+
+def _cut(frames: Frames, start: int, count: int) -> Frames:
+    if start == 0 and count == frames.shape[0]:
+        return frames
+    return SelectedFrames.of(frames, np.arange(start, start + count))

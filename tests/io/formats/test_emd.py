@@ -1,0 +1,203 @@
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.electrons import electron_wavelength
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import emdfile
+
+CALIBRATION = "datacube_root/metadatabundle/calibration"
+DATA = "datacube_root/datacube/data"
+
+
+class DataCube(emdfile.Array):
+    """py4DSTEM's class is one of emdfile's arrays under this name."""
+
+
+@pytest.fixture(scope="module")
+def original():
+    """Of equal steps, which is all that py4DSTEM's calibration can say."""
+    return oblong(32, step=(3, 3))
+
+
+def write(path, original, patterns=None, axes=None, **calibration):
+    """By emdfile's own writer, with the names of py4DSTEM's calibration."""
+    root = emdfile.Root("datacube_root")
+    data = original.patterns if patterns is None else patterns
+    root.tree(DataCube(data, name="datacube", units="pixel intensity", **(axes or {})))
+    said = {
+        "R_pixel_size": original.step[0] * 1e10,
+        "R_pixel_units": "A",
+        "Q_pixel_size": ANGLE / electron_wavelength(VOLTAGE) * 1e-10,
+        "Q_pixel_units": "A^-1",
+        "QR_flip": False,
+    } | calibration
+    kept = emdfile.Metadata("calibration", {name: value for name, value in said.items() if value is not None})
+    root.metadata = kept
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        emdfile.save(str(path), root, mode="o")
+    return path
+
+
+def test_the_datacube_is_the_original(tmp_path, original):
+    path = write(tmp_path / "scan.h5", original)
+    with pytest.raises(FileError, match=r"does not say the wavelength, .*voltage=300e3 \[V\]"):
+        load(path)
+    scan = load(path, voltage=VOLTAGE)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
+
+
+def rotated(angle, vectors):
+    """A vector of the detector (row, column) as it lies in the scan, as py4DSTEM turns it."""
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return vectors @ turn.T
+
+
+TURNS = {"a quarter": np.pi / 2, "half": np.pi, "three quarters": -np.pi / 2}
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("case", TURNS)
+def test_a_scan_that_is_turned_and_flipped_against_the_detector_is_put_right(tmp_path, original, case, flip):
+    """The patterns are written where they lie in the scan's axes; the loaded scan is the original once more."""
+    places = np.indices((ROWS, COLUMNS)).reshape(2, -1).T
+    turned = np.rint(rotated(TURNS[case], places)).astype(int)
+    turned -= turned.min(0)
+    cube = np.empty((*(turned.max(0) + 1), 32, 32), np.float32)
+    cube[tuple(turned.T)] = original.stack.transpose(0, 2, 1) if flip else original.stack
+    # QR_flip exchanges the detector's axes first: what was transposed on the way to the file.
+    scan = load(write(tmp_path / "scan.h5", original, cube, QR_rotation=TURNS[case], QR_flip=flip), voltage=VOLTAGE)
+    order = np.empty(len(places), int)
+    order[np.ravel_multi_index(tuple(turned.T), cube.shape[:2])] = np.arange(len(places))
+    np.testing.assert_array_equal(scan.counts(0, len(scan)), original.stack[order])
+    wanted = original.scan.positions[order]
+    np.testing.assert_allclose(scan.positions - scan.positions[0], wanted - wanted[0], atol=1e-8)
+
+
+UNITS = {
+    "nm": ({"R_pixel_units": "nm"}, 0.1),
+    "angstrom": ({"R_pixel_units": "Å"}, 1.0),
+    "mrad": ({"Q_pixel_units": "mrad", "Q_pixel_size": ANGLE * 1e3}, 1.0),
+    "1/nm": ({"Q_pixel_units": "1/nm", "Q_pixel_size": ANGLE / electron_wavelength(VOLTAGE) * 1e-9}, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", UNITS)
+def test_units_are_those_of_the_calibration(tmp_path, original, case):
+    said, factor = UNITS[case]
+    if "R_pixel_units" in said:
+        said = said | {"R_pixel_size": original.step[0] * 1e10 * factor}
+    agrees(load(write(tmp_path / "scan.h5", original, **said), voltage=VOLTAGE), original.scan)
+
+
+def test_axes_say_what_the_calibration_does_not(tmp_path):
+    original = oblong(32)
+    sizes = [size * 1e9 for size in original.step] + [ANGLE * 1e3] * 2
+    axes = {"dims": sizes, "dim_units": ["nm", "nm", "mrad", "mrad"]}
+    none = dict.fromkeys(("R_pixel_size", "R_pixel_units", "Q_pixel_size", "Q_pixel_units"))
+    path = write(tmp_path / "scan.h5", original, axes=axes, **none)
+    agrees(load(path, voltage=VOLTAGE), original.scan)
+    assert find(path, Given()).places["step"] == "/datacube_root/datacube: axes 0 and 1"
+
+
+def test_an_older_file_of_berkeleys_is_read_by_its_axes(tmp_path):
+    original = oblong(32)
+    with h5py.File(tmp_path / "scan.emd", "w") as file:
+        cube = file.create_group("data/scan")
+        cube.attrs["emd_group_type"] = 1
+        cube["data"] = original.patterns
+        for number, (side, step, unit) in enumerate(
+            zip(original.patterns.shape, [*original.step, ANGLE, ANGLE], ["[m]", "[m]", "[rad]", "[rad]"], strict=True)
+        ):
+            cube[f"dim{number + 1}"] = np.arange(side) * step
+            cube[f"dim{number + 1}"].attrs["units"] = np.bytes_(unit)
+    agrees(load(tmp_path / "scan.emd", voltage=VOLTAGE), original.scan)
+
+
+def test_a_voltage_in_the_metadata_is_used(tmp_path, original):
+    path = write(tmp_path / "scan.h5", original)
+    with h5py.File(path, "r+") as file:
+        file["datacube_root/metadatabundle/microscope/accelerating_voltage"] = 300.0
+    agrees(load(path), original.scan)
+
+
+def change(name, value):
+    def spoil(path):
+        with h5py.File(path, "r+") as file:
+            if name in file:
+                del file[name]
+            if value is not None:
+                file[name] = value
+
+    return spoil
+
+
+def half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def twice(path):
+    with h5py.File(path, "r+") as file:
+        file.copy("datacube_root/datacube", file["datacube_root"], "second")
+
+
+def huge(path):
+    with h5py.File(path, "r+") as file:
+        del file[DATA]
+        file["datacube_root/datacube"].create_dataset("data", (2**20, 2**20, 64, 64), "f4", chunks=(1, 1, 64, 64))
+
+
+def count(value, place):
+    def spoil(path):
+        with h5py.File(path, "r+") as file:
+            file[DATA][place] = value
+
+    return spoil
+
+
+BROKEN = {
+    "cut short": (half, "is not a readable HDF5 file"),
+    "text": (lambda path: path.write_text("x, y\n"), "is not a readable HDF5 file"),
+    "empty": (lambda path: path.write_bytes(b""), "is not a readable HDF5 file"),
+    "no data": (change(DATA, None), "neither CXI nor|holds datacube_root|no patterns|does not say the patterns"),
+    "complex": (change(DATA, np.ones((2, 3, 8, 8), complex)), "complex128"),
+    "words": (change(DATA, np.full((2, 3, 8, 8), b"a")), "expected real counts"),
+    "no pattern": (change(DATA, np.ones((0, 3, 8, 8))), "no axis of length 0"),
+    "a header of 2**40": (huge, "announces 1099511627776 patterns"),
+    "two cubes": (twice, "say which are the patterns: patterns='datacube_root/datacube/data'"),
+    "NaN": (count(np.nan, (0, 0, 3, 4)), r"Pattern 0 has the count nan at pixel \(3, 4\)"),
+    "negative": (count(-1, (-1, -1, 3, 4)), "Pattern 23 has the count -1.0"),
+    "a size of 0": (change(f"{CALIBRATION}/R_pixel_size", 0.0), "has the size 0.0 at .*R_pixel_size"),
+    "a size of words": (change(f"{CALIBRATION}/Q_pixel_size", "small"), "has the size small at .*Q_pixel_size"),
+    "NaN rotation": (change(f"{CALIBRATION}/QR_rotation", np.nan), r"has the QR_rotation nan; .*give rotation="),
+    "an absurd voltage": (change("datacube_root/metadatabundle/m/voltage", 1e9), "voltage of 1e.09; expected 3 to"),
+    "no units": (change(f"{CALIBRATION}/R_pixel_units", "pixels"), r"not say the scan's step; give it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, case):
+    path = write(tmp_path / "scan.h5", original)
+    spoil, words = BROKEN[case]
+    spoil(path)
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path, **({} if "voltage" in case else {"voltage": VOLTAGE}))
+    assert "\n" not in str(caught.value)
+
+
+def test_one_of_two_cubes_is_named_as_the_message_says(tmp_path, original):
+    path = write(tmp_path / "scan.h5", original)
+    twice(path)
+    agrees(load(path, patterns=DATA, voltage=VOLTAGE), original.scan)

@@ -1,0 +1,225 @@
+import numpy as np
+import pytest
+
+from ptynb.electrons import electron_wavelength
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+
+COUNT = ROWS * COLUMNS
+FACTOR = 0.72
+"""Between the field of view in the file and the real one, as in real files."""
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(128)
+
+
+def fields(original):
+    """The fields of version 1.2, with what version 0.5 says of the detector."""
+    view = original.step[0] * COLUMNS * FACTOR
+    calibrated = ANGLE / electron_wavelength(VOLTAGE) / 1e18
+    return {
+        "raw": '<raw_file filename="C:\\data\\scan_x6_y4.raw"/>',
+        "size": f"<pix_x>{COLUMNS}</pix_x><pix_y>{ROWS}</pix_y>",
+        "iom": "<iom_measurements>{}</iom_measurements>",
+        "voltage": f"<high_voltage>{VOLTAGE}</high_voltage>",
+        "view": f"<full_scan_field_of_view><x>{view!r}</x><y>{view!r}</y><scale_factor>{FACTOR}</scale_factor>"
+        "</full_scan_field_of_view>",
+        "calibrated": f"<calibrated_pixelsize>{calibrated!r}</calibrated_pixelsize>",
+        "camera": "<nominal_camera_length>0.2</nominal_camera_length>",
+    }
+
+
+def xml(original, **changed):
+    given = fields(original) | changed
+    inner = "".join(given[name] for name in ("voltage", "view", "calibrated", "camera"))
+    return f'<?xml version="1.0"?>\n<root name="a">{given["raw"]}{given["size"]}{given["iom"].format(inner)}</root>'
+
+
+def write(folder, original, **changed):
+    words = np.full((COUNT, 130, 128), np.nan, "<f4")
+    words[:, :128] = original.stack
+    words.tofile(folder / "scan_x6_y4.raw")
+    (folder / "scan.xml").write_text(xml(original, **changed))
+    return folder / "scan.xml"
+
+
+@pytest.fixture
+def square(original):
+    """Equal steps, which is all that the newer field of view can say."""
+    step = original.step[0]
+    rows, columns = np.indices((ROWS, COLUMNS)).reshape(2, -1)
+    pixel = original.scan.pixel_size[0]
+    positions = np.column_stack([rows, columns]) * step / pixel
+    return type(original.scan).from_arrays(original.stack, positions, geometry=original.scan.geometry)
+
+
+@pytest.mark.parametrize("named", ["scan.xml", "scan_x6_y4.raw"])
+def test_either_file_gives_the_scan(tmp_path, original, square, named):
+    write(tmp_path, original)
+    scan = load(tmp_path / named)
+    agrees(scan, square)
+    assert scan.frames.in_file
+    assert scan.geometry.wavelength == pytest.approx(electron_wavelength(300e3))
+
+
+def test_a_reconstruction_has_the_losses_of_the_original(tmp_path, original, square):
+    assert losses(load(write(tmp_path, original))) == pytest.approx(losses(square), rel=1e-6)
+
+
+def test_a_field_of_view_of_two_sides_gives_two_steps(tmp_path, original):
+    sides = f"[{original.step[0] * ROWS!r}, {original.step[1] * COLUMNS!r}]"
+    view = f"<optics.get_full_scan_field_of_view>{sides}</optics.get_full_scan_field_of_view>"
+    agrees(load(write(tmp_path, original, view=view)), original.scan)
+
+
+SIZES = {
+    "at acquisition": '<scan_parameters mode="search"><scan_resolution_x>9</scan_resolution_x><scan_resolution_y>9'
+    '</scan_resolution_y></scan_parameters><scan_parameters mode="acquire"><scan_resolution_x>6</scan_resolution_x>'
+    "<scan_resolution_y>4</scan_resolution_y></scan_parameters>",
+    "in the name": "",
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_the_raster_is_found_in_each_place(tmp_path, original, square, case):
+    agrees(load(write(tmp_path, original, size=SIZES[case])), square)
+
+
+def test_a_raw_file_alone_takes_what_is_given(tmp_path, original):
+    write(tmp_path, original).unlink()
+    with pytest.raises(FileError, match=r"does not say the scan's step, the wavelength, the distance"):
+        load(tmp_path / "scan_x6_y4.raw")
+    (tmp_path / "scan_x6_y4.raw").rename(tmp_path / "other.raw")
+    given = {"raster": (ROWS, COLUMNS), "step": original.step, "voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
+    agrees(load(tmp_path / "other.raw", **given), original.scan)
+
+
+def test_a_voltage_in_kilovolts_is_the_same(tmp_path, original, square):
+    agrees(load(write(tmp_path, original, voltage="<high_voltage>300</high_voltage>")), square)
+
+
+def test_a_voltage_that_is_given_turns_the_calibration_into_an_angle(tmp_path, original):
+    path = write(tmp_path, original, voltage="", camera="")
+    with pytest.raises(FileError, match="does not say the wavelength"):
+        load(path)
+    wavelength = electron_wavelength(200e3)
+    expected = ANGLE / electron_wavelength(VOLTAGE) * wavelength
+    assert load(path, voltage=200e3).geometry.detector_pixel == pytest.approx((expected, expected))
+
+
+def test_without_calibration_the_nominal_camera_length_is_used_and_said(tmp_path, original):
+    path = write(tmp_path, original, calibrated="")
+    geometry = load(path).geometry
+    assert (geometry.distance, geometry.detector_pixel) == (0.2, (150e-6, 150e-6))
+    assert "nominal camera length" in find(path, Given()).remarks[0]
+
+
+def test_patterns_after_the_raster_are_left_out_and_said(tmp_path, original):
+    path = write(tmp_path, original, size="<pix_x>6</pix_x><pix_y>3</pix_y>")
+    assert len(load(path)) == 18
+    assert "the 6 after the raster's are left out" in find(path, Given()).remarks[0]
+
+
+def test_a_series_has_no_raster(tmp_path, original):
+    path = write(tmp_path, original, size="<scan_parameters><series_count>24</series_count></scan_parameters>")
+    with pytest.raises(FileError, match="does not say the positions"):
+        load(path)
+    positions = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+    agrees(load(path, positions=positions), original.scan)
+
+
+def outside(path):
+    (path.parent.parent / "secret.raw").write_bytes((path.parent / "scan_x6_y4.raw").read_bytes())
+    path.write_text('<root><raw_file filename="../secret.raw"/></root>')
+
+
+def laughs(path):
+    entities = "".join(f'<!ENTITY l{i + 1} "{f"&l{i};" * 10}">' for i in range(12))
+    path.write_text(f'<!DOCTYPE root [<!ENTITY l0 "ha">{entities}]><root>&l12;</root>')
+
+
+def external(path):
+    path.write_text('<!DOCTYPE root [<!ENTITY x SYSTEM "file:///etc/passwd">]><root><raw_file filename="&x;"/></root>')
+
+
+def shorter(path):
+    raw = path.parent / "scan_x6_y4.raw"
+    raw.write_bytes(raw.read_bytes()[:-7])
+
+
+def fewer(path):
+    raw = path.parent / "scan_x6_y4.raw"
+    raw.write_bytes(raw.read_bytes()[: 20 * 130 * 128 * 4])
+
+
+def word(value, pattern=0):
+    def spoil(path):
+        raw = path.parent / "scan_x6_y4.raw"
+        words = np.fromfile(raw, "<f4").reshape(-1, 130, 128)
+        words[pattern, 3, 4] = value
+        words.tofile(raw)
+
+    return spoil
+
+
+def says(old, new):
+    return lambda path: path.write_text(path.read_text().replace(old, new))
+
+
+def another(path):
+    (path.parent / "a.xml").write_text(path.read_text())
+
+
+BROKEN = {
+    "a path that leads outside": (outside, "names secret.raw, which is not beside it; put the .raw into"),
+    "no name": (says("filename", "label"), "names no raw file"),
+    "a name that is a folder": (says("scan_x6_y4.raw", ".."), "names no raw file"),
+    "a billion laughs": (laughs, "declares a document type or entities, .* take that declaration out"),
+    "an external entity": (external, "declares a document type or entities"),
+    "text": (lambda path: path.write_text("theta, counts\n1, 2"), "of no other format that is known"),
+    "XML cut short": (lambda path: path.write_text(path.read_text()[:90]), "is not XML"),
+    "XML of something else": (lambda path: path.write_text("<svg/>"), "names no raw file"),
+    "empty XML": (lambda path: path.write_bytes(b""), "of no other format that is known"),
+    "an endless XML": (lambda path: path.write_bytes(b"<root>" + bytes(2**24)), "expected the .xml of an EMPAD"),
+    "a raw file cut short": (shorter, r"expected a multiple of 66560, .* it is cut short"),
+    "fewer patterns": (fewer, "holds 20 patterns, and scan.xml says 24"),
+    "empty raw file": (lambda path: (path.parent / "scan_x6_y4.raw").write_bytes(b""), "has 0 bytes"),
+    "a raster of 2**40": (says("<pix_x>6", f"<pix_x>{2**40}"), "expected a whole number"),
+    "a raster of words": (says("<pix_x>6", "<pix_x>six"), "pix_x is 'six'; expected a finite number"),
+    "no raster's row": (says("<pix_x>6", "<pix_x>0"), "expected a whole number of at least 1"),
+    "an absurd voltage": (says("<high_voltage>300000.0", "<high_voltage>3e12"), "voltage of 3e.12; expected 3 to 3000"),
+    "NaN voltage": (says("<high_voltage>300000.0", "<high_voltage>nan"), "'nan'; expected a finite number"),
+    "NaN in the first pattern": (word(np.nan), r"Pattern 0 has the count nan at pixel \(3, 4\)"),
+    "infinite in the last pattern": (word(np.inf, 23), "Pattern 23 has the count inf"),
+    "negative": (word(-3), "Pattern 0 has the count -3.0"),
+    "EMPAD-G2": (says("<pix_x>", "<sensor><type>EMPAD2</type></sensor><pix_x>"), "is of an EMPAD-G2"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, case):
+    (tmp_path / "in").mkdir()
+    path = write(tmp_path / "in", original)
+    spoil, words = BROKEN[case]
+    spoil(path)
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_negative_count_can_be_clipped_as_the_message_says(tmp_path, original):
+    path = write(tmp_path, original)
+    word(-3)(path)
+    assert load(path, clip_negative=True).counts(0, 1)[0, 3, 4] == 0
+
+
+def test_two_files_that_name_the_raw_file_are_asked_about(tmp_path, original):
+    another(write(tmp_path, original))
+    with pytest.raises(FileError, match=r"a\.xml, scan\.xml .* all name scan_x6_y4\.raw; load the one"):
+        load(tmp_path / "scan_x6_y4.raw")
+    load(tmp_path / "a.xml")

@@ -1,0 +1,276 @@
+import struct
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+import ptynb.io.reading.room
+from ptynb.frames import ArrayFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, losses, oblong
+
+BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
+COUNT = ROWS * COLUMNS
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(32)
+
+
+@pytest.fixture(scope="module")
+def metres(original):
+    """(pattern, yx) [m]."""
+    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+
+
+def version_5(path, variables, compressed=True):
+    scipy.io.savemat(path, variables, do_compression=compressed)
+
+
+def version_73(path, variables):
+    """As MATLAB writes: 512 bytes in front, axes in reverse, complex numbers as pairs, scalars 1 x 1, classes."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        fill(file, variables)
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(116) + bytes(8) + struct.pack("<HH", 0x0200, 0x4D49))
+
+
+def fill(group, variables):
+    for name, value in variables.items():
+        if isinstance(value, dict):
+            fill(group.create_group(name), value)
+            continue
+        reverse = np.atleast_2d(value).T
+        if np.iscomplexobj(reverse):
+            pairs = np.empty(reverse.shape, [("real", "f8"), ("imag", "f8")])
+            pairs["real"], pairs["imag"] = reverse.real, reverse.imag
+            reverse = pairs
+        chunks = (1, *reverse.shape[1:]) if reverse.ndim > 2 else None
+        stored = group.create_dataset(name, data=reverse, chunks=chunks, compression="gzip" if chunks else None)
+        stored.attrs["MATLAB_class"] = np.bytes_({"f4": "single", "u2": "uint16"}.get(reverse.dtype.str[1:], "double"))
+
+
+def version_6(path, variables):
+    version_5(path, variables, compressed=False)
+
+
+WRITERS = {"5": version_6, "7": version_5, "7.3": version_73}
+LAYOUTS = {
+    "a stack": ("dp", lambda patterns: patterns.reshape(COUNT, 32, 32).transpose(1, 2, 0)),
+    "a raster": ("cbed", lambda patterns: patterns.transpose(2, 3, 0, 1)),
+    "a stack from Python": ("dp", lambda patterns: patterns.reshape(COUNT, 32, 32)),
+    "an array of any name": ("x", lambda patterns: patterns.transpose(2, 3, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("version", WRITERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_patterns_and_positions_are_those_of_the_original(tmp_path, original, layout, version):
+    name, turned = LAYOUTS[layout]
+    WRITERS[version](tmp_path / "scan.mat", {name: turned(original.patterns), "ADU": 151.0})
+    raster = {} if "raster" in layout or "any" in layout else {"raster": (ROWS, COLUMNS)}
+    scan = load(tmp_path / "scan.mat", step=original.step, **BEAM, **raster)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file == (version != "7" and layout != "a stack from Python")
+
+
+@pytest.mark.parametrize("version", WRITERS)
+def test_reconstructions_have_the_losses_of_the_original(tmp_path, original, version):
+    WRITERS[version](tmp_path / "scan.mat", {"cbed": original.patterns.transpose(2, 3, 0, 1)})
+    scan = load(tmp_path / "scan.mat", step=original.step, **BEAM)
+    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
+
+
+def ptychoshelves(original, metres):
+    """The fields of p that describe a scan, of X-rays."""
+    wavelength, distance = 1.5e-12, 0.05
+    pixel = original.scan.pixel_size[0]
+    p = {
+        "z": distance,
+        "ds": wavelength * distance / (32 * pixel),
+        "positions_real": metres,
+        "energy": 826.5613228880018,
+    }
+    return {"dp": original.stack.transpose(1, 2, 0), "p": p}
+
+
+@pytest.mark.parametrize("version", WRITERS)
+@pytest.mark.parametrize("beam", ["energy", "lambda"])
+def test_the_struct_p_describes_the_scan(tmp_path, original, metres, version, beam):
+    variables = ptychoshelves(original, metres)
+    if beam == "lambda":
+        variables["p"] = {name: value for name, value in variables["p"].items() if name != "energy"} | {
+            "lambda": 1.5e-12
+        }
+    WRITERS[version](tmp_path / "scan.mat", variables)
+    scan = load(tmp_path / "scan.mat")
+    agrees(scan, original.scan)
+    assert scan.geometry.wavelength == pytest.approx(1.5e-12, rel=1e-9)
+    assert find(tmp_path / "scan.mat", Given()).places["positions"] == "p/positions_real"
+
+
+@pytest.mark.parametrize("version", WRITERS)
+def test_the_stage_moves_the_other_way_than_the_probe(tmp_path, original, metres, version):
+    stage = {"ppY": -metres[:, 0], "ppX": -metres[:, 1]}
+    WRITERS[version](tmp_path / "scan.mat", {"dp": original.stack.transpose(1, 2, 0), **stage})
+    agrees(load(tmp_path / "scan.mat", **BEAM), original.scan)
+
+
+def test_positions_lie_beside_the_patterns_of_fold_slice(tmp_path, original, metres):
+    with h5py.File(tmp_path / "data_roi0_dp.hdf5", "w") as file:
+        file["dp"] = original.stack
+    with h5py.File(tmp_path / "data_roi0_para.hdf5", "w") as file:
+        file["ppY"], file["ppX"], file["lambda"] = -metres[:, 0], -metres[:, 1], 1.5e-10
+    found = find(tmp_path / "data_roi0_dp.hdf5", Given())
+    np.testing.assert_array_equal(found.positions, metres)
+    assert found.wavelength == 1.5e-10
+    agrees(load(tmp_path / "data_roi0_dp.hdf5", **BEAM), original.scan)
+
+
+@pytest.mark.parametrize("version", WRITERS)
+def test_a_probe_and_a_mask_are_found(tmp_path, original, version):
+    probe = np.arange(32 * 32).reshape(32, 32) * (1 + 2j)
+    mask = np.ones((32, 32), np.uint8)
+    mask[3, 5] = 0
+    variables = {"dp": original.stack.transpose(1, 2, 0), "probe": probe, "mask": mask}
+    WRITERS[version](tmp_path / "scan.mat", variables)
+    scan = load(tmp_path / "scan.mat", raster=(ROWS, COLUMNS), step=original.step, **BEAM)
+    np.testing.assert_array_equal(scan.probe, probe[None].astype(np.complex64))
+    np.testing.assert_array_equal(scan.mask, mask == 1)
+
+
+def test_an_oblong_pattern_is_told_by_the_number_of_positions(tmp_path, original, metres):
+    patterns = original.stack[:, :, :24]
+    for name, stored in {"python": patterns[:23], "matlab": patterns[:23].transpose(1, 2, 0)}.items():
+        version_5(tmp_path / f"{name}.mat", {"dp": stored, "positions": metres[:23]})
+        np.testing.assert_array_equal(load(tmp_path / f"{name}.mat", **BEAM).counts(0, 23), patterns[:23])
+
+
+def element(name, shape, kind=7, data=b"", announced=None):
+    """A variable of version 5, single precision."""
+
+    def part(number, content):
+        return struct.pack("<2I", number, len(content)) + content + bytes(-len(content) % 8)
+
+    dimensions = struct.pack(f"<{len(shape)}i", *shape)
+    inner = part(6, struct.pack("<2I", kind, 0)) + part(5, dimensions) + part(1, name) + part(7, data)
+    return struct.pack("<2I", 14, len(inner) if announced is None else announced) + inner
+
+
+def file_5(content):
+    return b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<HH", 0x0100, 0x4D49) + content
+
+
+def bomb():
+    content = zlib.compress(element(b"dp", (2**14, 2**14, 4), announced=2**32 - 8))
+    return file_5(struct.pack("<2I", 15, len(content)) + content)
+
+
+def octets(made):
+    return lambda path, variables: path.write_bytes(made)
+
+
+def saved(writer=version_5, removed=(), **changed):
+    def spoil(path, variables):
+        kept = {name: value for name, value in variables.items() if name not in removed}
+        writer(path, kept | changed)
+
+    return spoil
+
+
+def cut(writer):
+    def spoil(path, variables):
+        writer(path, variables)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+    return spoil
+
+
+def damaged(path, variables):
+    version_5(path, variables)
+    content = bytearray(path.read_bytes())
+    content[400:800] = bytes(400)
+    path.write_bytes(content)
+
+
+def far(path, variables):
+    version_73(path, {"p": variables["p"]})
+    with h5py.File(path, "r+") as file:
+        file["dp"] = h5py.ExternalLink("/etc/gone.h5", "/dp")
+
+
+def virtual(path, variables):
+    """Patterns that lie in another file, by a virtual dataset."""
+    with h5py.File(path.with_name("other.h5"), "w") as file:
+        file["dp"] = variables["dp"].T
+    version_73(path, {"p": variables["p"]})
+    layout = h5py.VirtualLayout(variables["dp"].T.shape, "f4")
+    layout[...] = h5py.VirtualSource("other.h5", "dp", variables["dp"].T.shape)
+    with h5py.File(path, "r+") as file:
+        file.create_virtual_dataset("dp", layout)
+
+
+BROKEN = {
+    "patterns in another file": (virtual, "does not say the patterns"),
+    "version 5 cut short": (cut(version_6), "is not a whole .mat .*; save it again"),
+    "version 7 cut short": (cut(version_5), "is not a whole .mat"),
+    "version 7.3 cut short": (cut(version_73), "is not a readable HDF5 file|is not a whole .mat"),
+    "damaged": (damaged, "is not a whole .mat"),
+    "text": (octets(b"theta, counts\n1, 2\n" * 99), "is not a whole .mat|does not say the patterns"),
+    "empty": (octets(b""), "is not a whole .mat"),
+    "a bomb": (lambda path, variables: path.write_bytes(bomb()), "announces .* for the patterns in dp|is not a whole"),
+    "a header of 2**40": (
+        octets(file_5(element(b"dp", (2**14, 2**14, 2**10)))),
+        "announces .* TiB for the patterns in dp|is not a whole",
+    ),
+    "negative sides": (octets(file_5(element(b"dp", (-4, 8, 8)))), "whole|length 0|not say"),
+    "no patterns": (saved(removed=["dp"]), "does not say the patterns"),
+    "two arrays": (saved(removed=["dp"], a=np.ones((8, 8, 3)), b=np.ones((8, 8, 3))), "say which .* patterns='a'"),
+    "two axes": (saved(dp=np.ones((32, 32))), r"patterns of shape \(32, 32\) in dp"),
+    "complex": (saved(dp=np.ones((32, 32, 24), complex)), "complex128"),
+    "complex of 7.3": (saved(version_73, dp=np.ones((32, 32, 24), complex)), "complex128 in dp; expected real counts"),
+    "NaN": (saved(dp=np.full((32, 32, 24), np.nan)), "Pattern 0 has the count nan"),
+    "negative": (saved(version_73, dp=-np.ones((32, 32, 24))), "Pattern 0 has the count -1.0"),
+    "words": (saved(removed=["dp"], dp="patterns"), "does not say the patterns"),
+    "cells": (saved(removed=["dp"], dp=np.array([np.ones(3), "a"], object)), "does not say the patterns"),
+    "positions of another length": (saved(positions=np.zeros((23, 2))), r"shape \(23, 2\); expected \(24, 2\)"),
+    "transposed positions": (saved(version_73, positions=np.zeros((2, 24))), "They look transposed"),
+    "positions in pixels": (saved(positions=np.eye(24, 2) * 300), "can't be metres; give units='pixels'"),
+    "a stage of two lengths": (saved(removed=["p"], ppX=np.ones(24), ppY=np.ones(23)), "has 23 ppY and 24 ppX"),
+    "energy in eV": (saved(p={"energy": 0.01}), r"an energy of 10 eV"),
+    "a wavelength in angstroms": (saved(p={"lambda": 0.0197}), "0.0197 for wavelength in p/lambda"),
+    "patterns far away": (far, "does not say the patterns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, metres, case):
+    spoil, words = BROKEN[case]
+    spoil(tmp_path / "scan.mat", ptychoshelves(original, metres))
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(tmp_path / "scan.mat")
+    assert "\n" not in str(caught.value)
+
+
+def test_patterns_larger_than_memory_are_saved_as_7_3_as_the_message_says(tmp_path, original, monkeypatch):
+    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-9)
+    variables = {"cbed": original.patterns.transpose(2, 3, 0, 1)}
+    version_5(tmp_path / "scan.mat", variables)
+    with pytest.raises(FileError, match="may be read into memory here; store the patterns uncompressed"):
+        load(tmp_path / "scan.mat", step=original.step, **BEAM)
+    version_73(tmp_path / "scan.mat", variables)
+    agrees(load(tmp_path / "scan.mat", step=original.step, **BEAM), original.scan)
+
+
+def test_pixels_are_taken_where_they_are_said(tmp_path, original):
+    pixels = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(STEP)
+    version_5(tmp_path / "scan.mat", {"dp": original.stack.transpose(1, 2, 0), "positions": pixels})
+    scan = load(tmp_path / "scan.mat", units="pixels")
+    np.testing.assert_array_equal(scan.positions, original.scan.positions)
+    assert isinstance(scan.frames, ArrayFrames)

@@ -1,0 +1,295 @@
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+import ptynb.io.reading.room
+from ptynb.frames import ArrayFrames, PlacedFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, losses, oblong
+
+BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(32)
+
+
+@pytest.fixture(scope="module")
+def metres():
+    """(pattern, yx) [m]."""
+    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(oblong(32).step)
+
+
+def named(original, metres):
+    return {"patterns": original.patterns, "positions": metres, "voltage": 300.0, "angular_pixel_mrad": ANGLE * 1e3}
+
+
+@pytest.mark.parametrize("shape", [(-1,), (ROWS, COLUMNS)], ids=["a stack", "a raster"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<u2", ">i4"])
+def test_patterns_of_a_npy_stay_in_the_file(tmp_path, original, shape, dtype):
+    np.save(tmp_path / "scan.npy", original.patterns.reshape(*shape, 32, 32).astype(dtype))
+    raster = (ROWS, COLUMNS) if len(shape) == 1 else None
+    scan = load(tmp_path / "scan.npy", raster=raster, step=original.step, **BEAM)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+    assert scan.frames.dtype.isnative
+
+
+def test_reconstructions_have_the_losses_of_the_original(tmp_path, original, metres):
+    np.save(tmp_path / "scan.npy", original.patterns)
+    np.savez(tmp_path / "scan.npz", **named(original, metres))
+    expected = pytest.approx(losses(original.scan), rel=1e-6)
+    assert losses(load(tmp_path / "scan.npy", step=original.step, **BEAM)) == expected
+    assert losses(load(tmp_path / "scan.npz")) == expected
+
+
+@pytest.mark.parametrize(("save", "kind"), [(np.savez, PlacedFrames), (np.savez_compressed, ArrayFrames)])
+def test_arrays_of_an_npz_are_found_by_their_names(tmp_path, original, metres, save, kind):
+    mask = np.ones((32, 32), np.uint8)
+    mask[3, 5] = 0
+    probe = np.ones((1, 1, 2, 32, 32), np.complex64)
+    save(tmp_path / "scan.npz", notes=np.array(["by hand"]), mask=mask, probe=probe, **named(original, metres))
+    scan = load(tmp_path / "scan.npz")
+    assert isinstance(scan.frames, kind)
+    np.testing.assert_array_equal(scan.mask, mask == 1)
+    np.testing.assert_array_equal(scan.counts(0, 24), original.stack * mask)
+    assert scan.probe.shape == (2, 32, 32)
+    assert scan.geometry.wavelength == pytest.approx(original.scan.geometry.wavelength)
+    places = find(tmp_path / "scan.npz", Given()).places
+    assert {"patterns": "patterns", "positions": "positions", "angular_pixel": "angular_pixel_mrad"}.items() <= (
+        places.items()
+    )
+
+
+def test_an_archive_that_does_not_begin_at_its_start_keeps_its_places(tmp_path, original, metres):
+    np.savez(tmp_path / "scan.npz", **named(original, metres))
+    with zipfile.ZipFile(tmp_path / "scan.npz") as old, zipfile.ZipFile(tmp_path / "new.npz", "w") as new:
+        for name in old.namelist():
+            member = zipfile.ZipInfo(name)
+            member.extra = struct.pack("<2H6s", 0x7075, 6, b"padded")
+            new.writestr(member, old.read(name))
+    agrees(load(tmp_path / "new.npz"), original.scan)
+
+
+UNITS = {
+    "wavelength_nm": (0.15, "wavelength", 1.5e-10),
+    "wavelength_A": (1.5, "wavelength", 1.5e-10),
+    "lambda": (1.5e-10, "wavelength", 1.5e-10),
+    "energy": (8265.613228880018, "wavelength", 1.5e-10),
+    "photon_energy_keV": (8.265613228880018, "wavelength", 1.5e-10),
+    "voltage_kV": (300, "wavelength", 1.9687e-12),
+    "voltage": (300e3, "wavelength", 1.9687e-12),
+    "distance_mm": (200, "distance", 0.2),
+    "detector_pixel_um": ([55, 75], "detector_pixel", (55e-6, 75e-6)),
+    "step_angstrom": ([0.4, 0.3], "step", (4e-11, 3e-11)),
+    "rotation_deg": (90, "rotation", np.pi / 2),
+    "raster": ([4, 6], "raster", (4, 6)),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_name_may_end_with_its_unit(tmp_path, original, name):
+    value, attribute, expected = UNITS[name]
+    np.savez(tmp_path / "scan.npz", patterns=original.stack, **{name: value})
+    assert getattr(find(tmp_path / "scan.npz", Given()), attribute) == pytest.approx(expected, rel=1e-4)
+
+
+def test_positions_in_pixels_are_said_by_their_name_or_by_the_user(tmp_path, original):
+    pixels = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(STEP)
+    np.savez(tmp_path / "px.npz", patterns=original.stack, positions_px=pixels)
+    np.savez(tmp_path / "scan.npz", data=original.stack[None], scan=pixels[None])
+    with pytest.raises(FileError, match=r"reach over 15, which can't be metres; give units='pixels'"):
+        load(tmp_path / "scan.npz")
+    for scan in (load(tmp_path / "px.npz"), load(tmp_path / "scan.npz", units="pixels")):
+        np.testing.assert_allclose(scan.positions - scan.positions[0], original.scan.positions)
+
+
+def test_an_array_is_given_by_its_name(tmp_path, original, metres):
+    np.savez(tmp_path / "scan.npz", a=original.stack, b=original.stack + 1, places=metres, good=np.ones((32, 32)))
+    with pytest.raises(FileError, match=r"has a \(24, 32, 32\), b \(24, 32, 32\); say which .*: patterns='a'"):
+        load(tmp_path / "scan.npz", positions="places", **BEAM)
+    agrees(load(tmp_path / "scan.npz", patterns="a", positions="places", mask="good", **BEAM), original.scan)
+    with pytest.raises(FileError, match=r"no array 'c'; it has a .* name one with patterns="):
+        load(tmp_path / "scan.npz", patterns="c")
+
+
+def test_patterns_in_fortrans_order_are_saved_again_as_the_message_says(tmp_path, original):
+    patterns = np.asfortranarray(original.patterns)
+    np.save(tmp_path / "scan.npy", patterns)
+    with pytest.raises(FileError, match=r"numpy\.save\(path, numpy\.ascontiguousarray\(patterns\)\)"):
+        load(tmp_path / "scan.npy", step=original.step, **BEAM)
+    np.save(tmp_path / "scan.npy", np.ascontiguousarray(patterns))
+    agrees(load(tmp_path / "scan.npy", step=original.step, **BEAM), original.scan)
+
+
+def header(shape, descr="<f4", order=False, data=b""):
+    text = repr({"descr": descr, "fortran_order": order, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def npy(value):
+    return lambda path, original: np.save(path, value(original.patterns), allow_pickle=True)
+
+
+def octets(made):
+    return lambda path, original: path.write_bytes(made)
+
+
+def cut(path, original):
+    np.save(path, original.patterns)
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def spoilt(value, pattern=0):
+    def change(patterns):
+        changed = patterns.copy()
+        changed.reshape(-1, 32, 32)[pattern, 3, 4] = value
+        return changed
+
+    return npy(change)
+
+
+BROKEN = {
+    "cut short": (cut, "ends after .* it is cut short"),
+    "cut in the header": (octets(header((9, 9, 9))[:40]), "broken header"),
+    "a header of garbage": (octets(b"\x93NUMPY\x01\x00\x20\x00" + b"(" * 32), "broken header"),
+    "a header without an end": (octets(b"\x93NUMPY\x02\x00\xff\xff\xff\x7f"), "does not begin as .npy"),
+    "text": (octets(b"theta, counts\n1, 2\n"), "of no other format that is known"),
+    "empty": (octets(b""), "of no other format that is known"),
+    "a header of 2**40": (octets(header((2**20, 2**10, 2**10))), "ends after .* cut short"),
+    "a header of 2**400": (
+        octets(header((2**400, 64, 64))),
+        "announces 2582.* patterns of 64 x 64 pixels; expected at most",
+    ),
+    "a negative shape": (octets(header((-1, 64, 64))), "expected whole numbers"),
+    "two axes": (npy(lambda patterns: patterns[0, 0]), r"shape \(32, 32\); expected \(pattern, y, x\)"),
+    "five axes": (npy(lambda patterns: patterns[None]), r"expected \(pattern, y, x\), or"),
+    "no pattern": (npy(lambda patterns: patterns[:0]), "no axis of length 0"),
+    "complex": (npy(lambda patterns: patterns.astype(complex)), "complex128; expected real counts"),
+    "words": (npy(lambda patterns: np.full((3, 8, 8), "a")), "expected real counts"),
+    "records": (npy(lambda patterns: np.zeros((3, 8, 8), "f4, i4")), "expected real counts"),
+    "Python's objects": (npy(lambda patterns: np.full((3, 8, 8), None)), "expected real counts"),
+    "NaN in the first": (spoilt(np.nan), r"Pattern 0 has the count nan at pixel \(3, 4\)"),
+    "infinite in the last": (spoilt(np.inf, -1), "Pattern 23 has the count inf"),
+    "negative": (spoilt(-1), "Pattern 0 has the count -1.0"),
+    "swapped axes": (
+        npy(lambda patterns: patterns.transpose(2, 3, 0, 1).copy()),
+        r"1024 patterns|24 patterns|at least",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_npy_is_refused_with_one_sentence(tmp_path, original, case):
+    spoil, words = BROKEN[case]
+    spoil(tmp_path / "scan.npy", original)
+    refused(tmp_path / "scan.npy", words, raster=(ROWS, COLUMNS), step=original.step, **BEAM)
+
+
+def refused(path, words, **given):
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path, **given)
+    assert "\n" not in str(caught.value)
+
+
+def archive(path, members, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as made:
+        for name, content in members.items():
+            made.writestr(f"{name}.npy", content)
+
+
+def announces(old, new):
+    """A member whose header in the archive's directory says another size."""
+
+    def spoil(path, arrays):
+        archive(path, {"patterns": header((100, 64, 64), data=bytes(100 * 64 * 64 * 4))})
+        path.write_bytes(path.read_bytes().replace(struct.pack("<I", old), struct.pack("<I", new)))
+
+    return spoil
+
+
+def bomb(path, arrays):
+    """Four petabytes announced by both headers."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        with made.open("patterns.npy", "w", force_zip64=True) as member:
+            member.write(header((2**24, 2**13, 2**13)))
+        made.infolist()[0].file_size = 128 + 2**52
+
+
+def damaged(path, arrays):
+    np.savez_compressed(path, **arrays)
+    content = bytearray(path.read_bytes())
+    content[2000:2100] = bytes(100)
+    path.write_bytes(content)
+
+
+def saved(**changed):
+    return lambda path, arrays: np.savez(path, allow_pickle=True, **{**arrays, **changed})
+
+
+def pickled(path, arrays):
+    saved = io.BytesIO()
+    np.save(saved, np.array([print], dtype=object), allow_pickle=True)
+    archive(path, {"patterns": saved.getvalue()})
+
+
+NPZ_BROKEN = {
+    "cut short": (lambda path, arrays: (np.savez(path, **arrays), path.write_bytes(path.read_bytes()[:5000])), "whole"),
+    "damaged": (damaged, "can't be read at patterns.npy"),
+    "a bomb": (bomb, "announces 4 PiB for the patterns in patterns"),
+    "a size that is not the header's": (
+        announces(100 * 64 * 64 * 4 + 128, 2**31),
+        "2147483648 bytes .* whose header announces",
+    ),
+    "a pickle": (pickled, "Python objects in patterns.npy, which are never read"),
+    "not numpy's": (lambda path, arrays: archive(path, {"patterns": "hello"}), "does not begin as .npy does"),
+    "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "does not say the patterns"),
+    "complex": (saved(patterns=np.ones((3, 8, 8), complex)), "complex128 in patterns.npy; expected real counts"),
+    "two axes": (saved(patterns=np.ones((8, 8))), r"shape \(8, 8\) in patterns.npy"),
+    "positions of another length": (saved(positions=np.zeros((23, 2))), r"shape \(23, 2\); expected \(24, 2\)"),
+    "transposed positions": (saved(positions=np.zeros((2, 24))), r"They look transposed"),
+    "flat positions": (saved(positions=np.zeros(48)), r"positions of shape \(48,\)"),
+    "complex positions": (saved(positions=np.zeros((24, 2), complex)), "positions of type complex128"),
+    "NaN position": (saved(positions=np.full((24, 2), np.nan)), "has position 0 .nan, nan. in positions"),
+    "energy in keV": (saved(energy=8.3), r"an energy of 8.3 eV .* if it is keV, give energy=8300 \[eV\]"),
+    "wavelength in angstroms": (saved(wavelength=1.5), "1.5 for wavelength in wavelength, which can't be in SI units"),
+    "distance in millimetres": (saved(distance=2000), "2000 for distance"),
+    "step in nanometres": (saved(step=[20, 20]), "20, 20 for step"),
+    "two wavelengths": (saved(wavelength=[1e-10, 2e-10]), r"shape \(2,\); expected a number"),
+    "a wavelength of words": (saved(wavelength="short"), "expected a number"),
+    "an absurd voltage": (saved(voltage=3e12), "voltage of 3e.12; expected 3 to 3000 kV"),
+    "a mask of another shape": (saved(mask=np.ones((31, 32))), r"The mask has shape \(31, 32\)"),
+    "a mask of words": (saved(mask=np.full((32, 32), "a")), "a mask of type"),
+    "half a raster": (saved(raster=[4.5, 6], patterns=np.ones((24, 32, 32))), "raster 4.5 x 6"),
+    "NaN in a pattern": (saved(patterns=np.full((24, 32, 32), np.nan)), "Pattern 0 has the count nan"),
+}
+
+
+@pytest.mark.parametrize("case", NPZ_BROKEN)
+def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres, case):
+    spoil, words = NPZ_BROKEN[case]
+    spoil(tmp_path / "scan.npz", named(original, metres))
+    refused(tmp_path / "scan.npz", words)
+
+
+def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_message_says(
+    tmp_path, original, metres, monkeypatch
+):
+    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-9)
+    np.savez_compressed(tmp_path / "scan.npz", **named(original, metres))
+    refused(tmp_path / "scan.npz", "may be read into memory here; store the patterns uncompressed")
+    np.savez(tmp_path / "scan.npz", **named(original, metres))
+    agrees(load(tmp_path / "scan.npz"), original.scan)
+
+
+def test_a_guess_of_another_shape_is_left_out_and_said(tmp_path, original, metres):
+    np.savez(tmp_path / "scan.npz", probe=np.ones((16, 16), complex), **named(original, metres))
+    assert load(tmp_path / "scan.npz").probe is None
+    assert "probe of shape (16, 16) is left out" in find(tmp_path / "scan.npz", Given()).remarks[0]

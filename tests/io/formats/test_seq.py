@@ -1,0 +1,111 @@
+import struct
+
+import numpy as np
+import pytest
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(32)
+
+
+@pytest.fixture
+def given(original):
+    return {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
+
+
+def write(path, original, version=5, bits=16, gap=96, **changed):
+    """By the published layout: a header, and after each picture the time and what fills it up."""
+    said = {
+        "width": 32,
+        "height": 32,
+        "bits": bits,
+        "format": 100,
+        "frames": ROWS * COLUMNS,
+        "compression": 0,
+    } | changed
+    octets = 32 * 32 * bits // 8
+    header = bytearray(8192 if version >= 5 else 1024)
+    header[:24] = struct.pack("<I", 0xFEED) + "Norpix seq".encode("utf-16-le")
+    struct.pack_into("<2i", header, 28, version, 1024)
+    fields = (
+        said["width"],
+        said["height"],
+        said["bits"],
+        bits,
+        octets,
+        said["format"],
+        said["frames"],
+        0,
+        octets + gap,
+    )
+    struct.pack_into("<9I", header, 548, *fields)
+    struct.pack_into("<I", header, 620, said["compression"])
+    pictures = (pattern.astype(f"<u{bits // 8}").tobytes() + b"\xff" * gap for pattern in original.stack)
+    path.write_bytes(bytes(header) + b"".join(pictures))
+    return path
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("bits", [16, 32])
+def test_pictures_are_the_patterns(tmp_path, original, given, version, bits):
+    scan = load(write(tmp_path / "scan.seq", original, version, bits), **given)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+
+
+def test_a_reconstruction_has_the_losses_of_the_original(tmp_path, original, given):
+    scan = load(write(tmp_path / "scan.seq", original), **given)
+    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
+
+
+def test_the_time_behind_the_last_picture_may_be_missing(tmp_path, original, given):
+    path = write(tmp_path / "scan.seq", original)
+    path.write_bytes(path.read_bytes()[:-96])
+    agrees(load(path, **given), original.scan)
+
+
+def test_pictures_that_were_not_taken_are_said(tmp_path, original, given):
+    path = write(tmp_path / "scan.seq", original, frames=1000)
+    agrees(load(path, **given), original.scan)
+    assert "announces 1000 pictures and holds 24" in find(path, Given()).remarks[0]
+
+
+def cut(size):
+    return lambda path: path.write_bytes(path.read_bytes()[:size])
+
+
+def says(**changed):
+    return lambda path: write(path, oblong(32), **changed)
+
+
+BROKEN = {
+    "cut short": (cut(20000), "has 5 patterns, and the raster has 4 x 6"),
+    "only a header": (cut(8192), "no axis of length 0"),
+    "half a header": (cut(700), "ends in its header; it is cut short"),
+    "colours": (says(format=200), "pictures of format 200 .* export it so from StreamPix"),
+    "12 packed bits": (says(bits=16, format=112), "format 112"),
+    "compressed": (says(compression=1), "compression 1; expected uncompressed"),
+    "no pixels": (says(width=0), "no axis of length 0"),
+    "sides of 2**32": (says(width=2**32 - 1, height=2**32 - 1), "the header is broken, copy the file again"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given, case):
+    path = write(tmp_path / "scan.seq", original)
+    spoil, words = BROKEN[case]
+    spoil(path)
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path, **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_patterns_are_unsigned(tmp_path, original, given):
+    assert load(write(tmp_path / "scan.seq", original), **given).frames.dtype == np.uint16

@@ -1,0 +1,194 @@
+import struct
+
+import numpy as np
+import pytest
+import tifffile
+
+import ptynb.io.reading.room
+from ptynb.frames import PlacedFrames
+from ptynb.io.formats.tiff import FolderFrames, TiffFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import load
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(32)
+
+
+@pytest.fixture
+def given(original):
+    return {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
+
+
+def pages(path, original, **options):
+    """A page at a time, so that the file does not say how many there are."""
+    with tifffile.TiffWriter(path) as file:
+        for pattern in original.stack:
+            file.write(pattern.astype(np.uint16), contiguous=False, metadata=None, **options)
+
+
+WRITERS = {
+    "contiguous": (lambda path, original: tifffile.imwrite(path, original.stack), PlacedFrames),
+    "page by page": (pages, PlacedFrames),
+    "in strips": (lambda path, original: pages(path, original, rowsperstrip=8), PlacedFrames),
+    "compressed": (lambda path, original: pages(path, original, compression="zlib"), TiffFrames),
+    "in tiles": (lambda path, original: pages(path, original, tile=(16, 16)), TiffFrames),
+    "ImageJ": (lambda path, original: tifffile.imwrite(path, original.stack, imagej=True), None),
+    "big TIFF": (lambda path, original: tifffile.imwrite(path, original.stack, bigtiff=True), PlacedFrames),
+    "big-endian": (lambda path, original: tifffile.imwrite(path, original.stack, byteorder=">"), None),
+    "compressed, big-endian": (
+        lambda path, original: tifffile.imwrite(path, original.stack, byteorder=">", compression="zlib"),
+        TiffFrames,
+    ),
+    "OME": (lambda path, original: tifffile.imwrite(path, original.stack, ome=True), PlacedFrames),
+}
+
+
+@pytest.mark.parametrize("case", WRITERS)
+def test_pages_are_the_patterns(tmp_path, original, given, case):
+    writer, kind = WRITERS[case]
+    writer(tmp_path / "scan.tif", original)
+    scan = load(tmp_path / "scan.tif", **given)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+    assert scan.frames.dtype.isnative
+    assert kind is None or isinstance(scan.frames, kind)
+    some = np.array([20, 3, 4, 5, 11])
+    out = np.empty((5, 32, 32), scan.frames.dtype)
+    scan.frames.local().take(some, out)
+    np.testing.assert_array_equal(out, original.stack[some])
+
+
+def test_four_axes_are_a_raster(tmp_path, original, given):
+    del given["raster"]
+    tifffile.imwrite(tmp_path / "scan.tif", original.patterns)
+    agrees(load(tmp_path / "scan.tif", **given), original.scan)
+
+
+def folder(path, original, names="f{}.tif", **options):
+    path.mkdir()
+    for index, pattern in enumerate(original.stack):
+        tifffile.imwrite(path / names.format(index), pattern, **options)
+    (path / "notes.txt").write_text("a scan")
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"byteorder": ">"}], ids=str)
+def test_files_of_a_folder_are_patterns_in_the_order_of_their_numbers(tmp_path, original, given, options):
+    folder(tmp_path / "scan", original, **options)
+    scan = load(tmp_path / "scan", **given)
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+    assert scan.name == "scan"
+
+
+def test_reconstructions_have_the_losses_of_the_original(tmp_path, original, given):
+    folder(tmp_path / "scan", original)
+    pages(tmp_path / "scan.tif", original, compression="zlib")
+    expected = pytest.approx(losses(original.scan), rel=1e-6)
+    assert losses(load(tmp_path / "scan", **given)) == expected
+    assert losses(load(tmp_path / "scan.tif", **given)) == expected
+
+
+def written(value, **options):
+    return lambda path: tifffile.imwrite(path, value, **options)
+
+
+def cut(fraction, **options):
+    def spoil(path):
+        tifffile.imwrite(path, np.ones((24, 32, 32), np.float32), **options)
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
+
+    return spoil
+
+
+def header(width=32, height=32, count=4096, offset=8, next_page=0):
+    """One page of 32-bit floats, by hand."""
+    tags = [
+        (256, width),
+        (257, height),
+        (258, 32),
+        (259, 1),
+        (262, 1),
+        (273, 200),
+        (277, 1),
+        (278, height),
+        (279, count),
+    ]
+    tags.append((339, 3))
+    page = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    return b"II*\0" + struct.pack("<I", offset) + page + struct.pack("<I", next_page) + bytes(5000)
+
+
+def octets(made):
+    return lambda path: path.write_bytes(made)
+
+
+def with_value(value, pattern):
+    patterns = np.ones((24, 32, 32), np.float32)
+    patterns[pattern, 3, 4] = value
+    return written(patterns)
+
+
+BROKEN = {
+    "cut short": (cut(0.5), "cut short|is it whole|24 patterns|has .* patterns, and the raster"),
+    "compressed and cut short": (cut(0.6, compression="zlib"), "is it whole"),
+    "cut in the header": (octets(b"II*\0\x08\0\0\0"), "is it whole|no pages"),
+    "only its first bytes": (octets(b"II*\0"), "is it whole"),
+    "pages in a circle": (octets(header(next_page=8)), "is it whole|shape|raster"),
+    "a page beyond the end": (octets(header(offset=2**31)), "is it whole|no pages"),
+    "a header of 2**40": (octets(header(2**20, 2**20, 2**31)), r"announces .* for one page|cut short|shape"),
+    "text": (octets(b"theta, counts\n1, 2"), "of no other format that is known"),
+    "empty": (octets(b""), "of no other format that is known"),
+    "one page": (written(np.ones((32, 32), np.float32)), r"patterns of shape \(32, 32\); expected \(pattern, y, x\)"),
+    "colours": (written(np.ones((24, 32, 32, 3), np.uint8), photometric="rgb"), "3 samples a pixel; expected counts"),
+    "complex": (written(np.ones((24, 32, 32), np.complex64)), "complex64; expected real counts"),
+    "NaN in the first": (with_value(np.nan, 0), r"Pattern 0 has the count nan at pixel \(3, 4\)"),
+    "negative in the last": (with_value(-1, -1), "Pattern 23 has the count -1.0"),
+    "swapped axes": (written(np.ones((32, 32, 24), np.float32)), "has 32 patterns, and the raster has 4 x 6"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, given, case):
+    spoil, words = BROKEN[case]
+    spoil(tmp_path / "scan.tif")
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(tmp_path / "scan.tif", **given)
+    assert "\n" not in str(caught.value)
+
+
+FOLDERS = {
+    "another shape": (lambda path: tifffile.imwrite(path / "f24.tif", np.ones((16, 16), "f4")), "take it out of"),
+    "another type": (lambda path: tifffile.imwrite(path / "f24.tif", np.ones((32, 32), "u2")), "type uint16; expected"),
+    "many pages": (lambda path: tifffile.imwrite(path / "f24.tif", np.ones((5, 32, 32))), "has 5 pages; expected one"),
+    "one missing": (lambda path: (path / "f7.tif").unlink(), "has 23 patterns, and the raster has 4 x 6"),
+    "the last one broken": (lambda path: (path / "f23.tif").write_bytes(b"II*\0"), "f23.tif can't be read as TIFF"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_a_broken_folder_is_refused_with_one_sentence(tmp_path, original, given, case):
+    spoil, words = FOLDERS[case]
+    folder(tmp_path / "scan", original)
+    spoil(tmp_path / "scan")
+    with pytest.raises((FileError, ScanError), match=words):
+        load(tmp_path / "scan", **given)
+
+
+def test_a_file_in_the_middle_is_named_when_it_is_read(tmp_path, original, given):
+    folder(tmp_path / "scan", original)
+    scan = load(tmp_path / "scan", **given)
+    assert isinstance(scan.frames, FolderFrames)
+    tifffile.imwrite(tmp_path / "scan" / "f7.tif", np.ones((16, 16), "f4"))
+    with pytest.raises(ValueError, match=r"f7\.tif has a pattern of shape \(16, 16\) .* take it out of the scan"):
+        scan.counts(6, 9)
+
+
+def test_a_page_larger_than_memory_is_refused(tmp_path, original, given, monkeypatch):
+    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-12)
+    pages(tmp_path / "scan.tif", original, compression="zlib")
+    with pytest.raises(FileError, match="announces 2 KiB for one page"):
+        load(tmp_path / "scan.tif", **given)

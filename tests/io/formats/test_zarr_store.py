@@ -1,0 +1,206 @@
+import json
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import ptynb.io.reading.room
+from ptynb.io.formats.zarr_store import ZarrFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import load
+from ptynb.io.reading import foreign
+from ptynb.scan import ScanError
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+
+BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
+
+
+@pytest.fixture(scope="module")
+def original():
+    return oblong(32)
+
+
+@pytest.fixture(scope="module")
+def metres(original):
+    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
+
+
+def group(path, original, metres, version=3, patterns=None, **options):
+    """By zarr's own writer; numbers in attributes."""
+    folder = path.with_suffix("") if path.suffix == ".zip" else path
+    root = zarr.create_group(folder, zarr_format=version)
+    data = original.stack if patterns is None else patterns
+    given = {"chunks": (5, *data.shape[1:])} | options
+    root.create_array("scan/patterns", shape=data.shape, dtype=data.dtype, **given)[...] = data
+    root.create_array("scan/positions", shape=metres.shape, dtype=metres.dtype)[...] = metres
+    root["scan"].attrs.update(voltage=300.0, angular_pixel_mrad=[ANGLE * 1e3, ANGLE * 1e3], author="x")
+    return path if folder == path else Path(shutil.make_archive(str(folder), "zip", folder))
+
+
+CASES = {
+    "version 3": {},
+    "version 2": {"version": 2},
+    "version 2, big-endian": {"version": 2, "patterns": ">f4"},
+    "version 3 of 16 bits": {"patterns": "u2"},
+    "in shards": {"shards": (10, 32, 32), "chunks": (2, 32, 32)},
+    "chunks that cut patterns": {"chunks": (7, 16, 32)},
+    "uncompressed": {"compressors": None},
+}
+
+
+@pytest.mark.parametrize("suffix", ["", ".zip"])
+@pytest.mark.parametrize("case", CASES)
+def test_arrays_and_attributes_are_the_scan(tmp_path, original, metres, case, suffix):
+    options = dict(CASES[case])
+    if "patterns" in options:
+        options["patterns"] = original.stack.astype(options["patterns"])
+    scan = load(group(tmp_path / f"scan.zarr{suffix}", original, metres, **options))
+    agrees(scan, original.scan)
+    assert scan.frames.in_file
+    assert scan.frames.dtype.isnative
+    some = np.array([20, 3, 4, 5, 11])
+    out = np.empty((5, 32, 32), scan.frames.dtype)
+    pickle.loads(pickle.dumps(scan.frames)).local().take(some, out)
+    np.testing.assert_array_equal(out, original.stack[some])
+
+
+def test_an_array_without_a_group_is_a_raster(tmp_path, original):
+    array = zarr.create_array(tmp_path / "scan.zarr", shape=original.patterns.shape, dtype="f4", chunks=(1, 4, 32, 32))
+    array[...] = original.patterns
+    scan = load(tmp_path / "scan.zarr", step=original.step, **BEAM)
+    agrees(scan, original.scan)
+    assert isinstance(scan.frames, ZarrFrames)
+    np.testing.assert_array_equal(scan.frames.read(4, 15), original.stack[4:15])
+
+
+def test_a_reconstruction_has_the_losses_of_the_original(tmp_path, original, metres):
+    scan = load(group(tmp_path / "scan.zarr", original, metres))
+    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
+
+
+def description(path, version=3):
+    return path / "scan" / "patterns" / ("zarr.json" if version == 3 else ".zarray")
+
+
+def says(change, version=3):
+    def spoil(path):
+        text = description(path, version)
+        said = json.loads(text.read_text())
+        change(said)
+        text.write_text(json.dumps(said))
+
+    return spoil
+
+
+def put(*names, value):
+    def change(said):
+        for name in names[:-1]:
+            said = said[name]
+        said[names[-1]] = value
+
+    return change
+
+
+def chunk(path):
+    return path / "scan" / "patterns" / "c" / "2" / "0" / "0"
+
+
+def cut(path):
+    content = chunk(path).read_bytes()
+    chunk(path).write_bytes(content[: len(content) // 2])
+
+
+def unpickles(path):
+    says(put("filters", value=[{"id": "pickle"}]), 2)(path)
+
+
+def zipped(path):
+    """The folder as an archive, cut."""
+    shutil.make_archive(str(path), "zip", path)
+    shutil.rmtree(path)
+    content = path.with_name(path.name + ".zip").read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def array(value):
+    def spoil(path):
+        root = zarr.open_group(path, mode="r+")
+        del root["scan/patterns"]
+        root.create_array("scan/patterns", shape=value.shape, dtype=value.dtype)[...] = value
+
+    return spoil
+
+
+VERSION_2 = ("pickle", "a type of objects")
+BROKEN = {
+    "a description cut short": (lambda path: description(path).write_text('{"shape": [3'), "that is no JSON"),
+    "a description of another kind": (lambda path: description(path).write_text("[1]"), "no object of JSON"),
+    "an endless description": (lambda path: description(path).write_text(" " * 2**22 + "1"), "expected a description"),
+    "an archive cut short": (zipped, "of no other format that is known"),
+    "a chunk cut short": (cut, "can't be read by zarr|scan"),
+    "a missing chunk": (lambda path: chunk(path).unlink(), "lacks 1 chunks of scan/patterns, which would"),
+    "a shape of words": (says(put("shape", value=["a", 3, 3])), "has the shape .*; expected whole numbers"),
+    "a negative shape": (says(put("shape", value=[-24, 32, 32])), "expected whole numbers of at least 0"),
+    "a shape of 2**40": (says(put("shape", value=[2**40, 32, 32])), "announces 1099511627776 patterns"),
+    "chunks of 2**40": (
+        says(put("chunk_grid", "configuration", "chunk_shape", value=[2**40, 32, 32])),
+        "announces 4 PiB for one chunk of scan/patterns",
+    ),
+    "another shape": (says(put("shape", value=[23, 32, 32])), r"positions have shape \(24, 2\); expected \(23, 2\)"),
+    "two axes": (array(np.ones((32, 32), np.float32)), r"patterns of shape \(32, 32\) in scan/patterns"),
+    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "length 0|does not say the patterns"),
+    "complex": (array(np.ones((24, 32, 32), complex)), "complex128 in scan/patterns; expected real counts"),
+    "NaN": (array(np.full((24, 32, 32), np.nan)), "Pattern 0 has the count nan"),
+    "negative": (array(-np.ones((24, 32, 32))), "Pattern 0 has the count -1.0"),
+    "pickle": (unpickles, "packs scan/patterns with pickle, which is not read here"),
+    "a codec of the user's": (says(put("codecs", value=[{"name": "mine"}])), "packs scan/patterns with mine"),
+    "a type of objects": (says(put("dtype", value="|O"), 2), "has no plain numbers in scan/patterns"),
+    "an absurd voltage": (
+        lambda path: zarr.open_group(path, mode="r+")["scan"].attrs.update(voltage=1e12),
+        "voltage of 1e.12; expected 3 to 3000",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_store_is_refused_with_one_sentence(tmp_path, original, metres, case):
+    path = group(tmp_path / "scan.zarr", original, metres, version=2 if case in VERSION_2 else 3)
+    spoil, words = BROKEN[case]
+    spoil(path)
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path).counts(10, 14)
+    assert "\n" not in str(caught.value)
+
+
+def test_empty_patterns_are_written_as_the_message_says(tmp_path, original, metres):
+    patterns = original.stack.copy()
+    patterns[10:15] = 0
+    path = group(tmp_path / "scan.zarr", original, metres, patterns=patterns)
+    with pytest.raises(FileError, match=r"config=\{'write_empty_chunks': True\} if patterns are empty"):
+        load(path)
+    path = group(tmp_path / "a.zarr", original, metres, patterns=patterns, config={"write_empty_chunks": True})
+    np.testing.assert_array_equal(load(path).counts(0, 24), patterns)
+
+
+def test_without_zarr_the_line_that_installs_it_is_said(tmp_path, original, metres, monkeypatch):
+    path = group(tmp_path / "scan.zarr", original, metres)
+    monkeypatch.setattr(foreign.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FileError, match=r"read through zarr, which is not installed: pip install 'ptynb\[formats\]'"):
+        load(path)
+
+
+def test_a_chunk_larger_than_memory_is_refused(tmp_path, original, metres, monkeypatch):
+    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-12)
+    with pytest.raises(FileError, match="announces 20 KiB for one chunk of scan/patterns"):
+        load(group(tmp_path / "scan.zarr", original, metres))
+
+
+def test_an_archive_with_other_things_is_no_store(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "theta")
+    with pytest.raises(FileError, match="of no other format that is known"):
+        load(tmp_path / "a.zip")

@@ -1,0 +1,256 @@
+"""Data in other files: followed in the folder, asked for outside it, named where they are missing, never endless."""
+
+import os
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.frames import HDF5Frames, PlacedFrames, StackedFrames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import find, load
+from ptynb.io.reading.found import Given
+from ptynb.io.reading.links import Linked
+from ptynb.io.reading.patterns import patterns_at
+from ptynb.physics.simulate import simulate
+from ptynb.scan import ScanError
+from tests.io import layouts
+
+SHAPE = (6, 8, 10)
+PATTERNS = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype(np.uint16)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(16, window=16, seed=2)
+
+
+def source(path, patterns=PATTERNS, name="data", **how):
+    with h5py.File(path, "w") as file:
+        file.create_dataset(name, data=patterns, **how)
+    return path
+
+
+def master(path, links):
+    """A file whose datasets are links: name -> link."""
+    with h5py.File(path, "w") as file:
+        for name, link in links.items():
+            file[name] = link
+    return path
+
+
+def virtual(path, shape, *parts, **how):
+    """A virtual dataset: (where in it, file, shape there, where there)."""
+    layout = h5py.VirtualLayout(shape, np.uint16)
+    for place, name, there, part in parts:
+        layout[place] = h5py.VirtualSource(name, "data", there)[part]
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("data", layout, **how)
+    return path
+
+
+def read(path, name="data", links="folder"):
+    with Linked(path, links) as linked:
+        return patterns_at(linked, name).frames
+
+
+def test_links_are_followed_within_the_folder_and_below_it(tmp_path):
+    (tmp_path / "raw").mkdir()
+    source(tmp_path / "raw/a.h5")
+    links = {
+        "data": h5py.SoftLink("/x/y"),
+        "x/y": h5py.SoftLink("far"),
+        "x/far": h5py.ExternalLink("raw/a.h5", "/data"),
+    }
+    frames = read(master(tmp_path / "m.h5", links))
+    assert frames.path == (tmp_path / "raw/a.h5").resolve()
+    np.testing.assert_array_equal(frames.read(0, 6), PATTERNS)
+    assert isinstance(frames.local(), PlacedFrames)
+
+
+OUTSIDE = {
+    "an absolute path": lambda outside: str(outside),
+    "upwards": lambda outside: f"../{outside.parent.name}/{outside.name}",
+    "a symbolic link": lambda outside: "beside.h5",
+}
+
+
+@pytest.mark.parametrize("kind", ["external link", "virtual dataset", "raw file"])
+@pytest.mark.parametrize("how", OUTSIDE)
+def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path, how, kind):
+    inside, outside = tmp_path / "inside", tmp_path / "outside" / "other.h5"
+    inside.mkdir()
+    outside.parent.mkdir()
+    source(outside)
+    (inside / "beside.h5").symlink_to(outside)
+    name = OUTSIDE[how](outside)
+    if kind == "external link":
+        master(inside / "m.h5", {"data": h5py.ExternalLink(name, "/data")})
+    elif kind == "virtual dataset":
+        virtual(inside / "m.h5", SHAPE, (np.s_[:], name, SHAPE, np.s_[:]))
+    else:
+        with h5py.File(inside / "m.h5", "w") as file:
+            file.create_dataset("data", SHAPE, np.uint8, external=[(name, 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(FileError, match=r"outside the folder of the file; .*links='anywhere'") as told:
+        read(inside / "m.h5")
+    assert str(outside.resolve()) in str(told.value)
+    assert "\n" not in str(told.value)
+    assert read(inside / "m.h5", links="anywhere").shape == SHAPE
+
+
+def test_a_link_to_an_absolute_path_that_is_gone_is_found_beside_the_file(tmp_path):
+    source(tmp_path / "a.h5")
+    path = master(tmp_path / "m.h5", {"data": h5py.ExternalLink("/beamline/of/last/year/a.h5", "/data")})
+    np.testing.assert_array_equal(read(path).read(2, 3), PATTERNS[2:3])
+
+
+@pytest.mark.parametrize("virtually", [False, True], ids=["links", "virtual dataset"])
+def test_a_missing_file_is_named_also_where_hdf5_would_read_zeros(tmp_path, simulated, virtually):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated, virtual=virtually)
+    given = {"raster": (4, 4), "step": (1e-7, 1e-7)}
+    scan = load(path, **given)
+    (tmp_path / "scan_data_000002.h5").rename(tmp_path / "away.h5")
+    with pytest.raises(FileError, match=r"scan_data_000002\.h5, which is not there; copy that file beside scan_master"):
+        load(path, **given)
+    with pytest.raises(ValueError, match=r"can't be read from .*scan_data_000002\.h5"):
+        scan.counts(0, 16)
+    (tmp_path / "away.h5").rename(tmp_path / "scan_data_000002.h5")
+    np.testing.assert_array_equal(load(path, **given).counts(0, 16), simulated.counts(0, 16))
+
+
+def test_a_virtual_dataset_of_pieces_of_patterns_is_read_and_its_files_are_watched(tmp_path):
+    """Two halves of a detector in two files: no pattern is whole in one of them."""
+    half = (6, 8, 5)
+    source(tmp_path / "left.h5", PATTERNS[:, :, :5])
+    source(tmp_path / "right.h5", PATTERNS[:, :, 5:])
+    halves = [(np.s_[:, :, :5], "left.h5", half, np.s_[:]), (np.s_[:, :, 5:], "right.h5", half, np.s_[:])]
+    frames = read(virtual(tmp_path / "m.h5", SHAPE, *halves))
+    assert isinstance(frames, HDF5Frames)
+    np.testing.assert_array_equal(frames.read(0, 6), PATTERNS)
+    (tmp_path / "right.h5").unlink()
+    with pytest.raises(ValueError, match=r"they lie in .*right\.h5, which is not there"):
+        frames.read(0, 1)
+
+
+def test_whole_patterns_of_a_virtual_dataset_are_read_from_their_own_files(tmp_path):
+    source(tmp_path / "a.h5", PATTERNS[3:], chunks=(2, 8, 10), compression="gzip")
+    source(tmp_path / "b.h5", PATTERNS[:4])
+    parts = [(np.s_[2:5], "a.h5", (3, 8, 10), np.s_[:]), (np.s_[0:2], "b.h5", (4, 8, 10), np.s_[1:3])]
+    frames = read(virtual(tmp_path / "m.h5", (5, 8, 10), *parts))
+    assert isinstance(frames, StackedFrames)
+    np.testing.assert_array_equal(frames.read(0, 5), PATTERNS[1:6])
+    np.testing.assert_array_equal(frames.local().read(1, 4), PATTERNS[2:5])
+
+
+def test_what_a_virtual_dataset_leaves_out_is_a_remark(tmp_path):
+    source(tmp_path / "a.h5", PATTERNS[:2])
+    virtual(tmp_path / "m.h5", SHAPE, (np.s_[0:2], "a.h5", (2, 8, 10), np.s_[:]), fillvalue=7)
+    found = find(tmp_path / "m.h5", Given())
+    assert any("leaves 320 of its 480 values to no file; they are read as 7" in remark for remark in found.remarks)
+
+
+def loop(file):
+    file["a"] = h5py.SoftLink("/b")
+    file["b"] = h5py.SoftLink("/a")
+    file["data"] = h5py.SoftLink("/a")
+
+
+def chain(file):
+    for number in range(500):
+        file[f"l{number}"] = h5py.SoftLink(f"/l{number + 1}")
+    file["l500"] = PATTERNS
+    file["data"] = h5py.SoftLink("/l0")
+
+
+def hard_loop(file):
+    group = file.create_group("g")
+    group["again"] = group
+    group["up"] = file["/"]
+
+
+def growing(file):
+    """A name that gets longer with each link."""
+    file["data"] = h5py.SoftLink("/data/data/data")
+
+
+def itself(file):
+    file["data"] = h5py.ExternalLink("m.h5", "/data")
+
+
+def add_virtual(file, name, source, inside, shape=SHAPE):
+    layout = h5py.VirtualLayout(shape, np.uint16)
+    layout[:] = h5py.VirtualSource(source, inside, shape)
+    file.create_virtual_dataset(name, layout)
+
+
+def own_source(file):
+    add_virtual(file, "data", ".", "data")
+
+
+def sources_in_a_circle(file):
+    add_virtual(file, "data", ".", "b")
+    add_virtual(file, "b", ".", "data")
+
+
+def cut_short(file):
+    add_virtual(file, "data", "a.h5", "data")
+
+
+def cut_shorter(file):
+    layout = h5py.VirtualLayout((2, *SHAPE[1:]), np.uint16)
+    layout[:] = h5py.VirtualSource("a.h5", "data", SHAPE)[2:4]
+    file.create_virtual_dataset("data", layout)
+
+
+def of_nothing(file):
+    add_virtual(file, "data", "a.h5", "gone")
+
+
+ENDLESS = {
+    "soft links in a circle": (loop, "more than 64 links; they lead in a circle"),
+    "links 500 deep": (chain, "more than 64 links"),
+    "a link into itself": (growing, "more than 64 links"),
+    "a file that links to itself": (itself, "more than 64 links"),
+    "groups inside themselves": (hard_loop, r"no patterns at data"),
+    "a virtual dataset of itself": (own_source, "made of itself"),
+    "virtual datasets in a circle": (sources_in_a_circle, "made of itself|more than 8 deep"),
+    "a source cut short": (cut_short, r"a\.h5 at data, of shape \(2, 8, 10\), and expects 480 values there"),
+    "a source cut short, by its indices": (cut_shorter, r"shape \(2, 8, 10\), and expects values up to \(3, 7, 9\)"),
+    "a source without its dataset": (of_nothing, r"a\.h5 at gone, where there is no dataset"),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_links_that_lead_nowhere_are_refused(tmp_path, case):
+    make, words = ENDLESS[case]
+    source(tmp_path / "a.h5", PATTERNS[:2])
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        make(file)
+    with pytest.raises(FileError, match=words) as told:
+        read(tmp_path / "m.h5")
+    assert "\n" not in str(told.value)
+    with pytest.raises((FileError, ScanError)):
+        load(tmp_path / "m.h5")
+
+
+def test_a_link_to_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    path = master(tmp_path / "m.h5", {"data": h5py.ExternalLink("pipe", "/data")})
+    with pytest.raises(FileError, match="which is not there"):
+        read(path)
+
+
+def test_of_a_scan_in_300_files_only_those_are_opened_that_are_read(tmp_path, monkeypatch):
+    names = [source(tmp_path / f"a{number}.h5", PATTERNS[:1] + number).name for number in range(300)]
+    links = {f"data/data_{number:06d}": h5py.ExternalLink(name, "/data") for number, name in enumerate(names, 1)}
+    frames = read(master(tmp_path / "m.h5", links))
+    assert frames.shape == (300, 8, 10)
+    opened, original = [], h5py.File
+
+    def noted(path, *rest, **more):
+        opened.append(os.path.basename(path))
+        return original(path, *rest, **more)
+
+    monkeypatch.setattr(h5py, "File", noted)
+    np.testing.assert_array_equal(frames.read(120, 122), np.concatenate([PATTERNS[:1] + 120, PATTERNS[:1] + 121]))
+    assert opened == ["a120.h5", "a121.h5"]

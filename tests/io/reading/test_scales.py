@@ -1,0 +1,32 @@
+import pytest
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.scales import angular_pixel, reciprocal, volts
+
+RECIPROCALS = {
+    "1/nm": 1e9, "nm^-1": 1e9, "1 / nm": 1e9, "nm⁻¹": 1e9, "nm**-1": 1e9, "1/(nm)": 1e9, "A^-1": 1e10, "1/Å": 1e10,
+    "1/m": 1.0, "1/µm": 1e6, "nm": None, "mrad": None, "": None, "1/": None, "1/second": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", RECIPROCALS)
+def test_reciprocal_lengths(unit):
+    assert reciprocal(unit) == (None if RECIPROCALS[unit] is None else pytest.approx(RECIPROCALS[unit]))
+
+
+def test_a_pixel_in_an_angle_or_in_a_reciprocal_length_times_the_wavelength():
+    assert angular_pixel(0.5, "mrad", None) == pytest.approx(5e-4)
+    assert angular_pixel(0.02, "1/Å", 2e-12) == pytest.approx(4e-4)
+    assert angular_pixel(0.02, "1/Å", None) is None
+    assert angular_pixel(0.02, "px", 2e-12) is None
+
+
+@pytest.mark.parametrize(("said", "meant"), [(300, 300e3), (80.0, 80e3), (1000, 1e6), (3001.0, 3001.0), (200e3, 200e3)])
+def test_voltages_are_in_volts_or_kilovolts(said, meant):
+    assert volts(said, "scan.xml") == meant
+
+
+@pytest.mark.parametrize("said", [0.0, -300.0, 2.9, 3.1e6, float("nan"), float("inf")])
+def test_voltages_that_cannot_be_are_refused(said):
+    with pytest.raises(FileError, match=r"scan\.xml says an acceleration voltage of .*; expected 3 to 3000 kV"):
+        volts(said, "scan.xml")
