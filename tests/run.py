@@ -39,13 +39,18 @@ BESIDE = "2"
 """How many processes share the tests, where they may."""
 
 
-def run(*command: str) -> None:
-    """Runs one check; a failing one ends everything."""
+def told(*command: str) -> int:
+    """Runs one check, says how long it took, and returns its exit status."""
     print(f"\n$ {' '.join(command)}", flush=True)
     started = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"[{time.monotonic() - started:.0f} s]", flush=True)
-    if status != 0:
+    return status
+
+
+def run(*command: str) -> None:
+    """Runs one check; a failing one ends everything."""
+    if (status := told(*command)) != 0:
         sys.exit(status)
 
 
@@ -99,9 +104,12 @@ def main() -> None:
         return
     run(sys.executable, "-c", COMPILE)
     shared = (*pytest, "--numprocesses", BESIDE)
-    run(*shared, *(f"--ignore={path}" for path in (*WAITING, *ALONE)))
-    run(*shared, "--dist", "loadfile", *WAITING)
-    run(*pytest, *ALONE)
+    parts = (
+        (*shared, *(f"--ignore={path}" for path in (*WAITING, *ALONE))),
+        (*shared, "--dist", "loadfile", *WAITING),
+        (*pytest, *ALONE),
+    )
+    sys.exit(max(told(*part) for part in parts))  # all that fails is told by one run
 
 
 if __name__ == "__main__":
