@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -189,13 +190,23 @@ def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
     return f"{text} ({metres.mean():.3g} and {metres.max():.3g} nm)"
 
 
-def save_arrays(contents: Contents, result: Result, shares: Shares) -> list[tuple[str, str, str]]:
-    """Adds files with the pictures and arrays themselves, as far as there is room; (key, what it is, size) of each.
+@dataclass(frozen=True)
+class Saved:
+    """Files on a page: (key, what it is, size) of each, and what there was no room for."""
+
+    rows: list[tuple[str, str, str]]
+    left_out: list[str]
+
+
+def save_arrays(contents: Contents, result: Result, shares: Shares) -> Saved:
+    """Adds files with the pictures and arrays themselves, as far as there is room.
 
     Pictures come with every pixel or not at all; then the arrays, by averaging as small as they have to be.
     """
     rows = [_array(contents, "positions", result.positions, "Positions: the windows' top-left corners [pixels]", 1)]
-    rows += _full_pictures(contents, result, shares.total - contents.taken)
+    pictures = _full_pictures(contents, result, shares.total - contents.taken)
+    left_out = [] if pictures else ["16-bit pictures of the object"]
+    rows += pictures
     for key, array, what, part in (
         ("object", result.object, "Object, complex", 0.8),
         ("probe", result.probe, "Probe modes, complex", 1.0),
@@ -206,7 +217,9 @@ def save_arrays(contents: Contents, result: Result, shares: Shares) -> list[tupl
             reduction += 1
         if size / reduction**2 <= left:
             rows.append(_array(contents, key, array.astype(np.complex64), what, reduction))
-    return rows
+        else:
+            left_out.append(what)
+    return Saved(rows, left_out)
 
 
 def _array(contents: Contents, key: str, array: Array, what: str, reduction: int) -> tuple[str, str, str]:

@@ -24,6 +24,7 @@ from ptynb.report.facts import (
 from ptynb.report.figure import compare_with_truth
 from ptynb.report.looks import save_arrays, show_object, show_positions, show_probe
 from ptynb.report.markup import Content, Markup, element
+from ptynb.report.papers import save_figures
 from ptynb.scan import Truth
 from ptynb.snapshot import Result
 
@@ -179,11 +180,18 @@ def code(text: str, identity: str) -> Markup:
 
 
 def _files(contents: Contents, result: Result, shares: Shares) -> list[Content]:
+    groups = save_figures(contents, result, shares), save_arrays(contents, result, shares)
     rows = [
         (str(contents.files[key]["name"]), what, size, file_button(key, str(contents.files[key]["name"])))
-        for key, what, size in save_arrays(contents, result, shares)
+        for saved in groups
+        for key, what, size in saved.rows
     ]
-    return [table(("file", "what it is", "size", "save"), rows, "Saved from this page, without a network")]
+    heads = "file", "what it is", "size", "save"
+    made: list[Content] = [table(heads, rows, "Saved from this page, without a network")]
+    left_out = ", ".join(what for saved in groups for what in saved.left_out)
+    if left_out:
+        made.append(element("p", None, f"No room below 10 MB; full=True (ptynb report --full) has them: {left_out}."))
+    return made
 
 
 def file_button(key: str, name: str) -> Markup:

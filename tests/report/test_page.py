@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pypdf
 import pytest
 from tinyhtml5.parser import HTMLParser
 
@@ -125,6 +126,19 @@ def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
     reduction = data["pictures"]["whole phase"]["reduction"]
     assert 1 < reduction <= 4
     assert f"It is reduced {reduction} × {reduction} here" in told
+    assert "No room below 10 MB; full=True (ptynb report --full) has them: Figure of the object's amplitude" in told
+    assert "Figure of the loss, for a paper" in told
+
+
+def test_figures_for_a_paper_can_be_saved_from_the_page(page):
+    files = data_of(parsed(page))["files"]
+    kinds = [name for name in files if name.startswith("figure-")]
+    assert kinds == ["figure-object", "figure-probe", "figure-loss"]  # no slices of a thin object
+    for name in kinds:
+        assert files[name]["type"] == "application/pdf"
+        drawn = pypdf.PdfReader(io.BytesIO(base64.b64decode(files[name]["content"])))
+        assert len(drawn.pages) == 1
+        assert drawn.pages[0].extract_text().strip()
 
 
 def test_full_keeps_every_pixel(tmp_path):

@@ -1,0 +1,48 @@
+"""The figures of `pt.figure` among a page's files: PDF, fit for a paper."""
+
+from __future__ import annotations
+
+import io
+
+from ptynb.report.contents import Contents, Shares
+from ptynb.report.figure import Kind, figure
+from ptynb.report.looks import Saved, size_text
+from ptynb.snapshot import Result
+
+SHARE = 0.3
+"""Of the room that is left, for all of them: the arrays that come after need some too."""
+KINDS: tuple[tuple[Kind, str], ...] = (
+    ("object", "Figure of the object's amplitude and phase"),
+    ("slices", "Figure of the slices' phases"),
+    ("probe", "Figure of the probe's modes"),
+    ("loss", "Figure of the loss"),
+)
+
+
+def save_figures(contents: Contents, result: Result, shares: Shares) -> Saved:
+    """Adds figures, as far as there is room."""
+    saved = Saved([], [])
+    room = SHARE * max(shares.total - contents.taken, 0)
+    for kind, what in KINDS:
+        if (kind == "slices" and len(result.slices) == 1) or (kind == "loss" and not result.epochs):
+            continue
+        drawn = _pdf(result, kind) if _pixels(result, kind) < room else None  # a byte a pixel is the least
+        if drawn is None or len(drawn) > room:
+            saved.left_out.append(what)
+            continue
+        room -= len(drawn)
+        key = f"figure-{kind}"
+        contents.save(key, "pdf", "application/pdf", drawn)
+        saved.rows.append((key, f"{what}, for a paper", f"PDF, {size_text(len(drawn))}"))
+    return saved
+
+
+def _pixels(result: Result, kind: Kind) -> int:
+    """Of all pictures in a figure."""
+    return {"object": 2 * result.projection.size, "slices": result.slices.size, "probe": result.probe.size}.get(kind, 0)
+
+
+def _pdf(result: Result, kind: Kind) -> bytes:
+    buffer = io.BytesIO()
+    figure(result, kind).savefig(buffer, format="pdf")
+    return buffer.getvalue()
