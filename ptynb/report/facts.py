@@ -9,6 +9,7 @@ from typing import Any
 
 from ptynb.quality.together import entries
 from ptynb.record import utc
+from ptynb.report.figure_marks import metric
 from ptynb.report.markup import Attributes, Content, Markup, element
 from ptynb.settings.base import SettingsError
 from ptynb.settings.script import as_python
@@ -17,14 +18,6 @@ from ptynb.settings.structure import structure
 from ptynb.snapshot import Change, Result
 
 Row = tuple[Content, ...]
-
-
-def metric(length: float) -> str:
-    """A length [m] with the unit that suits it."""
-    for unit, size in (("m", 1.0), ("mm", 1e-3), ("µm", 1e-6), ("nm", 1e-9)):
-        if length >= size * 0.9995:
-            return f"{length / size:.3g} {unit}"
-    return f"{length / 1e-12:.3g} pm"
 
 
 def pixel_text(result: Result) -> str:

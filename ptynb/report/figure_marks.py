@@ -121,4 +121,4 @@ def metric(length: float) -> str:
 
 def unit_for(length: float) -> tuple[str, float]:
     """The unit that suits a length [m], and its size [m]."""
-    return next((each for each in UNITS if length >= each[1] * 0.999), UNITS[-1])
+    return next((each for each in UNITS if length >= each[1] * 0.9995), UNITS[-1])
