@@ -8,7 +8,7 @@ from typing import Any
 
 from ptynb.quality.correlation import RingCorrelation
 from ptynb.report.contents import Contents
-from ptynb.report.facts import metric
+from ptynb.report.figure_marks import metric
 from ptynb.snapshot import Result
 
 CHANGED = "a setting was changed (see Changes)"
