@@ -132,7 +132,7 @@ def compare(name: str, world: int, rounds: int, seconds: float, folder: Path) ->
     """All choices of a problem and a number of engines: medians over the rounds, and all raw numbers."""
     scan, settings = a_problem(name, folder)
     record: dict[str, Any] = {"problem": name, "engines": world}
-    engines = Ranks(world, folder)
+    engines = Ranks(world)
     try:
         for order in ("compact", "spread"):
             chosen = settings.replace(batches=order)

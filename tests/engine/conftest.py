@@ -8,7 +8,7 @@ from tests.engine.ranks import Ranks
 
 
 @pytest.fixture(scope="session")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    started = Ranks(3, tmp_path_factory.mktemp("groups"))
+def ranks() -> Iterator[Ranks]:
+    started = Ranks(3)
     yield started
     started.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from ptynb.engine.group import Membership
+from ptynb.engine.rendezvous import find_store
 from ptynb.engine.worker import Command, Worker
 from ptynb.scan import Scan
 from ptynb.settings import Settings
@@ -41,10 +41,10 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
 
 def _all_have_looked(membership: Membership) -> None:
     """Waits for the other ranks: what rank 0 closes is closed on all."""
-    marks = [Path(f"{membership.store.removeprefix('file://')}-looked-{rank}") for rank in range(membership.world)]
-    marks[membership.rank].touch()
-    while not all(mark.exists() for mark in marks):
-        time.sleep(0.005)
+    if membership.world > 1:
+        store = find_store(membership.store, membership.rank, membership.world, membership.timeout)
+        store.set(f"looked {membership.rank}", "")
+        store.wait([f"looked {rank}" for rank in range(membership.world)])
 
 
 def _wait(worker: Worker, state: str) -> None:

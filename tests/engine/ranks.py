@@ -7,12 +7,12 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ptynb.engine.group import Membership
+from ptynb.engine.rendezvous import close_store, open_store
 
 ANSWER_SECONDS = 60
 
@@ -20,8 +20,7 @@ ANSWER_SECONDS = 60
 class Ranks:
     """Up to `most` processes with one thread each."""
 
-    def __init__(self, most: int, folder: Path) -> None:
-        self._folder, self._groups = folder, 0
+    def __init__(self, most: int) -> None:
         started = [_start() for _ in range(most)]
         self._pipes = [pipe for pipe, _ in started]
         self._processes = [process for _, process in started]
@@ -34,15 +33,18 @@ class Ranks:
         timeout: float = 30.0,
         present: int | None = None,
     ) -> list[Any]:
-        """`function(membership, *arguments)` on `world` ranks (or only `present` of them); their answers by rank."""
-        self._groups += 1
-        store = self._folder / f"group-{self._groups}"
+        """`function(membership, *arguments)` on `world` ranks (or only `present` of them); their answers by rank.
+
+        They meet through a store that this process serves, as a cluster's engines do: by a file, one group in some
+        thousand could not be formed.
+        """
+        store = open_store("127.0.0.1") if world > 1 else ""
         taking_part = self._pipes[: world if present is None else present]
         for rank, pipe in enumerate(taking_part):
             membership = Membership(
                 rank=rank,
                 world=world,
-                store=f"file://{store}",
+                store=store,
                 backend="gloo" if world > 1 else "none",
                 device="cpu",
                 identity=f"CPU {rank}",
@@ -50,6 +52,7 @@ class Ranks:
             )
             pipe.send((function, membership, arguments))
         answers = [self._answer(rank, pipe) for rank, pipe in enumerate(taking_part)]
+        close_store(store)
         failures = [text for failed, text in answers if failed]
         if failures:
             self._begin_anew()  # what failed may have left half a group, at which every later test would fail too

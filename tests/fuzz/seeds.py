@@ -14,17 +14,8 @@ import tifffile
 
 import ptynb as pt
 from ptynb.io.state import file_name, save_state
-from tests.io import (
-    layouts,
-    test_cxi,
-    test_emd,
-    test_empad,
-    test_matlab,
-    test_rosetta,
-    test_seq,
-    test_state,
-    test_zarr_store,
-)
+from tests.io import layouts, test_state
+from tests.io.formats import test_cxi, test_emd, test_empad, test_matlab, test_rosetta, test_seq, test_zarr_store
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.results import FULL
 from tests.io.starts import problem as problems

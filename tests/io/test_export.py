@@ -10,7 +10,7 @@ from PIL import Image
 
 from ptynb import render
 from ptynb.io.export import export
-from ptynb.io.formats.cxi import _positions
+from ptynb.io.formats.cxi import on_detector
 from ptynb.io.hdf5 import FileError
 from ptynb.io.result import load_result, save_result
 from tests.io.results import BARE, FULL, complex_array
@@ -107,7 +107,7 @@ def test_a_cxi_has_images_and_geometry_in_si_units(tmp_path):
         assert entry["instrument_1/source_1/energy"][()] == pytest.approx(6.62607015e-34 * 299792458 / 1.5e-10)
         detector = entry["instrument_1/detector_1"]
         assert [detector[name][()] for name in ("distance", "y_pixel_size", "x_pixel_size")] == [2.0, 75e-6, 55e-6]
-        back = _positions(entry["sample_1/geometry_1/translation"][()], detector["basis_vectors"][()])
+        back = on_detector(entry["sample_1/geometry_1/translation"][()], detector["basis_vectors"][()])
         np.testing.assert_allclose(back, FLAT.positions * FLAT.pixel_size, rtol=1e-12)
     electrons = dataclasses.replace(FLAT, scan=dataclasses.replace(FAR, wavelength=2e-12))
     with h5py.File(export(electrons, tmp_path / "b.cxi"), "r") as file:
