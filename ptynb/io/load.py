@@ -125,7 +125,7 @@ def find(path: Path, given: Given) -> Found:
 
 def _damaged(path: Path, error: Exception) -> FileError:
     said = " ".join(str(error).split())[:120] or type(error).__name__
-    return FileError(f"{path} is damaged ({said}); copy it again.")
+    return FileError(f"{path} is damaged ({said}); copy it again from where it was made.")
 
 
 def is_ours(head: Head) -> bool:
