@@ -18,7 +18,7 @@ where files are."""
 def page() -> Workbench:
     """The workbench of the scan that the environment names, or without one.
 
-    A run of it that goes on, of a page that was closed or loaded again, is there again without a click.
+    A run of it that goes on without a page's kernel is there again without a click.
     """
     if folder := os.environ.get(FOLDER):
         os.chdir(folder)  # or results would be written beside the notebook, into the package

@@ -1,9 +1,9 @@
 // A list to choose from that tells the keys of what is chosen; native, so that keyboards and screen readers know it.
 
 function render({ model, el }) {
-  const label = document.createElement("label");
-  label.className = "ptynb-choice";
-  const name = document.createElement("span");
+  const whole = document.createElement("div");
+  whole.className = "ptynb-choice";
+  const name = document.createElement("label");
   name.className = "ptynb-choice-name";
   const column = document.createElement("span");
   column.className = "ptynb-choice-column";
@@ -12,9 +12,12 @@ function render({ model, el }) {
   head.setAttribute("aria-hidden", "true");
   const select = document.createElement("select");
   select.dataset.lmSuppressShortcuts = "true";
+  // Beside the list, not around it: its name would have all that is in the list in it.
+  select.id = `ptynb-choice-${Math.random().toString(36).slice(2)}`;
+  name.htmlFor = select.id;
   column.append(head, select);
-  label.append(name, column);
-  el.append(label);
+  whole.append(name, column);
+  el.append(whole);
 
   const made = new Map();
   const choose = () => {

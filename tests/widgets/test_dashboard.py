@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -71,28 +70,3 @@ def test_the_workbench_is_a_page_without_code(address: str, page: Page, tmp_path
     bench.locator("button").filter(has_text="Save result").locator("visible=true").first.click()
     expect(bench.get_by_text("saved: simulated.result.h5")).to_be_visible(timeout=30_000)
     assert len(pt.load_result(tmp_path / "simulated.result.h5").epochs) == 200
-
-
-def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(address: str, page: Page) -> None:
-    page.goto(address, timeout=120_000)
-    bench = page.locator(".ptynb-workbench").first
-    bench.wait_for(timeout=90_000)
-    bench.get_by_role("tab", name="Run", exact=True).click()
-    bench.get_by_label("Device", exact=True).locator("visible=true").first.select_option("cpu")
-    for label, value in (("Engines", "1"), ("Epochs", "1000000")):
-        field = bench.get_by_label(label, exact=True).locator("visible=true").first
-        field.fill(value)
-        field.press("Enter")
-    bench.locator("button").filter(has_text="New run").locator("visible=true").first.click()
-    expect(bench.locator(".ptynb-live b").first).to_have_text("running", timeout=120_000)
-    page.reload(timeout=120_000)
-    bench = page.locator(".ptynb-workbench").first
-    bench.wait_for(timeout=90_000)
-    # without a click: neither in the tab nor on the button
-    expect(bench.locator(".ptynb-live b").first).to_have_text("running", timeout=60_000)
-    expect(bench.locator(".ptynb-live")).to_contain_text("of 1000000")
-    screenshot(page, "dashboard-again")
-    bench.locator("button").filter(has_text=re.compile(r"^\s*Stop\s*$")).locator("visible=true").first.click()
-    expect(bench.locator(".ptynb-live b").first).to_have_text("ready", timeout=30_000)
-    bench.locator("button").filter(has_text="Stop the engines").locator("visible=true").first.click()
-    expect(bench.locator(".ptynb-live b").first).to_have_text("closed", timeout=60_000)
