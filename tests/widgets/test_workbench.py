@@ -257,7 +257,7 @@ def keep(session: Session) -> None:
     assert {"probe.rate"} <= {change.name for change in result.changes}
     session.click("Report")
     expect(session.bench.get_by_text("written: night.html")).to_be_visible(timeout=30_000)
-    assert "<h1>scan" in (session.lab.folder / "night.html").read_text(encoding="utf-8")
+    assert "<h1>simulated" in (session.lab.folder / "night.html").read_text(encoding="utf-8")
     session.tab("Python")
     code = session.bench.locator(".ptynb-code code").inner_text()
     compile(code, "session", "exec")
