@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
+
 from ptynb.report.contents import Contents, Shares
 from ptynb.report.figure import Kind, figure
 from ptynb.report.looks import Saved, size_text
@@ -22,6 +24,8 @@ KINDS: tuple[tuple[Kind, str], ...] = (
 def save_figures(contents: Contents, result: Result, shares: Shares) -> Saved:
     """Adds figures, as far as there is room."""
     saved = Saved([], [])
+    if not np.isfinite(result.positions).all():
+        return saved  # where the object was seen is not known
     room = SHARE * max(shares.total - contents.taken, 0)
     for kind, what in KINDS:
         if (kind == "slices" and len(result.slices) == 1) or (kind == "loss" and not result.epochs):

@@ -46,7 +46,7 @@ FORMATS = {
     "TIFF, a folder": ("scan", lambda path: test_tiff.folder(path, original()), RASTER),
     "zarr": ("scan.zarr", lambda path: test_zarr_store.group(path, original(), metres()), ()),
     "zarr, an archive": ("scan.zarr.zip", lambda path: test_zarr_store.group(path, original(), metres()), ()),
-    "EMD of py4DSTEM": ("scan.h5", lambda path: test_emd.write(path, original()), ("voltage",)),
+    "EMD of py4DSTEM": ("scan.h5", lambda path: test_emd.write(path, original()), ("step", "voltage")),
     "SEQ": ("scan.seq", lambda path: test_seq.write(path, original()), RASTER),
     "MIB": ("scan.mib", lambda path: test_rosetta.mib(path, original()), RASTER),
     "BLO": ("scan.blo", lambda path: test_rosetta.blo(path, original()), RASTER),
