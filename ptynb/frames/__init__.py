@@ -1,5 +1,6 @@
 """Where diffraction patterns are: in memory or in a file that each engine opens by itself."""
 
+from ptynb.frames.base import FileFrames as FileFrames
 from ptynb.frames.base import Frames as Frames
 from ptynb.frames.derived import SelectedFrames as SelectedFrames
 from ptynb.frames.derived import StackedFrames as StackedFrames

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,3 +81,25 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
             f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
             "Is the file whole, and reachable from every engine under this path?"
         ) from error
+
+
+class FileFrames(Frames):
+    """Patterns of a file that each process opens by itself: what all kinds of files share."""
+
+    file_shape: tuple[int, int, int]
+    file_dtype: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.file_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.file_dtype)
+
+    @property
+    def in_file(self) -> bool:
+        return True
+
+    def part(self, start: int, stop: int) -> Self:
+        return self

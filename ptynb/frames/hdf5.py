@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames.base import Frames, gather, readable
+from ptynb.frames.base import FileFrames, Frames, gather, readable
 from ptynb.frames.filters import require_filters
 from ptynb.frames.placed import PlacedFrames
 
@@ -22,7 +22,7 @@ MOST_TOGETHER = 2**28
 
 
 @dataclass(frozen=True)
-class HDF5Frames(Frames):
+class HDF5Frames(FileFrames):
     """Patterns in a dataset (pattern, y, x) of an HDF5 file, or (row, column, y, x), counted row by row.
 
     chunk: patterns that are stored together. grid: the axes before the pattern's own two, where they are not one.
@@ -50,18 +50,6 @@ class HDF5Frames(Frames):
         )
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.file_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.file_dtype)
-
-    @property
-    def in_file(self) -> bool:
-        return True
-
-    @property
     def stored_together(self) -> int:
         return self.chunk
 
@@ -82,9 +70,6 @@ class HDF5Frames(Frames):
 
                 # A chunk that reaches over several rows is no reason to read all that lies between two patterns.
                 gather(indices, self.chunk if not self.grid or self.chunk <= self.grid[-1] else 1, read, out)
-
-    def part(self, start: int, stop: int) -> HDF5Frames:
-        return self
 
     def local(self) -> Frames:
         with self._open(0, self.shape[0]) as dataset:

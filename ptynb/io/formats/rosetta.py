@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.electrons import electron_wavelength
-from ptynb.frames import Frames
+from ptynb.frames import FileFrames, Frames
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.reading import scales
 from ptynb.io.reading.foreign import require, sentences
@@ -87,7 +87,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class RosettaFrames(Frames):
+class RosettaFrames(FileFrames):
     """Patterns of a file that RosettaSciIO reads; each process opens it by itself.
 
     module: of RosettaSciIO. number: of the signal in the file. order: its axes as (scan..., y, x). grid: lengths of the
@@ -102,28 +102,9 @@ class RosettaFrames(Frames):
     file_shape: tuple[int, int, int]
     file_dtype: str
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
-        return self.file_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
-        return np.dtype(self.file_dtype)
-
-    @property
-    def in_file(self) -> bool:
-        """They are read when they are needed."""
-        return True
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
         return self.local().read(start, stop)
-
-    def part(self, start: int, stop: int) -> RosettaFrames:
-        """The same: each process reads what it needs."""
-        return self
 
     def local(self) -> Frames:
         """The same with the file open."""

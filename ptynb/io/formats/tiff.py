@@ -25,7 +25,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from ptynb.frames import Frames, PlacedFrames
+from ptynb.frames import FileFrames, Frames, PlacedFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.room import check_room
@@ -60,28 +60,13 @@ FORMAT = Format("TIFF", recognises, read)
 
 
 @dataclass(frozen=True)
-class TiffFrames(Frames):
+class TiffFrames(FileFrames):
     """Compressed pages of a TIFF, from page `first` on; each process opens the file by itself."""
 
     path: Path
     first: int
     file_shape: tuple[int, int, int]
     file_dtype: str
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
-        return self.file_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
-        return np.dtype(self.file_dtype)
-
-    @property
-    def in_file(self) -> bool:
-        """They are read when they are needed."""
-        return True
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
@@ -91,10 +76,6 @@ class TiffFrames(Frames):
                 page = tiff.pages[self.first + index]
                 _fill(patterns[index - start], page, self.path)
         return patterns
-
-    def part(self, start: int, stop: int) -> TiffFrames:
-        """The same: each process reads what it needs."""
-        return self
 
 
 @dataclass(frozen=True)

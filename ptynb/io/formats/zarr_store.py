@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import Frames
+from ptynb.frames import FileFrames, Frames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
@@ -238,7 +238,7 @@ def _missing(array: Any) -> int:
 
 
 @dataclass(frozen=True)
-class ZarrFrames(Frames):
+class ZarrFrames(FileFrames):
     """Patterns in an array of zarr's; each process opens the store by itself.
 
     grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together.
@@ -250,21 +250,6 @@ class ZarrFrames(Frames):
     file_shape: tuple[int, int, int]
     file_dtype: str
     chunk: int = 1
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
-        return self.file_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
-        return np.dtype(self.file_dtype)
-
-    @property
-    def in_file(self) -> bool:
-        """They are read when they are needed."""
-        return True
 
     @property
     def stored_together(self) -> int:
@@ -287,7 +272,3 @@ class ZarrFrames(Frames):
             finally:
                 array.store.close()
         return patterns
-
-    def part(self, start: int, stop: int) -> ZarrFrames:
-        """The same: each process reads what it needs."""
-        return self
