@@ -31,8 +31,10 @@ ALONE = (
     "tests/slurm",
     "tests/test_acceptance.py",
     "tests/test_run.py",
+    "tests/widgets/test_lab.py",
+    "tests/widgets/test_workbench.py",
 )
-"""Tests that kill processes or measure time: nothing else runs beside them."""
+"""Tests that kill processes, measure time, or drive JupyterLab and two engines: nothing else runs beside them."""
 OLDER_KERNEL = "ipykernel==7.2.0"
 """The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
@@ -104,9 +106,10 @@ def main() -> None:
         return
     run(sys.executable, "-c", COMPILE)
     shared = (*pytest, "--numprocesses", BESIDE)
+    later = [f"--ignore={path}" for path in ALONE]
     parts = (
-        (*shared, *(f"--ignore={path}" for path in (*WAITING, *ALONE))),
-        (*shared, "--dist", "loadfile", *WAITING),
+        (*shared, *later, *(f"--ignore={path}" for path in WAITING)),
+        (*shared, "--dist", "loadfile", *later, *WAITING),
         (*pytest, *ALONE),
     )
     sys.exit(max(told(*part) for part in parts))  # all that fails is told by one run

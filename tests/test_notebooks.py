@@ -108,10 +108,9 @@ def test_a_piece_and_a_constraint_take_fewer_than_forty_lines() -> None:
 
 
 def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None:
-    values = ("reached", "seconds_lost", "[c.name for c in recon.changes]", "result.losses", "again.epoch")
+    values = ("[c.name for c in recon.changes]", "result.losses", "again.epoch")
     shown, found = run("05_cluster", tmp_path, *values)
     assert IMAGE in shown
-    assert found["seconds_lost"] < 15
     assert found["[c.name for c in recon.changes]"] == ["engines"]
     assert len(found["result.losses"]) == 80
     assert found["again.epoch"] == 83

@@ -115,7 +115,7 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
     assert np.ptp(colours, axis=(0, 1)).max() > 20
     epochs = one.page.get_by_label("Kept epoch")
     for label, key, value in (("Slice", "ArrowRight", "slice 1 of 3"), ("Kept epoch", "ArrowLeft", "epoch 6")):
-        slider = one.page.get_by_label(label)
+        slider = one.page.get_by_label(label, exact=True)
         slider.focus()
         one.page.keyboard.press(key)
         expect(slider).to_have_attribute("aria-valuetext", value)
@@ -124,7 +124,7 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
         )
         assert (one.pixels("object", "phase") != whole).mean() > 0.05
         assert (one.pixels("object", "complex") != colours).mean() > 0.05
-    expect(one.page.get_by_label("Slice")).to_have_attribute("aria-valuetext", "product of all")
+    expect(one.page.get_by_label("Slice", exact=True)).to_have_attribute("aria-valuetext", "product of all")
     expect(one.page.get_by_text("After epoch 6, reduced 2 × 2")).to_be_visible()
     epochs.focus()
     one.page.keyboard.press("End")
