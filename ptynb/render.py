@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
@@ -67,22 +68,33 @@ def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     return phase
 
 
+def _steps(field: Array) -> tuple[complex, complex]:
+    return complex(np.vdot(field[:-1], field[1:])), complex(np.vdot(field[:, :-1], field[:, 1:]))
+
+
+def _turned_sum(field: Array, down: Array, across: Array) -> complex:
+    return complex(down @ field @ across)
+
+
 def flattening(field: Array) -> tuple[Array, Array]:
     """Factors (y,) and (x,) that take mean and ramp of the phase off a complex field (y, x)."""
     down, across = (np.exp(-1j * angle).astype(field.dtype) for angle in ramp(field))
     return down, across
 
 
-def ramp(field: Array, steps: tuple[complex, complex] | None = None) -> tuple[Array, Array]:
+def ramp(
+    field: Array,
+    steps: Callable[[Array], tuple[complex, complex]] = _steps,
+    turned_sum: Callable[[Array, Array, Array], complex] = _turned_sum,
+) -> tuple[Array, Array]:
     """Mean and linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
 
     The ramp is the mean step from a pixel to the next, by the phase of Σ O[k+1] O*[k], which does not mind wrapped
-    phases. steps: these sums along y and x, where they are known.
+    phases. steps, turned_sum: what computes these sums along y and x, and Σ d[y] O[y, x] a[x] of factors d and a.
     """
-    height, width = field.shape
-    along_y, along_x = steps or (np.vdot(field[:-1], field[1:]), np.vdot(field[:, :-1], field[:, 1:]))
-    down, across = np.angle(along_y) * np.arange(height), np.angle(along_x) * np.arange(width)
-    mean = np.angle(np.exp(-1j * down).astype(field.dtype) @ field @ np.exp(-1j * across).astype(field.dtype))
+    slopes = [np.angle(step) for step in steps(field)]
+    down, across = (slope * np.arange(side) for slope, side in zip(slopes, field.shape, strict=True))
+    mean = np.angle(turned_sum(field, *(np.exp(-1j * angle).astype(field.dtype) for angle in (down, across))))
     return down + mean, across
 
 

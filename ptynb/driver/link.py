@@ -25,7 +25,7 @@ from ptynb.engine.worker import Command
 from ptynb.io.hdf5 import FileError
 from ptynb.io.state import State, load_state, states
 from ptynb.settings import Settings
-from ptynb.snapshot import Epoch, Status
+from ptynb.snapshot import Epoch, PictureRequest, Pictures, Status
 
 ASKING_SECONDS = 5.0
 """How long rank 0 may be silent before the others are asked what they know of it."""
@@ -53,6 +53,7 @@ class Link:
         self.lock = threading.RLock()
         self.epochs = [*epochs]
         self.statuses: dict[int, Status] = {}
+        self._heard_at = 0.0
         self.r_factors: dict[int, float] = {}
         """By the epochs completed."""
         self.r_factor_every = 0
@@ -96,8 +97,20 @@ class Link:
                 if self._recovery is None and generation == self._generation:
                     raise
 
-    def fetch(self) -> Status:
-        """Rank 0's status, with the records of new epochs taken over. Raises what ended the reconstruction."""
+    def look(self, request: PictureRequest) -> Pictures | None:
+        """Rank 0's pictures; its status, which comes with them, is taken over."""
+        generation, known = self._generation, len(self.epochs)
+        pictures: Pictures | None
+        pictures, status = self.call(0, "look", request, known)
+        if status.failure is None:
+            self._take_over(status, known, generation)
+        return pictures
+
+    def fetch(self, within: float = 0.0) -> Status:
+        """Rank 0's status, with the records of new epochs taken over; one heard in the last `within` seconds will do.
+
+        Raises what ended the reconstruction.
+        """
         silent_until = time.monotonic() + MOST_SILENCE
         while True:
             self.alive()
@@ -105,6 +118,8 @@ class Link:
             if why := self.engines.lost():
                 self.fail(EngineLostError(why), generation)
                 continue
+            if (heard := self._heard(within)) is not None:
+                return heard
             known = len(self.epochs)
             try:
                 status: Status = self.call(0, "status", known, timeout=ASKING_SECONDS)
@@ -123,6 +138,10 @@ class Link:
                 return status
             self.fail(None, generation)
 
+    def _heard(self, within: float) -> Status | None:
+        with self.lock:
+            return self.statuses.get(0) if time.monotonic() - self._heard_at < within else None
+
     def _take_over(self, status: Status, known: int, generation: int) -> bool:
         """Of what several threads may have asked at the same time; False where it is from before a recovery."""
         with self.lock:
@@ -132,7 +151,7 @@ class Link:
             self.r_factors.update(status.r_factors)
             before = self.statuses.get(0)
             if before is None or status.applied >= before.applied:
-                self.statuses[0] = status
+                self.statuses[0], self._heard_at = status, time.monotonic()
             return True
 
     def _ask_others(self, generation: int) -> None:

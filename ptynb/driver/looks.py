@@ -27,6 +27,10 @@ class Looking(ABC):
     _health: tuple[Health, ...] = ()
 
     @abstractmethod
+    def _alive(self) -> None:
+        """Raises where there is nothing any more that could be asked."""
+
+    @abstractmethod
     def _call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Calls a method of this rank's worker."""
 
@@ -48,8 +52,8 @@ class Looking(ABC):
 
     def pictures(self, request: PictureRequest | None = None) -> Pictures | None:
         """Pictures for a screen, made on rank 0; None while the engines are still loading."""
-        pictures: Pictures | None = self._call(0, "pictures", request or PictureRequest())
-        return pictures
+        self._alive()
+        return self._link.look(request or PictureRequest())
 
     def value_at(self, name: str, y: int, x: int, request: PictureRequest | None = None) -> complex | float:
         """The exact value behind pixel (y, x) of a picture: of its array, without reduction and grey levels.

@@ -288,7 +288,7 @@ class Reconstruction(Looking, Movable):
         until = None if timeout is None else time.monotonic() + timeout
         pause = 0.002
         while True:
-            status = self._fetch()
+            status = self._fetch(within=pause)  # the follower asks too
             if status.applied >= self._link.sent and status.state == "ready":
                 self._tell()
                 return
@@ -297,7 +297,7 @@ class Reconstruction(Looking, Movable):
                     f"Still {status.state} after {timeout} s, at epoch {status.epoch} of {status.target}."
                 )
             time.sleep(pause)
-            pause = min(1.5 * pause, 0.05)
+            pause = min(1.5 * pause, FOLLOW_SECONDS)
 
     def step(self) -> Epoch:
         """One epoch (or the rest of one that was stopped), and its record.
@@ -616,9 +616,9 @@ class Reconstruction(Looking, Movable):
 
         self._errands.run(give)
 
-    def _fetch(self) -> Status:
+    def _fetch(self, within: float = 0.0) -> Status:
         self._alive()
-        return self._link.fetch()
+        return self._link.fetch(within)
 
     def _tell(self) -> None:
         """Warns, once each, of what went wrong on the engines without stopping anything."""
@@ -711,7 +711,7 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         if recon is None or recon._closed or recon.failure is not None:
             return
         try:
-            recon._fetch()
+            recon._fetch(within=FOLLOW_SECONDS)
         except ReconstructionError:
             return  # kept as recon.failure: shown by the view, raised at the next call
         except ClusterError:

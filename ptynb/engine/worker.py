@@ -49,7 +49,7 @@ from ptynb.snapshot import (
 )
 
 IDLE_SECONDS = 0.02
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
@@ -206,6 +206,10 @@ class Worker:
         """Pictures, taken between two updates; None while still loading."""
         taken = self._take(request)
         return None if taken is None else make_pictures(taken, request, self._pixel)
+
+    def look(self, request: PictureRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
+        """`pictures` and, of a moment later, `status`: who looks need not ask twice."""
+        return self.pictures(request), self.status(epochs_from)
 
     def value_at(self, name: str, y: int, x: int, request: PictureRequest) -> complex | float | None:
         """The value behind pixel (y, x) of the picture `name`; None while still loading."""

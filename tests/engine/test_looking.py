@@ -17,9 +17,9 @@ import ptynb as pt
 from ptynb.engine import looking
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import Taken, make_pictures, make_room, phase_of, take, value_at
+from ptynb.engine.pictures import Taken, levels_of, make_pictures, make_room, phase_of, take, value_at
 from ptynb.physics.piece import Batch, Piece
-from ptynb.render import flat_phase
+from ptynb.render import flat_phase, levels
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
 from tests.engine import look_work
@@ -252,6 +252,14 @@ def test_phases_of_axes_nothing_and_no_number() -> None:
     with np.errstate(invalid="ignore"):
         expected = np.angle(field)
     np.testing.assert_allclose(phase_of(field, flat=False), expected, atol=1e-6)
+
+
+def test_grey_levels_are_those_of_numpy() -> None:
+    values = np.random.default_rng(1).normal(size=(40, 50)).astype(np.float32)
+    values[0, :5] = np.nan, np.inf, -np.inf, -1.5, 2.5
+    np.testing.assert_array_equal(levels_of(values, (-1.5, 2.5)), levels(values, (-1.5, 2.5)))
+    flat = np.full((4, 5), 7e8, np.float32)
+    assert {*levels_of(flat, (7e8, 7e8 + 1)).flat} == {0}  # limits that are one number in single precision
 
 
 @pytest.mark.parametrize(
