@@ -14,19 +14,17 @@ import argparse
 import dataclasses
 import gc
 import json
-import shutil
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 from jupyter_client.manager import start_new_kernel
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 import ptynb as pt
 from ptynb import render
@@ -34,7 +32,7 @@ from ptynb.snapshot import Epoch, PictureRequest, Pictures, Status
 from ptynb.widgets.parts import below
 from ptynb.widgets.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, _plain
-from tests.widgets.conftest import CHROMIUM_FLAGS
+from tests.widgets.conftest import started_browser
 
 BOUNDS = {
     "kernel, traced": 100.0,
@@ -47,7 +45,7 @@ BOUNDS = {
 """What each may grow by an update: bytes, or a number of things. 100,000 updates at 400 bytes are 40 MB."""
 UPDATES_AN_EPOCH = 100
 KEPT_EPOCHS = 200
-FAST_FLAGS = [*CHROMIUM_FLAGS, "--disable-frame-rate-limit", "--disable-gpu-vsync"]
+FAST_FLAGS = ["--disable-frame-rate-limit", "--disable-gpu-vsync"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -248,15 +246,6 @@ def _renderers() -> Iterator[psutil.Process]:
             continue
 
 
-@contextmanager
-def _page() -> Iterator[Page]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FAST_FLAGS)
-        yield browser.new_page()
-        browser.close()
-
-
 def main() -> int:
     """Prints what grew, and says whether it was too much."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -271,8 +260,8 @@ def main() -> int:
         print(f"kernel: {time.monotonic() - started:.0f} s")
     if chosen.only != "kernel":
         started = time.monotonic()
-        with _page() as page:
-            growths += drawn(page, chosen.updates, print)
+        with started_browser(*FAST_FLAGS) as browser:
+            growths += drawn(browser.new_page(), chosen.updates, print)
         print(f"browser: {time.monotonic() - started:.0f} s")
     for one in growths:
         print(f"{one}; bound {BOUNDS[one.name]:g}", "" if one.each <= BOUNDS[one.name] else "TOO MUCH")

@@ -34,6 +34,7 @@ OWN_SCRIPTS = {
     "inspecting": "inspecting.py",
     "tuning": "tuning.py",
     "watching": "watching.py",
+    "clicking": "clicking.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"

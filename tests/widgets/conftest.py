@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,9 @@ OLDER_KERNEL = Path(sys.prefix) / "ipykernel-7.2"
 """Where tests/run.py puts the oldest kernel that is tested."""
 
 
-@pytest.fixture
-def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """With the newest kernel; the parameter "7.2": with that one."""
-    kernel = getattr(request, "param", "newest")
+@contextmanager
+def started_lab(tmp_path: Path, kernel: str = "newest") -> Iterator[Lab]:
+    """A JupyterLab with folders of its own below this one, and nothing of the user's."""
     folder, runtime = tmp_path / "work", tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     with socket.socket() as free:
@@ -117,15 +117,29 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
         server.wait(30)
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@pytest.fixture
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """With the newest kernel; the parameter "7.2": with that one."""
+    with started_lab(tmp_path, getattr(request, "param", "newest")) as running:
+        yield running
+
+
+@contextmanager
+def started_browser(*flags: str) -> Iterator[Browser]:
+    """This system's Chromium, headless."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.fail("There is no chromium; tests/run.py installs it where it may, else install your system's package.")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=[*CHROMIUM_FLAGS, *flags])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
 
 
 @pytest.fixture
