@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import ipywidgets
 from ptynb.snapshot import Branch, KeptState
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.choice import Choice
+from ptynb.widgets.freshness import keep_fresh
 from ptynb.widgets.parts import Whole, complaint, put, remark
 
 LOOK_SECONDS = 1.0
@@ -85,15 +85,15 @@ class History(Whole):
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
         self._present = ""
-        self._actions = Actions("ptynb history actions", self._complain, self._clear, self.refresh)
+        self._actions = Actions("ptynb history actions", self.complain, self._clear, self.refresh)
         self.refresh()
-        threading.Thread(
-            target=_look, args=(weakref.ref(self), self._ended), name="ptynb history view", daemon=True
-        ).start()
+        # Once the reconstruction is closed, nothing is kept any more.
+        self._soon = keep_fresh(self, "ptynb history view", LOOK_SECONDS, over=lambda view: view._recon.closed)
 
     def close(self) -> None:
         """Ends the view and its threads; the reconstruction goes on."""
         self._ended.set()
+        self._soon.set()
         self._actions.close()
         with self._lock:
             super().close()
@@ -186,7 +186,7 @@ class History(Whole):
             try:
                 action = wanted()
             except ValueError as error:
-                self._complain(error)
+                self.complain(error)
                 return
             if action is not None:
                 self._actions.put(action)
@@ -219,7 +219,8 @@ class History(Whole):
     def _clear(self) -> None:
         put(self._message, "")
 
-    def _complain(self, error: Exception) -> None:
+    def complain(self, error: Exception) -> None:
+        """Shows an error above the list's buttons, until something else is done."""
         put(self._message, complaint(error))
 
 
@@ -238,18 +239,3 @@ def _row(state: KeptState) -> str:
     written = time.strftime("%H:%M:%S", time.localtime(state.written))
     texts = (epoch, loss, branch, written, f"{state.size / 1e6:.3g} MB", "stays" if state.stays else "")
     return "".join(text.ljust(width) for text, (_, width) in zip(texts, COLUMNS, strict=True)).replace(" ", SPACE)
-
-
-def _look(reference: weakref.ref[History], ended: threading.Event) -> None:
-    while not ended.wait(LOOK_SECONDS):
-        view = reference()
-        if view is None:
-            return
-        closed = view._recon.closed
-        try:
-            view.refresh()
-        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
-            view._complain(error)
-        if closed:
-            return  # nothing is kept any more
-        del view

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from ptynb.settings.ranges import Range
 from ptynb.snapshot import Result
 from ptynb.tuned import TunedTrial
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.freshness import keep_fresh
 from ptynb.widgets.parts import Whole, complaint, in_a_row, put
 from ptynb.widgets.trials import score_plots, trials_table
 
@@ -98,7 +98,7 @@ class Tuner(Whole):
             options=["best first", "newest first"], description="Order", layout=ipywidgets.Layout(width="200px")
         )
         self._order.observe(lambda _: self._look_now.set(), "value")
-        self._actions = Actions("ptynb tuner", self._complain, self._clear, self._look_now.set)
+        self._actions = Actions("ptynb tuner", self.complain, self._clear, self._look_now.set)
         rows = [[self.trials, self.epochs, self.metric, self.file], [*self._buttons.values(), self._order]]
         layout = {"flex_flow": "row wrap", "overflow": "visible"}
         super().__init__(
@@ -113,9 +113,7 @@ class Tuner(Whole):
         )
         self.add_class("ptynb-tuner")
         self.refresh()
-        threading.Thread(
-            target=_look, args=(weakref.ref(self), self._look_now), name="ptynb tuner view", daemon=True
-        ).start()
+        keep_fresh(self, "ptynb tuner view", LOOK_SECONDS, self._look_now)
 
     def _make_fields(self, metrics: Mapping[str, Callable[[Result], float]]) -> None:
         number = {"min": 1, "style": {"description_width": "50px"}, "layout": ipywidgets.Layout(width="130px")}
@@ -239,7 +237,8 @@ class Tuner(Whole):
         super().close()
         self._look_now.set()
 
-    def _complain(self, error: Exception) -> None:
+    def complain(self, error: Exception) -> None:
+        """Shows an error above the trials, until something else is done."""
         put(self._message, complaint(error))
 
     def _clear(self) -> None:
@@ -265,18 +264,3 @@ def _summary(study: Tuned, running: bool, best: TunedTrial | None) -> str:
         parts.append(f"best score <b>{best.score:.5g}</b> in trial {best.number}")
     path = html.escape(str(study.path))
     return f'{in_a_row(state, parts)}<small style="overflow-wrap:anywhere">kept in <code>{path}</code></small>'
-
-
-def _look(reference: weakref.ref[Tuner], look_now: threading.Event) -> None:
-    while True:
-        look_now.wait(LOOK_SECONDS)
-        look_now.clear()
-        view = reference()
-        if view is None or view.closed:
-            return
-        try:
-            view.refresh()
-        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
-            if not view.closed:
-                view._complain(error)
-        del view

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import threading
-import weakref
 from pathlib import Path
 
 import ipywidgets
@@ -14,6 +13,7 @@ from PIL import Image
 from ptynb.io.status import PICTURES, Folder, Shown
 from ptynb.snapshot import Picture
 from ptynb.widgets.curve import loss_curve
+from ptynb.widgets.freshness import keep_fresh
 from ptynb.widgets.parts import Whole, complaint, in_a_row, put
 from ptynb.widgets.viewer import Viewer
 
@@ -39,12 +39,12 @@ class Watch(Whole):
         super().__init__([self._summary, self._message, self._pictures, beside])
         self.add_class("ptynb-watch")
         self.refresh()
-        target, ended = weakref.ref(self), self._ended
-        threading.Thread(target=_look, args=(target, ended), name="ptynb watch view", daemon=True).start()
+        self._soon = keep_fresh(self, "ptynb watch view", LOOK_SECONDS)
 
     def close(self) -> None:
         """Ends the view and its thread; the run goes on."""
         self._ended.set()
+        self._soon.set()
         with self._lock:
             super().close()
 
@@ -88,18 +88,6 @@ def watch(folder: str | Path) -> Watch:
     cell the view appears below it. `ptynb watch FOLDER` shows the same as a page.
     """
     return Watch(folder)
-
-
-def _look(reference: weakref.ref[Watch], ended: threading.Event) -> None:
-    while not ended.wait(LOOK_SECONDS):
-        view = reference()
-        if view is None:
-            return
-        try:
-            view.refresh()
-        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
-            view.complain(error)
-        del view
 
 
 def _pictures(folder: Folder, shown: Shown) -> list[Picture] | None:

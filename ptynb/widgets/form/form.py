@@ -25,11 +25,14 @@ from ptynb.widgets.form.finding import found_by, label_of
 from ptynb.widgets.form.more import More, Page
 from ptynb.widgets.form.presets import PresetChoice
 from ptynb.widgets.form.row import MISSING, Row
-from ptynb.widgets.form.steering import Freeze, Restructured, Steered, Waiting, follow
+from ptynb.widgets.form.steering import Freeze, Restructured, Steered, Waiting
 from ptynb.widgets.form.tick import Range, Tick
+from ptynb.widgets.freshness import keep_fresh
 from ptynb.widgets.parts import Whole, close_all, complaint, put
 
 FIXED, WITH_APPLY = "fixed while it runs", "with Apply"
+FOLLOW_SECONDS = 0.25
+"""From one look to the next at what is changed elsewhere."""
 Listener = Callable[[Settings], Any]
 
 
@@ -38,9 +41,9 @@ class SettingsForm(Whole):
 
     live: for a reconstruction that runs, `recon`: what may change while it does is applied at once, on all engines
     before the same update; the rest waits for Apply, which restructures it, or is fixed where it can't do that. The
-    form follows what is changed elsewhere. ticks: each number and
-    choice can be ticked and given a range to be tuned in, see `ranges`. scan: presets look at it; it may be set later.
-    tell: is given the line of Python that does what was just done.
+    form follows what is changed elsewhere. ticks: each number and choice can be ticked and given a range to be tuned
+    in, see `ranges`. scan: presets look at it; it may be set later. tell: is given the line of Python that does what
+    was just done.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class SettingsForm(Whole):
         self._actions = Actions("ptynb settings form", self.complain, self._clear)
         self._build()
         if recon is not None:
-            follow(self)
+            keep_fresh(self, "ptynb settings follower", FOLLOW_SECONDS, over=lambda form: recon.closed)
 
     # What others use
 

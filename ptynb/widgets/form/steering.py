@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import html
-import threading
-import time
-import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import ipywidgets
 
 from ptynb.settings import Settings
 from ptynb.settings.structure import Setting
 from ptynb.widgets.parts import complaint, put
-
-if TYPE_CHECKING:
-    from ptynb.widgets.form.form import SettingsForm
-
-FOLLOW_SECONDS = 0.25
 
 
 class Steered(Protocol):
@@ -89,21 +81,3 @@ class Freeze(ipywidgets.Button):
         does = "0, it stays as it is" if self._rate > 0 else f"{self._free:g} again"
         self.tooltip = f"{self._label}: {does}"
         self.disabled = self._rate == self._free == 0
-
-
-def follow(form: SettingsForm) -> None:
-    """Starts the thread that keeps a live form up to date; it ends with the form or the reconstruction."""
-    threading.Thread(target=_follow, args=(weakref.ref(form),), name="ptynb settings follower", daemon=True).start()
-
-
-def _follow(reference: weakref.ref[SettingsForm]) -> None:
-    while True:
-        form = reference()
-        if form is None or form.closed or form.steered is None or form.steered.closed:
-            return
-        try:
-            form.refresh()
-        except Exception as error:  # noqa: BLE001 - shown; the next look may succeed
-            form.complain(error)
-        del form
-        time.sleep(FOLLOW_SECONDS)
