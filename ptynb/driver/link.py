@@ -157,7 +157,15 @@ class Link:
     def _ask_others(self, generation: int) -> None:
         """Rank 0 is silent: perhaps the others have given it up already."""
         for rank in range(1, self.engines.world):
-            status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
+            try:
+                status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
+            except ClusterStoppedError:
+                raise
+            except EngineLostError as error:
+                self.fail(error, generation)
+                return
+            except ClusterError:
+                continue  # as silent: the machine may be busy, and rank 0 is asked again
             if status.failure is not None:
                 self.fail(None, generation)
                 return

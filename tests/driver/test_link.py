@@ -1,0 +1,79 @@
+"""What the session asks of its engines, and how often; engines that answer as they are told, in this process."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ptynb.driver.calling import EngineLostError
+from ptynb.driver.devices import ClusterError
+from ptynb.driver.engines import Engines
+from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.opening import Opening
+from ptynb.settings import Settings
+from ptynb.snapshot import Failure, PictureRequest, Pictures, Status
+from tests.cases import a_scan
+
+PICTURES = Pictures(0, 0, (), ())
+
+
+class Told:
+    """Two engines, whose answers are given one after the other; `asked` is what was asked of whom."""
+
+    name, world = "told", 2
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = [*answers], list[tuple[int, str]]()
+
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        self.asked.append((rank, method))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def lost(self) -> str:
+        return ""
+
+
+def status(epoch: int = 0, failure: Failure | None = None) -> Status:
+    return Status(0, 2, "running", epoch, 0, 4, 9, "CPU 0", "gloo", 1, {}, 0, failure=failure)
+
+
+def linked(*answers: Any) -> tuple[Link, Told]:
+    engines = Told(*answers)
+    return Link(cast(Engines, engines), Opening(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
+
+
+def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
+    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
+    link, engines = linked(silent, silent, silent, silent, status(3))
+    assert link.fetch().epoch == 3
+    assert engines.asked == [(0, "status"), (1, "status")] * 2 + [(0, "status")]
+    assert link.failure is None
+
+
+def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
+    gone = EngineLostError("The engine of rank 1 has died.")
+    link, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
+    with pytest.raises(ReconstructionError, match="rank 1 has died"):
+        link.fetch()
+
+
+def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> None:
+    link, engines = linked((PICTURES, status(5)), status(6))
+    assert link.look(PictureRequest()) is PICTURES
+    assert link.statuses[0].epoch == 5
+    assert link.fetch(within=60).epoch == 5
+    assert engines.asked == [(0, "look")]
+    assert link.fetch().epoch == 6
+
+
+def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
+    failure = Failure(0, "ValueError: no such thing", "")
+    link, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
+    link.look(PictureRequest())
+    with pytest.raises(ReconstructionError, match="no such thing"):
+        link.fetch(within=60)
+    assert engines.asked[:2] == [(0, "look"), (0, "status")]
