@@ -22,6 +22,7 @@ from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.driver.errors import PtynbWarning
+from ptynb.driver.followed import Followed
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.driver.link import EnginesBusyError, Link, ReconstructionError
 from ptynb.driver.looks import Looking
@@ -37,7 +38,7 @@ from ptynb.physics.piece import Imposed, Piece
 from ptynb.provenance import Machines
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
-from ptynb.snapshot import Change, Epoch, Kept, Result, Status
+from ptynb.snapshot import Epoch, Kept, Result, Status
 
 Answer = TypeVar("Answer")
 
@@ -51,7 +52,7 @@ _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = wea
 _open_lock = threading.Lock()
 
 
-class Reconstruction(Looking, Movable):
+class Reconstruction(Followed, Looking, Movable):
     """A reconstruction of a scan on the engines of a cluster, or in this process.
 
     scan: from `load`, `Scan.from_arrays` or `simulate`. settings: `Settings()` unless given.
@@ -364,11 +365,6 @@ class Reconstruction(Looking, Movable):
         return status.state
 
     @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return len(self._link.epochs)
-
-    @property
     def target(self) -> int:
         """Epoch at which the present run ends; assigning another makes it longer or shorter, and `changes` tells."""
         status = self._link.statuses.get(0)
@@ -388,55 +384,9 @@ class Reconstruction(Looking, Movable):
         self._link.order("target", epoch)
 
     @property
-    def epochs(self) -> tuple[Epoch, ...]:
-        """The record of all epochs completed, as far as it has come here (at most 0.1 s ago)."""
-        return tuple(self._link.epochs)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """Settings changed so far, with the epoch and update before which all engines took them over."""
-        status = self._link.statuses.get(0)
-        return status.changes if status else ()
-
-    @property
-    def failure(self) -> ReconstructionError | None:
-        """What ended it, if something did."""
-        return self._link.failure
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What went wrong without stopping anything, such as a full disk; each once, as a sentence."""
-        status = self._link.statuses.get(0)
-        return status.notices if status else ()
-
-    @property
-    def last_state(self) -> Path | None:
-        """The file with the newest state kept so far: what `recover`, and `ptynb.resume`, go on from."""
-        status = self._link.statuses.get(0)
-        return None if status is None or status.kept is None else Path(status.kept)
-
-    @property
-    def can_recover(self) -> bool:
-        """Whether it failed in a way after which `recover` can go on."""
-        return self._link.failure is not None and self._link.can_recover
-
-    @property
-    def recovering(self) -> bool:
-        """Whether it is being opened again after an engine was lost."""
-        return self._link.recovering
-
-    @property
     def closed(self) -> bool:
         """Whether `close` was called, by the user or by another reconstruction on the same cluster."""
         return self._closed
-
-    @property
-    def engines(self) -> str:
-        """What reconstructs: number and kind of engines, the backend between them, and whether frames are on disk."""
-        status = self._link.statuses.get(0)
-        joined = f", {status.backend}" if status and status.world > 1 else ""
-        streamed = ", frames read from disk" if status and status.frames == "disk" else ""
-        return f"{self._link.engines.description}{joined}{streamed}"
 
     @property
     def cluster(self) -> Cluster | None:
@@ -451,10 +401,6 @@ class Reconstruction(Looking, Movable):
     def status(self) -> tuple[Status, ...]:
         """Where each engine stands, by rank; asks them all now."""
         return tuple(self._call(rank, "status", 10**9) for rank in range(self._link.engines.world))
-
-    def last_status(self) -> Status | None:
-        """Where rank 0 stood at most 0.1 s ago; asks nobody."""
-        return self._link.statuses.get(0)
 
     @property
     def result(self) -> Result:
