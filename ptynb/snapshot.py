@@ -70,7 +70,7 @@ class Status:
     r_factors: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KeptState:
     """A state in a file, to which a reconstruction can go back.
 
@@ -88,8 +88,14 @@ class KeptState:
     size: int
     stays: bool = False
 
+    def __repr__(self) -> str:
+        updates = f" and {self.update} updates" if self.update else ""
+        loss = "" if self.loss is None else f", loss {self.loss:.5g}"
+        kept = ", stays" if self.stays else ""
+        return f"<State on {self.branch} after epoch {self.epoch}{updates}{loss}, {self.size / 1e6:.3g} MB{kept}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Branch:
     """A named line of kept states of a reconstruction.
 
@@ -105,6 +111,12 @@ class Branch:
     origin: str = ""
     epoch: int | None = None
     present: bool = False
+
+    def __repr__(self) -> str:
+        origin = f", from {self.origin} at epoch {self.epoch}" if self.origin else ""
+        here = ", present" if self.present else ""
+        plural = "" if self.states == 1 else "s"
+        return f"<Branch {self.name}: {self.states} state{plural} up to epoch {self.newest.epoch}{origin}{here}>"
 
 
 @dataclass(frozen=True, eq=False)

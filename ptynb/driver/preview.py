@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +84,17 @@ class Preview:
             for number, (mode, power) in enumerate(zip(self.probe[:modes], powers[:modes], strict=True), 1)
         ]
         return (light, start, *shown)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its pictures, beside one another."""
+        shown = "".join(
+            f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
+            f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
+            ' style="height:180px;image-rendering:pixelated;display:block">'
+            f"<small>{html.escape(one.note)}</small></figure>"
+            for one in self.pictures()
+        )
+        return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div><small>{html.escape(self.note)}</small>'
 
 
 def preview(scan: Scan, settings: Settings | None = None) -> Preview:

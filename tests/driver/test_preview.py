@@ -1,9 +1,13 @@
 """A preview is what the engines start with."""
 
+import base64
 import dataclasses
+import io
+import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import ptynb as pt
 from ptynb.driver.preview import PATTERNS
@@ -63,3 +67,13 @@ def test_what_can_not_be_started_is_refused():
     dark = pt.Scan.from_arrays(np.zeros((4, 16, 16)), np.zeros((4, 2)))
     with pytest.raises(pt.ScanError, match="all empty"):
         pt.preview(dark)
+
+
+def test_in_a_notebook_it_is_its_pictures():
+    found = pt.preview(pt.simulate(patterns=16, window=32), pt.Settings(probe={"modes": 2}))
+    shown = found._repr_html_()
+    images = re.findall(r'alt="([^"]+)" src="data:image/png;base64,([^"]+)"', shown)
+    assert [name for name, _ in images] == ["Illumination", "Object", "Probe, mode 1", "Probe, mode 2"]
+    sides = [Image.open(io.BytesIO(base64.b64decode(image))).size for _, image in images]
+    assert sides == [found.object.shape[:-3:-1]] * 2 + [found.probe.shape[:-3:-1]] * 2
+    assert found.note in shown

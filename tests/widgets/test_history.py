@@ -238,3 +238,10 @@ def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
         assert (recon.epoch, view._message.value.count("epoch 1 again")) == (1, 1)
         assert view.branches.offered == ["main", "main-2"]
         view.close()
+
+
+def test_states_and_branches_are_told_in_a_line() -> None:
+    state = a_state(4, update=3, stays=True)
+    assert repr(state) == "<State on main after epoch 4 and 3 updates, loss 0.2, 2.5 MB, stays>"
+    branch = Branch("main-4", Path("/kept"), a_state(9), 2, 10, origin="main", epoch=4, present=True)
+    assert repr(branch) == "<Branch main-4: 2 states up to epoch 9, from main at epoch 4, present>"
