@@ -70,7 +70,7 @@ def read(path: Path, given: Given) -> Found:
         frames=frames,
         raster=stored.raster,
         step=step,
-        rotation=_rotation(calibration, path),
+        rotation=None if given.rotation is not None else _rotation(calibration, path),
         wavelength=wavelength,
         angular_pixel=angle,
         places=places,
