@@ -126,6 +126,15 @@ def negative(**options: Any) -> Scan:
 
 plain = pt.Scan.from_arrays(COUNTS.astype(np.float32), SIMULATED.positions)
 thick = np.ones((2, 40, 40), complex)
+tilted = replace(
+    plain,
+    geometry=pt.TiltedGeometry(
+        wavelength=1e-9,
+        detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
+        detector_centre=(0.0, 0.3, 0.4),
+        beam=(0.0, 0.0, 1.0),
+    ),
+)
 
 FILES = {
     "metadata": Case(
@@ -228,6 +237,11 @@ FILES |= {
         "write it again with numpy.savez",
         lambda folder, _: pt.load(arrays(folder), **KNOWN),
     ),
+    "a folder for a report": Case(
+        lambda folder: pt.report(result(), folder),
+        "; give another place",
+        lambda folder, _: pt.report(result(), folder / "report.html"),
+    ),
     "nothing to start from": Case(
         lambda folder: pt.start_from(SIMULATED, result(), probe=False, object=False, positions=False),
         "ask for its probe, object or positions",
@@ -315,6 +329,16 @@ RUNS = {
         lambda _: reconstructed(plain, built(slices={"count": 2, "thickness": 1e-6})),
         "give the scan geometry=Geometry(...)",
         lambda *_: reconstructed(replace(plain, geometry=GEOMETRY), built(slices={"count": 2, "thickness": 1e-6})),
+    ),
+    "slices of tilted planes": Case(
+        lambda _: reconstructed(tilted, built(slices={"count": 2, "thickness": 1e-6})),
+        "leave slices.count and detector.oversampling at 1",
+        lambda *_: reconstructed(tilted),
+    ),
+    "a finer grid of tilted planes": Case(
+        lambda _: reconstructed(tilted, built(detector={"oversampling": 2})),
+        "leave slices.count and detector.oversampling at 1",
+        lambda *_: reconstructed(tilted, built(detector={"blur": 0.5})),
     ),
     "no GPU": Case(
         lambda _: reconstructed(plain, device="cuda"),
