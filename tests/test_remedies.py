@@ -7,8 +7,7 @@ sentence is taken as it stands. `python -m tests.remedies` lists sentences with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import ptynb as pt
 from ptynb import preparation, quality
 from ptynb.physics import illumination
 from ptynb.scan import Scan
+from tests.followed import Case, follow
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 GEOMETRY = SIMULATED.geometry
@@ -32,15 +32,6 @@ KNOWN: dict[str, Any] = {
     "detector_pixel": GEOMETRY.detector_pixel,
 }
 FAR: dict[str, Any] = {name: KNOWN[name] for name in ("distance", "detector_pixel")}
-
-
-@dataclass(frozen=True)
-class Case:
-    """wrong: raises an error with `told` in it. right: does what it says, given the sentence, and returns."""
-
-    wrong: Callable[[Path], Any]
-    told: str
-    right: Callable[[Path, str], Any]
 
 
 def arrays(folder: Path, **values: Any) -> Path:
@@ -242,6 +233,11 @@ FILES |= {
         "; give another place",
         lambda folder, _: pt.report(result(), folder / "report.html"),
     ),
+    "a folder for a result": Case(
+        lambda folder: pt.load_result(folder),
+        "; name the file in it",
+        lambda folder, _: pt.load_result(pt.save_result(result(), folder / "a.h5")),
+    ),
     "nothing to start from": Case(
         lambda folder: pt.start_from(SIMULATED, result(), probe=False, object=False, positions=False),
         "ask for its probe, object or positions",
@@ -396,9 +392,4 @@ RUNS = {
 
 @pytest.mark.parametrize("case", [*FILES.values(), *SETTINGS.values(), *RUNS.values()], ids=[*FILES, *SETTINGS, *RUNS])
 def test_what_the_sentence_says_helps(tmp_path: Path, case: Case) -> None:
-    with pytest.raises((ValueError, RuntimeError)) as caught:
-        case.wrong(tmp_path)
-    sentence = str(caught.value)
-    assert case.told in sentence
-    assert "\n" not in sentence
-    case.right(tmp_path, sentence)
+    follow(case, tmp_path)

@@ -197,6 +197,14 @@ def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, case):
     assert "\n" not in str(caught.value)
 
 
+def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
+    path = write(tmp_path / "scan.h5", original)
+    change("datacube_root/metadatabundle/m/voltage", 1e9)(path)
+    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+        load(path)
+    agrees(load(path, voltage=300e3), original.scan)
+
+
 ROTATIONS = {"NaN": np.nan, "a word": "none"}
 
 

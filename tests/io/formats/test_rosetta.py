@@ -311,6 +311,14 @@ def test_a_voltage_of_the_file_gives_the_angle(tmp_path, original):
     assert isinstance(found.frames, RosettaFrames)
 
 
+def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
+    dm4(tmp_path / "scan.dm4", original)
+    says(struct.pack("<f", VOLTAGE), struct.pack("<f", 1e12))(tmp_path / "scan.dm4")
+    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+        load(tmp_path / "scan.dm4")
+    agrees(load(tmp_path / "scan.dm4", voltage=300e3), original.scan, rtol=1e-6)
+
+
 def test_a_file_that_vanishes_after_loading_is_named(tmp_path, original, given):
     mib(tmp_path / "scan.mib", original)
     scan = load(tmp_path / "scan.mib", **given)
