@@ -102,7 +102,9 @@ def mirror_normal(beam: ArrayLike, outgoing: ArrayLike) -> Reals:
     difference = vector_of(outgoing, "outgoing") - vector_of(beam, "beam")
     length = float(np.linalg.norm(difference))
     if length < 1e-9:
-        raise ValueError("beam and outgoing have one direction, which no mirror makes; give two unit vectors.")
+        raise ValueError(
+            "beam and outgoing have one direction, which no mirror makes; give the sample's own normal (sample_normal)."
+        )
     return difference / length
 
 

@@ -48,6 +48,12 @@ def test_what_is_no_range_is_refused_in_a_sentence(ranges, words):
         checked_ranges(SETTINGS, ranges)
 
 
+def test_choices_of_what_is_no_number_are_given_as_the_message_says():
+    with pytest.raises(pt.SettingsError, match=r"tilt\.each is no number, .*; give its choices as a tuple"):
+        checked_ranges(SETTINGS, {"tilt.each": pt.between(0, 1)})
+    assert checked_ranges(SETTINGS, {"tilt.each": (False, True)}) == {"tilt.each": (False, True)}
+
+
 @pytest.mark.parametrize("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])
 def test_a_range_has_two_finite_ends_in_order(ends):
     with pytest.raises(pt.SettingsError, match="is no range"):

@@ -127,6 +127,19 @@ def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_p
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("twice", "once"),
+    [
+        (f"{LEAST}epochs: 4\n", LEAST),
+        (f"{LEAST}settings:\n  batch: 8\n  batch: 9\n", f"{LEAST}settings:\n  batch: 9\n"),
+    ],
+)
+def test_a_name_is_given_once_as_the_message_says(read, twice, once):
+    with pytest.raises(SettingsError, match=r"line \d: '\w+' is given twice below it; give it once"):
+        read(twice)
+    assert read(once).settings.batch in (Settings().batch, 9)
+
+
 def test_a_file_that_is_not_there_is_told_with_what_was_expected(tmp_path):
     with pytest.raises(SettingsError, match=r"none\.yaml does not exist; expected a run file"):
         read_run(tmp_path / "none.yaml")

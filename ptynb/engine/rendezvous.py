@@ -38,8 +38,7 @@ def open_store(address: str | None = None) -> str:
     this process that was formed by it is closed. Raises ValueError where the address is not this machine's.
     """
     address = address or os.environ.get(ADDRESS)
-    if not address:
-        raise ValueError(f"This engine does not know its address ({ADDRESS} is not set); start it by a ptynb.Cluster.")
+    assert address, "an engine of a cluster knows its address: ptynb.driver.enter"
     try:
         waiting = _listen(address, 0)
     except OSError as error:

@@ -33,6 +33,11 @@ class Whole(ipywidgets.VBox):
         super().close()
         _undress(self)
 
+    def __del__(self) -> None:
+        # One whose making was refused has nothing to close; ipywidgets would try, and print what goes wrong.
+        if self.comm is not None:
+            super().__del__()
+
 
 def close_all(*widgets: ipywidgets.Widget) -> None:
     """Closes these and what is in them, with their layouts and styles, which ipywidgets remembers apart until then."""

@@ -306,6 +306,29 @@ def test_what_cannot_be_done_leaves_it_running(scan: Scan, recon: pt.Reconstruct
         assert (other.states, other.branches) == ((), ())
 
 
+def test_where_a_name_is_taken_another_is_chosen_or_switched_to(recon: pt.Reconstruction) -> None:
+    for go_on in (lambda: recon.branch("other"), lambda: recon.switch("trial")):
+        if recon.branch_name == "main":
+            recon.branch("trial", 2)
+        with pytest.raises(ValueError, match="'trial' already; choose another name, or switch to it"):
+            recon.branch("trial")
+        [*recon.run(1)]
+        go_on()
+    assert recon.branch_name == "trial"
+    assert [one.name for one in recon.branches] == ["main", "other", "trial"]
+
+
+def test_one_that_keeps_no_states_is_given_a_place_for_them_as_the_message_says(scan: Scan, tmp_path: Path) -> None:
+    with (
+        pt.Reconstruction(scan, SETTINGS, device="cpu", keep=None) as recon,
+        pytest.raises(ValueError, match=r"keeps no states; give it keep=Keep\(\.\.\.\)"),
+    ):
+        recon.keep()
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=pt.Keep(folder=tmp_path)) as recon:
+        recon.step()
+        assert recon.keep().is_file()
+
+
 def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:
     numbers = []
     for epoch in recon.run(3):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ import ptynb as pt
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.launcher import is_alive
 from ptynb.engine import opened
+from ptynb.scan import Scan
 
 SCRIPT = """
 import ptynb as pt, sys, time
@@ -61,6 +63,31 @@ def test_a_cluster_tells_what_its_engines_hold(cluster: pt.Cluster) -> None:
     private = [psutil.Process(status["pid"]).memory_full_info().uss for status in cluster.status()]
     assert min(private) > 50e6
     assert cluster.held_bytes() == pytest.approx(sum(private), rel=0.1)
+
+
+class Stuck(pt.Piece):
+    """Holds up one engine of two for ever."""
+
+    name = "stuck"
+
+    def detect(self, intensity: Any, batch: Any) -> Any:
+        if os.environ.get("PTYNB_RANK") == "1":
+            time.sleep(1e6)
+        return intensity
+
+
+def test_engines_that_do_not_end_are_stopped_with_their_cluster_and_a_new_one_works(scan: Scan) -> None:
+    with pt.Cluster(2, device="cpu") as own:
+        recon = pt.Reconstruction(
+            scan, pt.Settings(), own, timeout=1.0, extensions=[Stuck()], keep=None, on_failure="pause"
+        )
+        recon.start(1)
+        with pytest.raises(pt.ReconstructionError):
+            recon.wait(60)
+        with pytest.raises(Exception, match=r"Rank 1 did not end .*; stop the cluster and start a new one"):
+            recon.close()
+    with pt.Cluster(1, device="cpu") as new, pt.Reconstruction(scan, pt.Settings(), new, keep=None) as again:
+        assert again.step().number == 1
 
 
 def test_connection_files_are_this_users_only(cluster: pt.Cluster) -> None:

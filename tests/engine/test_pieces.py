@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from ptynb.driver.session import Reconstruction, ReconstructionError
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.piece import Piece
@@ -127,6 +128,37 @@ class OfThreePatterns(Piece):
     def __init__(self, values):
         super().__init__()
         self.values = torch.nn.Parameter(values)
+
+
+class Brightness(Piece):
+    """Of all patterns together."""
+
+    name = "brightness"
+    rate = 0.1
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = torch.nn.Parameter(values)
+
+    def detect(self, intensity, batch):
+        return intensity * (1 + self.values.sum())
+
+
+VIEWS = {
+    "complex": (torch.zeros(5, dtype=torch.complex64), torch.view_as_real),
+    "not contiguous": (torch.zeros(2, 5).T, torch.Tensor.contiguous),
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_a_contiguous_real_view_is_moved_as_the_message_says(case):
+    values, view = VIEWS[case]
+    given = {"scan": simulate(5, window=16), "device": "cpu", "keep": None}
+    with pytest.raises(ReconstructionError, match="is complex or not contiguous: make it a contiguous real view"):
+        Reconstruction(**given, extensions=[Brightness(values)]).step()
+    with Reconstruction(**given, extensions=[Brightness(view(values))]) as recon:
+        recon.step()
+        assert np.abs(recon.result.optimised["brightness/values"]).max() > 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import tifffile
 from PIL import Image
 
 from ptynb import render
-from ptynb.io.export import export
+from ptynb.io.export import export, tiff
 from ptynb.io.formats.cxi import on_detector
 from ptynb.io.hdf5 import FileError
 from ptynb.io.result import load_result, save_result
@@ -153,6 +153,36 @@ def test_more_than_a_tiff_can_hold_is_refused(tmp_path):
     huge = dataclasses.replace(THICK, object=np.broadcast_to(np.complex64(1), (40, 4096, 4096)))
     with pytest.raises(FileError, match=r"hold up to 4 GB, and these pages have 5 GB; choose"):
         export(huge, tmp_path / "a.tif")
+
+
+SMALLER = {
+    "amplitude": ("tif", {"what": "amplitude"}),
+    "phase": ("tiff", {"what": "phase"}),
+    "one slice": ("tif", {"slice": 0}),
+    "another file": ("npz", {}),
+}
+
+
+@pytest.mark.parametrize("case", SMALLER)
+def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch, case):
+    ending, words = SMALLER[case]
+    monkeypatch.setattr(tiff, "MOST_BYTES", 4 * THICK.object.size)
+    with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
+        export(THICK, tmp_path / "a.tif")
+    assert export(THICK, tmp_path / f"b.{ending}", **words).stat().st_size > 0
+
+
+DEEP = {"the colours": ({"colours": "viridis"}, {}), "complex": ({"what": "complex"}, {"what": "phase"})}
+
+
+@pytest.mark.parametrize("case", DEEP)
+def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path, case):
+    wrong, without = DEEP[case]
+    with pytest.raises(FileError, match="leave out the colours and 'complex', or use 8 bits"):
+        export(FLAT, tmp_path / "a.png", bits=16, **wrong)
+    for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):
+        with Image.open(export(FLAT, tmp_path / "a.png", **words)) as picture:
+            assert picture.mode == mode
 
 
 def test_hostile_words_are_exported_too(tmp_path):

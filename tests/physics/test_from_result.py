@@ -95,6 +95,15 @@ def test_what_can_not_be_simulated_is_refused(result):
             simulate_from(one, **words)
 
 
+def test_a_result_of_several_states_is_simulated_without_guesses(result):
+    states = dataclasses.replace(result, object=np.stack([result.object[None]] * 2))
+    with pytest.raises(ScanError, match="can't be a first guess; leave out guesses=True"):
+        simulate_from(states, guesses=True)
+    scan = simulate_from(states, noise=False)
+    assert scan.object is None
+    assert counts(scan).shape == (36, 32, 32)
+
+
 def test_a_geometry_comes_back_from_its_plain_values(result):
     assert simulate_from(result).geometry is not None
     assert plain_geometry(simulate_from(result).geometry) == result.scan.geometry

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import ptynb as pt
 from ptynb.physics.hotpath import moved_probes
 from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.tilted import (
@@ -281,6 +282,15 @@ def test_a_detector_that_reaches_behind_the_sample_sees_nothing_there():
     values = tilted_far_field(torch.from_numpy(random_waves((8, 8))), points)
     assert torch.isfinite(values.abs()).all()
     assert (values[~points.seen] == 0).all()
+
+
+def test_a_sample_that_is_no_mirror_has_its_own_normal_as_the_message_says():
+    steps = (tuple(1e-4 * Y), tuple(1e-4 * X))
+    given = {"wavelength": 1e-9, "detector_steps": steps, "detector_centre": (0.0, 0.0, 2.0), "beam": (0.0, 0.0, 1.0)}
+    with pytest.raises(ValueError, match=r"which no mirror makes; give the sample's own normal \(sample_normal\)"):
+        pt.TiltedGeometry(**given)
+    facing = pt.TiltedGeometry(**given, sample_normal=(0.0, 0.0, 1.0))
+    assert facing.object_pixel((16, 16)) == pytest.approx((1e-9 * 2 / (16 * 1e-4),) * 2)
 
 
 def tilted_with(**changes):

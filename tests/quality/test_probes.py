@@ -140,6 +140,15 @@ def test_the_focus_is_found_between_the_distances(focus, spacing):
     assert focus_distance(stack, distances) == pytest.approx(focus * RAYLEIGH, abs=2e-3 * RAYLEIGH)
 
 
+def test_a_focus_beyond_the_stack_is_found_with_distances_further_out():
+    beam, near = gaussian_beam(-0.5 * RAYLEIGH), np.linspace(-1, 0.25, 6) * RAYLEIGH
+    with pytest.raises(ValueError, match=r"at the end of the stack, at .* m; .* Take distances further out"):
+        focus_distance(caustic(beam, PIXEL, WAVELENGTH, near), near)
+    further = np.append(near, [0.5 * RAYLEIGH, 0.75 * RAYLEIGH])
+    found = focus_distance(caustic(beam, PIXEL, WAVELENGTH, further), further)
+    assert found == pytest.approx(0.5 * RAYLEIGH, abs=5e-3 * RAYLEIGH)
+
+
 PROBE, STACK = np.ones((1, 4, 4), complex), np.ones((3, 4, 4))
 REFUSED = {
     "two axes": (lambda: mode_powers(PROBE[0]), r"probe has shape \(4, 4\); expected finite values \(mode, y, x\)"),

@@ -1,5 +1,6 @@
 """The view of results side by side, without a browser: what is sent to one is looked at."""
 
+import ast
 import dataclasses
 import io
 import re
@@ -195,8 +196,23 @@ def test_slices_are_offered_where_there_are_some(shown):
     assert [*view._together] == [1], "the fields of slices shown before are not kept"
     assert view._viewer.value_at("A", 3, 5) == f"{np.abs(thin.object[11, 13]) ** 2:.5g}"
     assert shown(thin, thin)._controls["slice"].disabled
-    with pytest.raises(ValueError, match=r"There is no slice 7 here; choose one of all, 0, 1, 2\."):
+    with pytest.raises(ValueError, match=r"There is no slice 7 here; choose one of 'all', 0, 1, 2\."):
         view.show(slice=7)
+
+
+CHOICES = {"picture": "real", "slice": 7, "pair": ("A", "C"), "slider": "on"}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_each_choice_that_the_message_offers_can_be_made(shown, name):
+    view = shown(result(), changed())
+    with pytest.raises(ValueError, match=rf"There is no {name} .* here; choose one of ") as caught:
+        view.show(**{name: CHOICES[name]})
+    offered = str(caught.value).partition("choose one of ")[2].removesuffix(".")
+    for choice in ast.literal_eval(f"[{offered}]"):
+        view.show(**{name: choice})
+        view.settle()
+        assert view._controls[name].value == choice
 
 
 def test_an_error_is_shown_and_the_next_choice_takes_it_away(shown, monkeypatch):

@@ -426,6 +426,34 @@ def test_a_file_that_can_not_be_used_is_told_and_changes_nothing(form, tmp_path,
     assert one.settings == Settings(batch=8)
 
 
+def test_a_file_that_is_not_there_is_saved_first_or_another_is_named_as_the_message_says(form, tmp_path):
+    (tmp_path / "other.yaml").write_text(Settings(batch=9).to_yaml())
+    one = form(Settings(batch=8))
+    for save, name, batch in ((True, "mine.yaml", 8), (False, "other.yaml", 9)):
+        one.files.name.value = str(tmp_path / "mine.yaml")
+        (tmp_path / "mine.yaml").unlink(missing_ok=True)
+        one.files.load.click()
+        one.settle()
+        assert "Name another, or save one first." in one._failure.value
+        one.files.name.value = str(tmp_path / name)
+        if save:
+            one.files.save.click()
+        one.files.load.click()
+        one.settle()
+        assert "Name another" not in one._failure.value
+        assert one.settings.batch == batch
+
+
+CHOICES = {"live alone": {"live": True}, "recon alone": {"recon": Steered()}}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_a_live_form_has_both_or_neither_as_the_message_says(form, case):
+    with pytest.raises(ValueError, match=r"live=True and recon=\.\.\., or neither; give both, or leave both out"):
+        SettingsForm(**CHOICES[case])
+    assert form(live=True, recon=Steered()).settings == form().settings == Settings()
+
+
 def test_a_preset_replaces_what_is_there(form):
     lines: list[str] = []
     one = form(Settings(batch=3), tell=lines.append)

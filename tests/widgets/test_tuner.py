@@ -184,6 +184,20 @@ def test_stop_go_on_and_use_the_best(desk: Desk) -> None:
     ]
 
 
+def test_a_second_click_on_start_is_told_to_press_stop_first_and_that_helps(desk: Desk) -> None:
+    desk.tuner._buttons["Start"].click()
+    desk.tuner._buttons["Start"].click()  # before the browser has greyed it out
+    desk.tuner.settle()
+    first = desk.tuner.study
+    assert "press Stop first: a new one takes its engines" in desk.tuner._message.value
+    assert len(desk.lines) == 1
+    desk.click("Stop")
+    desk.click("Start")
+    assert desk.tuner._message.value == ""
+    assert desk.tuner.study is not first
+    assert not first.running
+
+
 def test_what_goes_wrong_is_shown_and_ends_nothing(desk: Desk) -> None:
     def refuse() -> Any:
         raise ValueError("probe.rate: the lowest value is not below the highest.")

@@ -57,7 +57,7 @@ def read(path: Path, given: Given) -> Found:
         stored = patterns_at(linked, data.name)
         places = {"patterns": data.name, "raster": data.name}
         calibration = _calibration(cube, places)
-        voltage = _voltage(cube, path, places)
+        voltage = None if given.beam is not None else _voltage(cube, path, places)
         wavelength = None if voltage is None else electron_wavelength(voltage)
         step = _step(cube, calibration, path, places)
         angle = _angle(cube, calibration, path, given.beam or wavelength, places)
@@ -70,7 +70,7 @@ def read(path: Path, given: Given) -> Found:
         frames=frames,
         raster=stored.raster,
         step=step,
-        rotation=_rotation(calibration, path),
+        rotation=None if given.rotation is not None else _rotation(calibration, path),
         wavelength=wavelength,
         angular_pixel=angle,
         places=places,

@@ -63,7 +63,7 @@ def read(path: Path, given: Given) -> Found:
         raw, xml = path, _xml_of(path)
     else:
         raw, xml = _raw_of(path), path
-    said = _nothing(raw) if xml is None else _said(xml)
+    said = _nothing(raw) if xml is None else _said(xml, given)
     count, rest = divmod(raw.stat().st_size, STRIDE)
     if rest or not count:
         raise FileError(
@@ -192,7 +192,7 @@ def _names(xml: Path, raw: Path) -> bool:
         return False  # of something else
 
 
-def _said(xml: Path) -> _Said:
+def _said(xml: Path, given: Given) -> _Said:
     tree = _tree(xml)
     fields = _Fields(xml, tree)
     series = fields.whole("series", "scan_parameters/series_count")
@@ -208,7 +208,7 @@ def _said(xml: Path) -> _Said:
         raster=None if series is not None else raster,
         series=series,
         step=None if raster is None else _step(fields, raster),
-        voltage=None if voltage is None else volts(voltage, str(xml)),
+        voltage=None if voltage is None or given.beam is not None else volts(voltage, str(xml)),
         reciprocal=None if not calibrated else calibrated * 1e18,
         camera_length=length or None,
         places=fields.places,

@@ -175,7 +175,7 @@ def read(path: Path, given: Given) -> Found:
     if raster is not None and min(raster) == 1:
         raster = None  # a stack in one column
     check_counts(dtype, path)
-    voltage = None if beam is None else scales.volts(beam, str(path))
+    voltage = None if beam is None or given.beam is not None else scales.volts(beam, str(path))
     wavelength = None if voltage is None else electron_wavelength(voltage)
     detector = _lengths(ordered[-2:])
     frames = RosettaFrames(

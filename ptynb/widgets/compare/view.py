@@ -93,7 +93,9 @@ class Compare(Whole):
         for name, value in wanted.items():
             options = dict(self._controls[name].options)
             if value not in options.values():
-                raise ValueError(f"There is no {name} {value!r} here; choose one of {', '.join(options)}.")
+                raise ValueError(
+                    f"There is no {name} {value!r} here; choose one of {', '.join(map(repr, options.values()))}."
+                )
         for name, value in wanted.items():
             self._controls[name].value = value
         if registered is not None:

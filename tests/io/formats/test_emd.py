@@ -197,6 +197,28 @@ def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, case):
     assert "\n" not in str(caught.value)
 
 
+def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
+    path = write(tmp_path / "scan.h5", original)
+    change("datacube_root/metadatabundle/m/voltage", 1e9)(path)
+    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+        load(path)
+    agrees(load(path, voltage=300e3), original.scan)
+
+
+ROTATIONS = {"NaN": np.nan, "a word": "none"}
+
+
+@pytest.mark.parametrize("case", ROTATIONS)
+def test_a_rotation_that_is_given_takes_the_place_of_a_broken_one(tmp_path, original, case):
+    path = write(tmp_path / "scan.h5", original)
+    change(f"{CALIBRATION}/QR_rotation", ROTATIONS[case])(path)
+    with pytest.raises(FileError, match=r"expected a finite angle: give rotation=\.\.\. \[rad\]"):
+        load(path, voltage=VOLTAGE)
+    agrees(load(path, voltage=VOLTAGE, rotation=0.0), original.scan)
+    turned = load(path, voltage=VOLTAGE, rotation=0.3)
+    assert not np.allclose(turned.positions, original.scan.positions, atol=0.1)
+
+
 def test_one_of_two_cubes_is_named_as_the_message_says(tmp_path, original):
     path = write(tmp_path / "scan.h5", original)
     twice(path)

@@ -218,6 +218,13 @@ def test_a_negative_count_can_be_clipped_as_the_message_says(tmp_path, original)
     assert load(path, clip_negative=True).counts(0, 1)[0, 3, 4] == 0
 
 
+def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original, square):
+    path = write(tmp_path, original, voltage="<high_voltage>3e12</high_voltage>")
+    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+        load(path)
+    agrees(load(path, voltage=300e3), square)
+
+
 def test_two_files_that_name_the_raw_file_are_asked_about(tmp_path, original):
     another(write(tmp_path, original))
     with pytest.raises(FileError, match=r"a\.xml, scan\.xml .* all name scan_x6_y4\.raw; load the one"):

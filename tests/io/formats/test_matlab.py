@@ -258,6 +258,17 @@ def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, metres, 
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_that_is_not_whole_is_saved_again_as_the_message_says(tmp_path, original, metres):
+    said = {"dp": original.patterns.reshape(COUNT, 32, 32).transpose(1, 2, 0)}
+    version_5(tmp_path / "scan.mat", said)
+    content = (tmp_path / "scan.mat").read_bytes()
+    (tmp_path / "scan.mat").write_bytes(content[: len(content) // 2])
+    with pytest.raises(FileError, match=r"is not a whole \.mat .*; save it again, patterns with '-v7\.3'"):
+        load(tmp_path / "scan.mat", positions=metres, **BEAM)
+    version_73(tmp_path / "scan.mat", said)
+    agrees(load(tmp_path / "scan.mat", positions=metres, **BEAM), original.scan)
+
+
 def test_patterns_larger_than_memory_are_saved_as_7_3_as_the_message_says(tmp_path, original, monkeypatch):
     monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-9)
     variables = {"cbed": original.patterns.transpose(2, 3, 0, 1)}

@@ -284,6 +284,17 @@ def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given, c
     assert "\n" not in str(caught.value)
 
 
+def test_raw_words_are_saved_as_the_message_says(tmp_path, original, given):
+    mib(tmp_path / "raw.mib", original, "R64")
+    with pytest.raises(FileError, match=r"R64.*; save it as U08, U16 or U32, or as \.npy"):
+        load(tmp_path / "raw.mib", **given)
+    for kind in ("U08", "U16", "U32"):
+        mib(tmp_path / f"{kind}.mib", original, kind)
+        agrees(load(tmp_path / f"{kind}.mib", **given), original.scan, rtol=1e-6)
+    np.save(tmp_path / "counts.npy", original.stack.astype(np.uint16))
+    agrees(load(tmp_path / "counts.npy", **given), original.scan, rtol=1e-6)
+
+
 def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, original, given, monkeypatch):
     mib(tmp_path / "scan.mib", original)
     monkeypatch.setattr(foreign.importlib.util, "find_spec", lambda name: None)
@@ -298,6 +309,14 @@ def test_a_voltage_of_the_file_gives_the_angle(tmp_path, original):
     assert found.wavelength == pytest.approx(electron_wavelength(VOLTAGE))
     assert found.angular_pixel == pytest.approx((ANGLE, ANGLE), rel=1e-6)
     assert isinstance(found.frames, RosettaFrames)
+
+
+def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
+    dm4(tmp_path / "scan.dm4", original)
+    says(struct.pack("<f", VOLTAGE), struct.pack("<f", 1e12))(tmp_path / "scan.dm4")
+    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+        load(tmp_path / "scan.dm4")
+    agrees(load(tmp_path / "scan.dm4", voltage=300e3), original.scan, rtol=1e-6)
 
 
 def test_a_file_that_vanishes_after_loading_is_named(tmp_path, original, given):

@@ -178,6 +178,14 @@ def test_a_broken_folder_is_refused_with_one_sentence(tmp_path, original, given,
         load(tmp_path / "scan", **given)
 
 
+def test_a_file_of_many_pages_is_loaded_itself_as_the_message_says(tmp_path, original, given):
+    (tmp_path / "scan").mkdir()
+    pages(tmp_path / "scan" / "all.tif", original)
+    with pytest.raises(FileError, match=r"all\.tif has 24 pages; expected one .*: load the file itself"):
+        load(tmp_path / "scan", **given)
+    agrees(load(tmp_path / "scan" / "all.tif", **given), original.scan)
+
+
 def test_a_file_in_the_middle_is_named_when_it_is_read(tmp_path, original, given):
     folder(tmp_path / "scan", original)
     scan = load(tmp_path / "scan", **given)

@@ -176,6 +176,17 @@ def test_a_broken_store_is_refused_with_one_sentence(tmp_path, original, metres,
     assert "\n" not in str(caught.value)
 
 
+def test_patterns_are_packed_as_the_message_says(tmp_path, original, metres):
+    path = group(tmp_path / "scan.zarr", original, metres)
+    says(put("codecs", value=[{"name": "mine"}]))(path)
+    with pytest.raises(FileError, match="with mine, which is not read here; write it with zstd or blosc"):
+        load(path)
+    for name, packer in {"zstd": zarr.codecs.ZstdCodec(), "blosc": zarr.codecs.BloscCodec()}.items():
+        written = group(tmp_path / f"{name}.zarr", original, metres, compressors=packer)
+        assert f'"{name}"' in description(written).read_text()
+        agrees(load(written), original.scan)
+
+
 def test_empty_patterns_are_written_as_the_message_says(tmp_path, original, metres):
     patterns = original.stack.copy()
     patterns[10:15] = 0

@@ -1,5 +1,6 @@
 import dataclasses
 
+import h5py
 import numpy as np
 import pytest
 
@@ -73,6 +74,18 @@ def test_the_problem_tells_a_wrong_turn(made, turn):
     scan = problems.truth(problem)
     changed = {name: np.ascontiguousarray(change(getattr(scan, name))) for name, change in WRONG[turn].items()}
     assert problems.r_factor(dataclasses.replace(scan, **changed)) > 0.04 > 20 * best
+
+
+def test_instead_of_a_near_field_model_another_result_starts_it(made, tmp_path):
+    problem, best = made()
+    path = problems.write_cdtools(tmp_path / "near.h5", problem)
+    with h5py.File(path, "r+") as file:
+        file["state_dict/near_field"][()] = True
+    scan = problems.unknown(problem)
+    with pytest.raises(pt.FileError, match="near-field model, whose probe lies elsewhere; start from another"):
+        pt.start_from(scan, path)
+    another = pt.start_from(scan, problems.write_cdtools(tmp_path / "far.h5", problem))
+    assert problems.r_factor(another) < best + 1e-4
 
 
 def test_each_part_can_be_left_out(made, tmp_path):
