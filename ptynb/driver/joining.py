@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ptynb.driver.errors import ClusterError
 from ptynb.engine.group import Membership
 
 if TYPE_CHECKING:  # it imports the self-test, which imports this
@@ -39,8 +38,6 @@ def joining(cluster: Cluster, count: int | None = None, timeout: float = 30.0) -
 
     Raises ClusterError where the cluster is stopped.
     """
-    if cluster.folder is None:
-        raise ClusterError("The cluster is stopped; start() it first.")
     store = cluster.open_store(0)
     yield memberships(cluster, range(len(cluster) if count is None else count), store, timeout)
     # Not after a failure, when a rank may still be looking for others in it; the cluster's folder takes it along.

@@ -260,7 +260,9 @@ def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Alloc
     """
     if within is False or (within is None and not present_job()):
         if wanted is None:
-            raise ClusterError("There is no Slurm job around this process; say what to ask for, as nodes=1.")
+            raise ClusterError(
+                "There is no Slurm job around this process; say what to ask for, as nodes=1, gpus_per_node=1."
+            )
         return wanted, ""
     has = inside()
     if has is None:

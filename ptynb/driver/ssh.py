@@ -40,7 +40,7 @@ OWN_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 REMEDIES = (
     ("Registration timed out", "its engine does not reach the controller; see whether a firewall is between them"),
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is not the known one; see why, then: ssh-keygen -R {host}"),
-    ("Host key verification failed", "its key is not known here; connect once by hand: ssh {host}"),
+    ("Host key verification failed", "its key is not known here; connect once by hand: {by_hand}"),
     ("Permission denied", "it takes none of your keys; make it know one: ssh-copy-id {host}"),
     ("Could not resolve hostname", "its name is not known here; write it right, or put it into ~/.ssh/config"),
     ("Connection refused", "no ssh server answers there; start it, or give the right port in ~/.ssh/config"),
@@ -72,6 +72,10 @@ class Remote:
         given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
         remote = shlex.join(["exec", "env", *given, self.python, *arguments])
         return [*self.ssh, "-T", *options, host, remote]
+
+    def by_hand(self, host: str) -> str:
+        """What a user types to see what is wrong there: the same way, and free to ask."""
+        return shlex.join([*self.ssh, host])
 
 
 @dataclass(frozen=True)
@@ -107,24 +111,26 @@ def _ask(name: str, remote: Remote) -> Host:
     except FileNotFoundError:
         raise ClusterError(f"There is no {remote.ssh[0]!r} here to reach {name} with; install OpenSSH.") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: ssh {name}") from None
+        told = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
+        raise ClusterError(told) from None
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith(asked.MARK):
             return Host(name, json.loads(line.removeprefix(asked.MARK)))
-    raise ClusterError(explain(name, remote.python, done.returncode, done.stderr.decode(errors="replace")))
+    raise ClusterError(explain(name, remote, done.returncode, done.stderr.decode(errors="replace")))
 
 
-def explain(host: str, python: str, status: int, said: str) -> str:
+def explain(host: str, remote: Remote, status: int, said: str) -> str:
     """One sentence for the end of an ssh command: which host, what is wrong there, what to do."""
     if status == SSH_FAILED:
         for words, remedy in REMEDIES:
             if words in said:
-                return f"{host} can't be used: {remedy.format(host=host)}."
+                return f"{host} can't be used: {remedy.format(host=host, by_hand=remote.by_hand(host))}."
     if status in NOT_FOUND:
-        return f"{host} has no Python at {python}; name the one with ptynb: Cluster.ssh(..., python=...)."
+        return f"{host} has no Python at {remote.python}; name the one with ptynb: Cluster.ssh(..., python=...)."
     lines = [line for line in said.splitlines() if line.strip()]
     last = f": {lines[-1].strip()}" if lines else ""
-    return f"{host} did not answer as expected (ssh ended with status {status}){last}; try by hand: ssh {host}"
+    ended = f"ssh ended with status {status}"
+    return f"{host} did not answer as expected ({ended}){last}; try by hand: {remote.by_hand(host)}"
 
 
 def _check_versions(host: Host, remote: Remote) -> None:
@@ -245,7 +251,7 @@ class SshLauncher(Launcher):
         for rank, process in self._own.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
                 said = self._log(rank).read_text(errors="replace")
-                return explain(self._homes[rank], self._remote.python, process.returncode, said)
+                return explain(self._homes[rank], self._remote, process.returncode, said)
         return ""
 
     def stop(self) -> None:

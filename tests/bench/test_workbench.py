@@ -94,7 +94,7 @@ def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: W
 
 def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
     click(bench, "Run", "Save result")
-    assert "Nothing has been reconstructed yet" in bench._message.value
+    assert "Nothing has been reconstructed yet; press New run first" in bench._message.value
     field(bench, "Scan", "File").value = "nowhere.h5"
     click(bench, "Scan", "Load")
     assert "nowhere.h5" in bench._message.value
@@ -102,6 +102,8 @@ def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench
     assert "choose two or more" in bench._message.value
     reconstruct(bench, 1)
     assert bench._message.value == ""
+    click(bench, "Run", "Save result")
+    assert "saved: " in bench._run_tab._saved.value
 
 
 def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,11 +170,44 @@ def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> No
     recon.start(100_000)
     click(bench, "Run", "New run")
     assert "A run is under way" in bench._message.value
+    assert "press Stop first: a new one takes its engines" in bench._message.value
     assert bench.recon is recon
     assert recon.state == "running"
     click(bench, "Run", "Stop the engines")
     assert "No engines were started here" in bench._message.value
-    recon.stop()
+    button(bench, "Run", "Stop").click()
+    until = time.monotonic() + 60
+    while recon.state == "running":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    click(bench, "Run", "New run")
+    assert bench._message.value == ""
+    assert recon.closed
+    assert bench.recon is not recon
+
+
+def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pt.Cluster(1, device="cpu") as cluster:
+        bench = pt.workbench(scan, cluster=cluster)
+        try:
+            cluster.stop()
+            field(bench, "Run", "Epochs").value = 1
+            click(bench, "Run", "New run")
+            told = "The cluster that this workbench was opened with has been stopped; start() it again."
+            assert told in bench._message.value
+            assert bench.recon is None
+            cluster.start()
+            click(bench, "Run", "New run")
+            assert bench._message.value == ""
+            assert bench.recon is not None
+            bench.recon.wait()
+            assert (bench.recon.epoch, bench.recon.cluster) == (1, cluster)
+            bench.recon.close()
+        finally:
+            bench.close()
 
 
 def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import cli
-from ptynb.commands.combinations import Combination, check, combinations, identity, parse
+from ptynb.commands.combinations import Combination, check, combinations, identity, parameters_of, parse
 from ptynb.settings import SettingsError
 
 PARAMETERS = 'rate = 1.0\nsweep = {}\nfolder = "."'
@@ -121,13 +121,23 @@ def test_values_are_yaml_with_commas_between(options, expected):
         (["x=[1"], "The values of x are '[1'"),
         (["x=1,1"], "expected each of them once"),
         (["x=1", "x=2"], "x is given twice; give all its values at once"),
-        (["sweep=1"], "'sweep' is what a sweep itself gives"),
     ],
 )
 def test_what_are_no_values_is_refused(options, told):
     with pytest.raises(ValueError, match=re.escape(told)) as caught:
         parse(options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sweep", "folder"])
+def test_a_name_that_a_sweep_gives_itself_is_free_under_another_one(tmp_path, capsys, name):
+    path = write_notebook(tmp_path, parameters=f"{PARAMETERS}\nmy_{name} = 0", work="")
+    assert sweep(path, "-p", f"{name}=1") == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"The name '{name}' is what a sweep itself gives the notebook; use another one." in told
+    values = parse([f"my_{name}=1"])
+    check(values, parameters_of(path), path)
+    assert values == {f"my_{name}": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +181,17 @@ def test_dotted_names_come_together_and_folders_have_names_that_files_can_have(t
     (one,) = combinations(values, tmp_path, "id")
     assert one.parameters() == {"sweep": {"probe.modes": 2}, "scan": "/data/one two.h5", "folder": str(one.folder)}
     assert one.folder.name == "001-probe.modes=2,scan=_data_one_two.h5"
-    with pytest.raises(ValueError, match="1728 combinations; expected at most 1000"):
-        combinations({name: tuple(range(12)) for name in "abc"}, tmp_path, "id")
+
+
+def test_too_many_combinations_are_fewer_with_some_values_left_out(tmp_path, capsys):
+    path = write_notebook(tmp_path, parameters=f"{PARAMETERS}\na = b = c = 0")
+    many = ",".join(str(value) for value in range(12))
+    assert sweep(path, *(word for name in "abc" for word in ("-p", f"{name}={many}"))) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "These are 1728 combinations; expected at most 1000. Leave some values out." in told
+    values = parse([f"a={many}", f"b={many}", "c=0,1,2,3"])
+    check(values, parameters_of(path), path)
+    assert len(combinations(values, tmp_path / "out", identity(path))) == 576
 
 
 def test_a_broken_record_is_as_good_as_none(tmp_path):

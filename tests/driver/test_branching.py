@@ -301,9 +301,23 @@ def test_what_cannot_be_done_leaves_it_running(scan: Scan, recon: pt.Reconstruct
     with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=None) as other:
         other.step()
         assert "keeps no states" in str(other.can_restructure(SETTINGS.replace(batch=4)))
-        with pytest.raises(pt.ReconstructionError, match="keeps no states"):
+        with pytest.raises(pt.ReconstructionError, match=r"keeps no states, .*; make it with keep=Keep\(\)\."):
             other.go_back(1)
         assert (other.states, other.branches) == ((), ())
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=pt.Keep()) as other:
+        other.step()
+        other.keep()
+        other.step()
+        other.go_back(1)
+        assert other.epoch == 1
+
+
+def test_from_where_it_is_one_goes_back_to_an_earlier_state(recon: pt.Reconstruction) -> None:
+    with pytest.raises(pt.ReconstructionError, match=r"this state already \(state-00004\.h5\); choose an earlier one"):
+        recon.go_back(4)
+    assert recon.epoch == 4
+    recon.go_back(2)
+    assert recon.epoch == 2
 
 
 def test_where_a_name_is_taken_another_is_chosen_or_switched_to(recon: pt.Reconstruction) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.driver.devices import ClusterError
+from ptynb.driver.joining import joining
 from ptynb.driver.launcher import is_alive
 from ptynb.engine import opened
 from ptynb.scan import Scan
@@ -117,9 +118,68 @@ def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
     assert not folder.exists()
     with pytest.raises(pt.ClusterError, match="stopped"):
         cluster.call(0, opened.describe)
+    with pytest.raises(pt.ClusterError, match=r"The cluster is stopped; start\(\) it"), joining(cluster):
+        pass
     with cluster.start():
         assert cluster.status()[0]["rank"] == 0
+        with joining(cluster) as members:
+            assert [one.rank for one in members] == [0]
     assert repr(cluster).startswith("<Cluster stopped")
+
+
+def kill_engines(cluster: pt.Cluster) -> None:
+    for status in cluster.status():
+        os.kill(status["pid"], signal.SIGKILL)
+
+
+def test_engines_that_nobody_replaces_are_had_again_by_a_new_start_or_a_new_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scan = pt.simulate(patterns=36, window=32, seed=5)
+
+    def refuse(ranks: object) -> None:
+        raise ClusterError("Its machine is gone.")
+
+    with pt.Cluster(2, device="cpu") as cluster:
+        recon = pt.Reconstruction(scan, pt.Settings(), cluster)
+        assert cluster._crew is not None
+        monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+        kill_engines(cluster)
+        with pytest.raises(pt.ReconstructionError):
+            recon.wait(60)
+        told = r"No engine of the cluster is left; stop\(\) the cluster, and start a new one\."
+        with pytest.raises(pt.ClusterError, match=told):
+            recon.recover()
+        told = (
+            r"The engines of ranks \[0, 1\] are lost, and no others came in their place; stop\(\) the cluster and "
+            r"start\(\) it, or start one with fewer engines\."
+        )
+        with pytest.raises(pt.ClusterError, match=told):
+            pt.Reconstruction(scan, pt.Settings(), cluster)
+        cluster.stop()
+        cluster.start()
+        with pt.Reconstruction(scan, pt.Settings(), cluster) as again:
+            assert again.step().number == 1
+    with pt.Cluster(1, device="cpu") as fewer, pt.Reconstruction(scan, pt.Settings(), fewer) as again:
+        assert again.step().number == 1
+
+
+def test_two_engines_of_one_rank_are_told_and_a_new_cluster_has_one() -> None:
+    """As where a machine is so slow that engines come after others were started in their place."""
+    with pt.Cluster(1, device="cpu") as cluster:
+        assert cluster._crew is not None
+        cluster._crew.launcher.start([0])
+        caller = cluster._crew.caller
+        assert caller is not None
+        until = time.monotonic() + 120
+        while len(caller._client.ids) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        told = r"^Two engines have the rank 0; stop the cluster and start a new one\.$"
+        with pytest.raises(pt.ClusterError, match=told):
+            caller.find()
+    with pt.Cluster(1, device="cpu") as new:
+        assert new.status()[0]["rank"] == 0
 
 
 def test_a_call_that_waits_while_the_cluster_stops_ends_soon() -> None:

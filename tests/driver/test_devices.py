@@ -13,6 +13,7 @@ from ptynb.driver.devices import (
     find_gpus,
     plan_cluster,
     plan_for,
+    plan_of,
     usable_cores,
 )
 from ptynb.driver.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
@@ -393,3 +394,17 @@ def test_gpu_memory_of_processes_is_added_up_over_gpus_and_unknown_without_a_dri
     assert memory_by_process() == {1201: 768, 1400: 0}
     script.write_text("#!/bin/sh\nexit 9\n")
     assert memory_by_process() is None
+
+
+def said(rank, device):
+    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": f"GPU-{rank}", "threads": 2}
+
+
+def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
+    with pytest.raises(ClusterError) as caught:
+        plan_of([said(0, "H"), said(1, "CPU")])
+    assert str(caught.value) == (
+        "Some engines have a GPU and others have none (rank 0 on n0: H; rank 1 on n1: CPU); ask for GPUs on all nodes."
+    )
+    plan = plan_of([said(0, "H"), said(1, "H")])
+    assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)

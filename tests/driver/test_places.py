@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -51,6 +52,15 @@ def test_a_place_that_can_not_be_is_told(changes, sentence):
     environment = {name: value for name, value in {**TORCHRUN, **changes}.items() if value is not None}
     with pytest.raises(ClusterError, match=sentence):
         Place.of(environment)
+
+
+def test_what_torchrun_sets_is_a_place():
+    with pytest.raises(ClusterError, match="WORLD_SIZE is None; expected a number: start it with torchrun"):
+        Place.of({"RANK": "0"})
+    program = "import os, ptynb.driver.places as places; print(places.Place.of(os.environ))"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "--no-python"]
+    done = subprocess.run([*torchrun, sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == str(Place(0, 1, 0, 1)), done.stderr
 
 
 def test_cores_are_shared_by_the_ranks_of_a_host_unless_a_user_says_otherwise():

@@ -93,6 +93,18 @@ def test_what_is_fixed_can_not_change_in_mid_run(recon: pt.Reconstruction) -> No
     assert recon.settings.loss == "amplitude"
 
 
+def test_a_run_that_is_to_end_before_it_is_there_takes_a_later_epoch(recon: pt.Reconstruction) -> None:
+    recon.start(100_000)
+    until(lambda: recon.epoch >= 2)
+    with pytest.raises(pt.ReconstructionError, match=r"target is 1, and epoch \d+ is completed; give a later one\."):
+        recon.target = 1
+    recon.pause()
+    recon.target = last = recon.epoch + 3
+    recon.resume()
+    recon.wait(30)
+    assert (recon.state, recon.epoch) == ("ready", last)
+
+
 def test_start_twice_and_nonsense_are_refused(recon: pt.Reconstruction) -> None:
     recon.start(2000)
     with pytest.raises(pt.ReconstructionError, match=r"already (running|about to run), .* stop\(\) it first"):
@@ -165,6 +177,28 @@ def test_a_new_reconstruction_takes_the_engines_over_and_the_old_result_is_kept(
     assert len(second.result.epochs) == len(second.epochs)
     with pytest.raises(pt.ReconstructionError, match="It is closed"):
         second.start(1)
+
+
+def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_closed(
+    cluster: pt.Cluster, scan: Scan
+) -> None:
+    for leave in (pt.Reconstruction.stop, pt.Reconstruction.close):
+        first = pt.Reconstruction(scan, pt.Settings(), cluster, keep=None)
+        first.start(5000)
+        with pytest.raises(pt.ReconstructionError, match=r"are at work for <.*>; stop\(\) or close\(\) that one first"):
+            pt.Reconstruction(scan, pt.Settings(), cluster, keep=None)
+        leave(first)
+        with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as second:
+            assert second.step().number == 1
+            assert first.closed
+
+
+def test_the_device_of_a_clusters_engines_is_the_clusters(cluster: pt.Cluster, scan: Scan) -> None:
+    told = r"device is 'cpu', and a cluster has its own; give it to Cluster\(\.\.\.\)\."
+    with pytest.raises(pt.SettingsError, match=told):
+        pt.Reconstruction(scan, pt.Settings(), cluster, device="cpu")
+    with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as recon:  # of pt.Cluster(2, device="cpu")
+        assert recon.engines == "2 engines on CPU, gloo"
 
 
 def test_more_engines_than_patterns_of_a_batch_are_refused(cluster: pt.Cluster, scan: Scan) -> None:
@@ -312,6 +346,8 @@ def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan
     with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):
         recon.start(1)
     assert recon.result.object is kept.object
+    with pytest.raises(pt.ClusterError, match=r"^The cluster is stopped; start\(\) it first\.$"):
+        pt.Reconstruction(scan, pt.Settings(), own)
     with own.start(), pt.Reconstruction(scan, pt.Settings(), own) as again:
         assert again.step().number == 1
         with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -114,8 +115,10 @@ def test_stop_ends_the_trials_under_way_and_start_tries_them_again(small: Scan, 
         study.start()
     with pytest.raises(TimeoutError, match="running, 0 of 2"):
         study.wait(0.01)
-    with pytest.raises(pt.FileError, match=r"Another study has .* open"):
+    told = r"Another study has .* open; stop that one \(or end its kernel\), or give another file\."
+    with pytest.raises(pt.FileError, match=told):
         tune(small, tmp_path, epochs=2000)
+    tune(small, tmp_path / "another", trials=1, epochs=1).wait()
     study.stop()
     assert not study.running
     assert [trial.state for trial in study.trials] == ["stopped"]
@@ -126,6 +129,7 @@ def test_stop_ends_the_trials_under_way_and_start_tries_them_again(small: Scan, 
     until(lambda: len(study.trials) == 2)
     assert study.trials[1].values == study.trials[0].values
     study.stop()
+    tune(small, tmp_path, trials=2, epochs=2000).stop()
 
 
 def test_other_questions_are_refused_by_a_studys_file(small: Scan, tmp_path: Path) -> None:
@@ -151,6 +155,18 @@ def test_a_file_of_something_else_is_refused_and_left_alone(small: Scan, tmp_pat
         assert path.read_bytes() == content
     with pytest.raises(pt.FileError, match="can't be written"):
         tune(small, Path("/proc"))
+
+
+def test_a_damaged_file_is_refused_and_another_one_taken(small: Scan, tmp_path: Path) -> None:
+    tune(small, tmp_path, trials=1).wait()
+    path = tmp_path / "study.journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for damaged in ([lines[0][:-20] + b"\n", *lines[1:]], [b'{"op_code": 99, "worker_id": "x"}\n', *lines]):
+        path.write_bytes(b"".join(damaged))
+        with pytest.raises(pt.FileError, match=r"damaged, or of another version of Optuna \(.*\); give another file"):
+            tune(small, tmp_path)
+        assert path.read_bytes() == b"".join(damaged)
+    tune(small, tmp_path / "another", trials=1).wait()
 
 
 @pytest.mark.parametrize(
@@ -205,6 +221,19 @@ def test_the_frc_is_that_of_the_halves(small: Scan, tmp_path: Path) -> None:
     assert 0 < score < 0.8
     assert frc_score(results[0], results[0]) == pytest.approx(0, abs=1e-6)
     assert len(study.trials[0].losses) == 20
+
+
+def test_halves_that_share_too_little_for_an_frc_have_a_loss(tmp_path: Path) -> None:
+    few = pt.simulate(patterns=9, window=16, step=3, seed=1)
+    study = tune(few, tmp_path, metric="frc", trials=1, epochs=2)
+    study.wait()
+    (trial,) = study.trials
+    told = r"share an area of \d x \d pixels, too small for a Fourier ring correlation; use the metric 'loss'\."
+    assert trial.state == "failed"
+    assert re.search(told, trial.reason), trial.reason
+    study = tune(few, tmp_path / "another", metric="loss", trials=1, epochs=2)
+    study.wait()
+    assert [trial.state for trial in study.trials] == ["complete"]
 
 
 def test_hopeless_trials_are_ended_early_and_diverging_ones_are_no_failures(small: Scan, tmp_path: Path) -> None:
@@ -297,7 +326,7 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
         tune(small, tmp_path, cluster=cluster, engines_per_trial=3)
     with pt.Reconstruction(small, cluster=cluster, keep=None) as recon:
         recon.start(3000)
-        with pytest.raises(pt.ReconstructionError, match="engines are at work"):
+        with pytest.raises(pt.ReconstructionError, match=r"at work for <.*>; stop\(\) or close\(\) that one first"):
             tune(small, tmp_path, cluster=cluster, engines_per_trial=2)
         until(lambda: recon.state == "running")
         recon.stop()
@@ -332,7 +361,9 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
         other.start(2)
         other.wait()
         assert (one.closed, one.state, other.epoch) == (False, "running", 2)
-        with pytest.raises(pt.ClusterError, match=r"Several reconstructions run: .*/.*; .*/.*Name one") as told:
+        with pytest.raises(
+            pt.ClusterError, match=r"Several reconstructions run: .*/.*; .*/.*Name one: attach\("
+        ) as told:
             pt.attach()
         name = str(told.value).split("attach('")[1].split("'")[0]
         assert name.startswith(cluster.name)
@@ -376,6 +407,28 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
     study = tune(small, tmp_path / "other", cluster=cluster, epochs=50_000)
     until(lambda: any(trial.losses for trial in study.trials))
     cluster.stop()
-    with pytest.raises(pt.ClusterError, match="cluster was stopped"):
+    with pytest.raises(pt.ClusterError, match=r"cluster was stopped; start\(\) it, and then the study again\."):
         study.wait(60)
     assert {trial.state for trial in study.trials} == {"stopped"}
+    tried = len(study.trials)
+    cluster.start()
+    study.start()
+    until(lambda: any(trial.losses for trial in study.trials[tried:]))
+    assert study.failure is None
+
+    def refuse(ranks: object) -> None:
+        raise pt.ClusterError("Its machine is gone.")
+
+    assert cluster._crew is not None
+    monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+    for status in cluster.status():
+        os.kill(status["pid"], signal.SIGKILL)
+    told = "No engines are left for the other trials; start a new cluster, and tune again"
+    with pytest.raises(pt.ClusterError, match=told):
+        study.wait(60)
+    cluster.stop()
+    tried = len(study.trials)
+    with pt.Cluster(1, device="cpu") as new:
+        study = tune(small, tmp_path / "other", cluster=new, epochs=50_000)
+        until(lambda: any(trial.losses for trial in study.trials[tried:]))
+        study.stop()

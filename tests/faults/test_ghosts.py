@@ -241,7 +241,9 @@ def test_what_a_crash_left_is_listed_and_ended(
     assert ghosts.find() == []
 
 
-def test_folders_without_processes_and_those_of_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_without_processes_and_those_of_other_machines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     node, *rest = lease.machine().split(" ")
     rebooted = " ".join([node, "another start", *rest[1:]])
     told = {
@@ -264,7 +266,8 @@ def test_folders_without_processes_and_those_of_other_machines(capsys: pytest.Ca
             "ptynb-0000000d": ("nothing of it runs", True),
         }
         assert cli.main(["stop", "ptynb-0000000a"]) == 1
-        assert "was started on lab9" in capsys.readouterr().err
+        refused = " ".join(capsys.readouterr().err.split())
+        assert "ptynb-0000000a was started on lab9; run 'ptynb stop ptynb-0000000a' there." in refused
         assert cli.main(["stop", "ptynb-0000000b", "ptynb-0000000d"]) == 0
         left = [name for name in told if folders.folder_of(name).exists()]
         assert left == ["ptynb-0000000a", "ptynb-0000000c"]
@@ -272,6 +275,9 @@ def test_folders_without_processes_and_those_of_other_machines(capsys: pytest.Ca
         assert "(near to it: ptynb-0000000a, ptynb-0000000c" in " ".join(capsys.readouterr().err.split())
         assert cli.main(["stop"]) == 1
         assert "Name the clusters to end" in capsys.readouterr().err
+        monkeypatch.setattr(lease, "machine", lambda: told["ptynb-0000000a"][0])  # there
+        assert cli.main(refused.split("run 'ptynb ")[1].split("'")[0].split()) == 0
+        assert not folders.folder_of("ptynb-0000000a").exists()
     finally:
         for name in told:
             shutil.rmtree(folders.folder_of(name), ignore_errors=True)

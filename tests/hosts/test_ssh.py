@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 import zmq
 
 from ptynb.driver.devices import ClusterError
-from ptynb.driver.ssh import Host, place_engines
+from ptynb.driver.ssh import Host, Remote, ask_hosts, place_engines
 from tests.hosts.hosts import ADDRESSES, ADDRESSES_6, ENGINE_HOSTS, ROOT, SWITCH, Far, Hosts, wait_until
 
 HERE = Path(__file__).parent
@@ -229,10 +232,53 @@ def test_ranks_follow_the_hosts_and_each_engine_has_its_own_gpu() -> None:
 
 
 def test_gpus_on_one_host_and_none_on_another_is_refused() -> None:
-    with pytest.raises(ClusterError, match="b would compute on the CPU and others on GPUs"):
+    with pytest.raises(ClusterError, match=r"b would compute on the CPU and others on GPUs; leave them out\."):
         place_engines([host("a", 1), host("b", 0)], {"a": None, "b": None}, "auto", None)
+    plan, homes = place_engines([host("a", 1)], {"a": None}, "auto", None)
+    assert (homes, plan.on_gpu) == (("a",), True)
 
 
 def test_more_engines_than_a_host_has_gpus_is_refused_by_its_name() -> None:
     with pytest.raises(ClusterError, match="On b: 2 engines were asked for and 1 GPU"):
         place_engines([host("a", 2), host("b", 1)], {"a": 2, "b": 2}, "cuda", None)
+
+
+NEVER_ANSWERS = """#!/bin/sh
+case "$*" in *BatchMode*) exec sleep 60 ;; esac
+echo "Enter the code that was sent to you" >&2
+"""
+ANSWERS = """#!/bin/sh
+for last in "$@"; do :; done
+exec sh -c "$last"
+"""
+FAILS = """#!/bin/sh
+echo "gate: no such user" >&2
+exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (NEVER_ANSWERS, r"lab did not answer within 0\.3 s"),
+        (FAILS, r"lab did not answer as expected .*: gate: no such user"),
+    ],
+    ids=["never answers", "fails"],
+)
+def test_by_hand_one_sees_what_is_wrong_and_what_answers_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(program)
+    ssh.chmod(0o700)
+    remote = Remote(ssh=(str(ssh), "-J", "gate"), python=sys.executable)
+    with monkeypatch.context() as patch:
+        patch.setattr("ptynb.driver.ssh.ASK_SECONDS", 0.3 if program is NEVER_ANSWERS else 40.0)
+        with pytest.raises(ClusterError, match=f"{told}; try by hand: .*ssh -J gate lab$") as caught:
+            ask_hosts(["lab"], remote)
+    by_hand = shlex.split(str(caught.value).split("try by hand: ")[1])
+    seen = subprocess.run(by_hand, capture_output=True, text=True, timeout=60).stderr
+    assert seen == ("Enter the code that was sent to you\n" if program is NEVER_ANSWERS else "gate: no such user\n")
+    ssh.write_text(ANSWERS)
+    (found,) = ask_hosts(["lab"], remote)
+    assert found.name == "lab"

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import ptynb as pt
 from ptynb.driver import slurm
 from ptynb.driver.allocation import Allocation, own_gpu
 from ptynb.driver.enter import complete
@@ -186,9 +188,36 @@ def test_what_a_job_offers(lines: list[str], expected: Allocation) -> None:
     assert Allocation(**{**vars(found), "partition": ""}) == expected
 
 
-def test_unequal_gpus_are_not_halved_silently() -> None:
-    with pytest.raises(slurm.ClusterError, match=r"unequal numbers of GPUs \(2 on n1, 1 on n2\)"):
-        offered("Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)")
+def test_unequal_gpus_are_not_halved_silently_and_equal_ones_are_taken() -> None:
+    first, told = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", r"GPUs \(2 on n1, 1 on n2\); ask Slurm for equal ones"
+    with pytest.raises(slurm.ClusterError, match=f"unequal numbers of {told}"):
+        offered(first, "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)")
+    assert offered(first, "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)").gpus_per_node == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told", "right"),
+    [
+        ({}, "; say what to ask for, as nodes=1, gpus_per_node=1.", {"nodes": 1, "gpus_per_node": 1}),
+        (
+            {"nodes": 1, "device": "cpu", "within": True},
+            " (SLURM_JOB_ID is not set); leave out within=True.",
+            {"nodes": 1, "device": "cpu"},
+        ),
+        ({"device": "cpu"}, "; add nodes=.", {"device": "cpu", "nodes": 1}),
+    ],
+    ids=["nothing", "within", "no nodes"],
+)
+def test_without_a_job_around_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], told: str, right: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    started = SimpleNamespace(plan=SimpleNamespace(on_gpu=True))
+    monkeypatch.setattr(pt.Cluster, "_elsewhere", lambda *arguments: started)
+    with pytest.raises(pt.ClusterError) as caught:
+        pt.Cluster.slurm(**wrong, address="127.0.0.1")
+    assert str(caught.value) == f"There is no Slurm job around this process{told}"
+    assert pt.Cluster.slurm(**right, address="127.0.0.1") is started
 
 
 def test_a_script_says_what_was_asked_for_and_no_secret(tmp_path: Path) -> None:

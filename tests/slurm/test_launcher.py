@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -336,12 +337,27 @@ def test_a_forgotten_job_and_a_silent_controller(nodes: Slurm, monkeypatch: pyte
 
 
 def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    hanging = tmp_path / "sbatch"
-    hanging.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    hanging.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(slurm, "COMMAND_SECONDS", 0.2)
-    with pytest.raises(ClusterError, match="sbatch did not answer within 0 s"):
-        slurm.submit("#!/bin/sh\n")
-    with pytest.raises(ClusterError, match=r"squeue was not found on this machine; .* login node"):
+    def command(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o700)
+
+    command("login/sbatch", "exec /bin/sleep 60")
+    command("module/squeue", "echo 'RUNNING||N/A|'")
+    monkeypatch.setenv("PATH", str(tmp_path / "login"))
+    with monkeypatch.context() as patch:
+        patch.setattr(slurm, "COMMAND_SECONDS", 0.2)
+        told = r"^sbatch did not answer within 0 s; Slurm's controller is down or busy: try again later\.$"
+        with pytest.raises(ClusterError, match=told):
+            slurm.submit("#!/bin/sh\n")
+    command("login/sbatch", "echo 12")
+    assert slurm.submit("#!/bin/sh\n") == "12"
+    told = (
+        "squeue was not found on this machine; run the notebook on a login node of the Slurm cluster, "
+        "or load the module that has Slurm's commands first."
+    )
+    with pytest.raises(ClusterError, match=f"^{re.escape(told)}$"):
         slurm.state("1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'module'}:{tmp_path / 'login'}")
+    assert slurm.state("1").name == "RUNNING"
