@@ -25,10 +25,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _dashboard(chosen: argparse.Namespace) -> int:
     try:
-        from voila.app import Voila
+        import voila  # noqa: F401
     except ImportError:
         raise RuntimeError("Voila, which makes the page, is not installed; pip install 'ptynb[dashboard]'.") from None
     from ptynb.bench.page import FOLDER, GIVEN, NOTEBOOK, SCAN
+    from ptynb.commands.dashboard_server import OPTIONS, OnePageServer
     from ptynb.io.load import load
 
     if chosen.scan is not None:
@@ -40,12 +41,12 @@ def _dashboard(chosen: argparse.Namespace) -> int:
     os.environ["JUPYTER_TOKEN"] = token = secrets.token_urlsafe(24)
     address = f"http://127.0.0.1:{chosen.port}/?token={token}"
 
-    class Page(Voila):
+    class Page(OnePageServer):
         def launch_browser(self) -> None:
             webbrowser.open(address)
 
     print(f"The workbench is at {address} until Ctrl-C.", flush=True)
     options = [str(NOTEBOOK), f"--port={chosen.port}", f"--theme={'dark' if chosen.dark else 'light'}"]
-    options += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--strip_sources=True"]
+    options += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--strip_sources=True", *OPTIONS]
     Page.launch_instance([*options, *(["--no-browser"] if chosen.no_open else [])])
     return 0

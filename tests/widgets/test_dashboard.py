@@ -10,17 +10,34 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import ptynb as pt
+from ptynb.driver import folders
 from tests.widgets.conftest import screenshot
 
 
+@dataclass
+class Dashboard:
+    """A running `ptynb dashboard`, and where it was started."""
+
+    address: str
+    server: psutil.Process
+    folder: Path
+
+    def kernels(self) -> list[int]:
+        """Process ids of its kernels."""
+        own = self.server.children(recursive=True)
+        return [one.pid for one in own if any("ipykernel" in word for word in one.cmdline())]
+
+
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
     pt.save_scan(pt.simulate(patterns=36, window=32, seed=5), tmp_path / "scan.h5")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -39,10 +56,12 @@ def address(tmp_path: Path) -> Iterator[str]:
             if server.poll() is not None or time.monotonic() > until:
                 pytest.fail(f"Voila did not start:\n{said}")
             time.sleep(0.2)
-        yield found[0]
+        yield Dashboard(found[0], psutil.Process(server.pid), tmp_path)
     finally:
         server.terminate()
         server.wait(30)
+        if left := [folder.name for folder in folders.all_folders()]:  # a run goes on without its page
+            subprocess.run([sys.executable, "-m", "ptynb.cli", "stop", *left], check=True)
 
 
 def _answers(port: int) -> bool:
@@ -50,7 +69,8 @@ def _answers(port: int) -> bool:
         return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_workbench_is_a_page_without_code(address: str, page: Page, tmp_path: Path) -> None:
+def test_the_workbench_is_a_page_without_code(dashboard: Dashboard, page: Page) -> None:
+    address = dashboard.address
     with urllib.request.urlopen(address.partition("?")[0], timeout=60) as answer:
         assert "/login" in answer.url  # nobody without the word gets further
     page.goto(address, timeout=120_000)
@@ -58,16 +78,79 @@ def test_the_workbench_is_a_page_without_code(address: str, page: Page, tmp_path
     bench.wait_for(timeout=90_000)
     assert page.locator(".jp-InputArea, .CodeMirror, .cm-editor").locator("visible=true").count() == 0
     expect(bench).to_contain_text("36 patterns of 32 × 32", timeout=20_000)
-    bench.get_by_role("tab", name="Run", exact=True).click()
-    for label, value in (("Engines", "0"), ("Epochs", "200")):
-        field = bench.get_by_label(label, exact=True).locator("visible=true").first
-        field.fill(value)
-        field.press("Enter")
-    bench.locator("button").filter(has_text="New run").locator("visible=true").first.click()
+    _begin(bench, engines=0, epochs=200)
     badge = bench.locator(".ptynb-live b").first
     expect(badge).to_have_text("ready", timeout=120_000)
     expect(bench.locator(".ptynb-live")).to_contain_text("epoch 200")
     screenshot(page, "dashboard")
     bench.locator("button").filter(has_text="Save result").locator("visible=true").first.click()
     expect(bench.get_by_text("saved: simulated.result.h5")).to_be_visible(timeout=30_000)
-    assert len(pt.load_result(tmp_path / "simulated.result.h5").epochs) == 200
+    assert len(pt.load_result(dashboard.folder / "simulated.result.h5").epochs) == 200
+
+
+def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(dashboard: Dashboard, page: Page) -> None:
+    page.goto(dashboard.address, timeout=120_000)
+    bench = page.locator(".ptynb-workbench").first
+    bench.wait_for(timeout=90_000)
+    _begin(bench, engines=1, epochs=1_000_000)
+    live = bench.locator(".ptynb-live")
+    expect(live.locator("b").first).to_have_text("running", timeout=120_000)
+    kernels, clusters = dashboard.kernels(), folders.known_clusters()
+    assert len(kernels) == len(clusters) == 1
+    before = _epoch(live, above=1)
+
+    page.reload(timeout=60_000)
+    seen = _epoch(live, above=before)  # the tab is the same one too
+    expect(live.locator("b").first).to_have_text("running")
+    page.close()  # and opened again, in another window: nobody looks meanwhile
+    page = page.context.new_page()
+    page.goto(dashboard.address, timeout=60_000)
+    live = page.locator(".ptynb-live").first
+    seen = _epoch(live, above=seen)
+    live.locator("[data-frame]").first.wait_for(timeout=30_000)
+    screenshot(page, "dashboard-again")
+    assert (dashboard.kernels(), folders.known_clusters()) == (kernels, clusters)
+
+    live.locator("button").filter(has_text="Stop").click()
+    expect(live.locator("b").first).to_have_text("ready", timeout=30_000)
+    stopped = _epoch(live, above=seen - 1)
+    page.reload(timeout=60_000)  # what has been reconstructed stays, too
+    assert _epoch(live, above=0) == stopped
+
+
+def test_a_kernel_that_died_is_replaced_and_comes_back_to_its_run(dashboard: Dashboard, page: Page) -> None:
+    page.goto(dashboard.address, timeout=120_000)
+    live = page.locator(".ptynb-live").first
+    page.locator(".ptynb-workbench").first.wait_for(timeout=90_000)
+    _begin(page.locator(".ptynb-workbench").first, engines=1, epochs=1_000_000)
+    before, clusters = _epoch(live, above=1), folders.known_clusters()
+    (kernel,) = dashboard.kernels()
+    psutil.Process(kernel).kill()
+    page.reload(timeout=120_000)
+    _epoch(live, above=before, seconds=60)
+    (other,) = dashboard.kernels()
+    assert other != kernel
+    assert folders.known_clusters() == clusters
+
+
+def _begin(bench: Locator, engines: int, epochs: int) -> None:
+    bench.get_by_role("tab", name="Run", exact=True).click()
+    for label, value in (("Engines", engines), ("Epochs", epochs)):
+        field = bench.get_by_label(label, exact=True).locator("visible=true").first
+        field.fill(str(value))
+        field.press("Enter")
+    bench.locator("button").filter(has_text="New run").locator("visible=true").first.click()
+
+
+def _epoch(live: Locator, above: int, seconds: float = 30.0) -> int:
+    """The epoch that the page shows, once it is above that one."""
+    until = time.monotonic() + seconds
+    while True:
+        live.wait_for(timeout=1000 * seconds)
+        found = re.search(r"epoch ([\d,]+)", live.inner_text())
+        epoch = int(found[1].replace(",", "")) if found else 0
+        if epoch > above:
+            return epoch
+        if time.monotonic() > until:
+            pytest.fail(f"epoch {epoch} after {seconds:.0f} s; expected one above {above}")
+        time.sleep(0.1)
