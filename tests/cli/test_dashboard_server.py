@@ -50,7 +50,8 @@ class Kernels:
 
 
 async def shown(kept: Kept, make: Callable[[], Any]) -> str:
-    return "".join([piece async for piece in kept.pieces(make)])
+    async with asyncio.timeout(30):  # or one that waits for ever would
+        return "".join([piece async for piece in kept.pieces(make)])
 
 
 def test_all_who_ask_see_one_page_with_one_kernel() -> None:
