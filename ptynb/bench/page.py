@@ -1,4 +1,11 @@
-"""The page of `ptynb dashboard`: what the one cell of its notebook calls."""
+"""The page of `ptynb dashboard`: what the one cell of its notebook calls.
+
+The cell is run once, and its kernel lives as long as the command does, whether a browser shows the page or not
+(`ptynb.commands.dashboard_server`): a page that is closed, loaded again, or shown on two screens is one workbench, and
+nothing that runs is touched by it. When the command ends (Ctrl-C) its kernel does. Engines with a run go on for their
+lease, an hour; a command that is started again meanwhile comes back to it, and afterwards `ptynb.resume` goes on from
+the state that they kept. A run in the page's own kernel (0 engines) ends with it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +25,7 @@ where files are."""
 def page() -> Workbench:
     """The workbench of the scan that the environment names, or without one.
 
-    A run of it that goes on without a page's kernel is there again without a click.
+    A run of it that goes on after its page's kernel has ended is there again without a click.
     """
     if folder := os.environ.get(FOLDER):
         os.chdir(folder)  # or results would be written beside the notebook, into the package

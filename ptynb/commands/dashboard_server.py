@@ -3,8 +3,8 @@
 Voila by itself starts a kernel each time the page is loaded, and ends it when the page is left, or means to: the word
 that a browser sends then lacks the cookie that the server wants with it, so that kernels stay, and hold their engines.
 Here the page is made once. Who loads it again, or from another screen, gets the same HTML, whose widgets are then read
-from the same kernel: the run goes on, and everything that was on the page is there. A kernel that has died is replaced
-by a new one, with a new page.
+from the same kernel: the run goes on, and everything that was on the page is there. A kernel that has died, or whose
+cell failed, is replaced by a new one with a new page.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Kept:
 
     async def _is_good(self, making: asyncio.Task[None]) -> bool:
         """Whether its kernel lives, and it has its widgets or is still being made."""
-        if making.done() and (making.exception() is not None or not any(WIDGET in piece for piece in self._pieces)):
+        if making.cancelled() or (making.done() and making.exception() is not None):
+            return False
+        if making.done() and not any(WIDGET in piece for piece in self._pieces):
             return False
         kernels = [self._kernels.get_kernel(name) for name in self._kernels.list_kernel_ids()]
         alive = [await ensure_async(kernel.is_alive()) for kernel in kernels]
