@@ -1,7 +1,7 @@
 import pytest
 
 import ptynb as pt
-from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, with_values
+from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, value_of, with_values
 
 SETTINGS = pt.Settings()
 
@@ -52,6 +52,17 @@ def test_choices_of_what_is_no_number_are_given_as_the_message_says():
     with pytest.raises(pt.SettingsError, match=r"tilt\.each is no number, .*; give its choices as a tuple"):
         checked_ranges(SETTINGS, {"tilt.each": pt.between(0, 1)})
     assert checked_ranges(SETTINGS, {"tilt.each": (False, True)}) == {"tilt.each": (False, True)}
+
+
+PARTS = [name for name, field in pt.Settings.model_fields.items() if hasattr(field.annotation, "model_fields")]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_setting_of_a_part_is_named_as_the_message_says(part):
+    with pytest.raises(pt.SettingsError, match=rf"{part} is a part with settings of its own; name one of") as caught:
+        checked_ranges(SETTINGS, {part: pt.between(1, 2)})
+    name = str(caught.value).split("'")[1]
+    assert checked_ranges(SETTINGS, {name: (value_of(SETTINGS, name),)}) == {name: (value_of(SETTINGS, name),)}
 
 
 @pytest.mark.parametrize("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])

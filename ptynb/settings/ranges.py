@@ -120,6 +120,10 @@ def _as_range(name: str, given: Any) -> Range:
 
 def _check_value(settings: Settings, name: str, value: Any) -> None:
     """Raises SettingsError where the setting does not exist or can't have this value, whatever the others are."""
+    part = _part(name)
+    if part is not None:
+        inside = next(iter(part.model_fields))
+        raise SettingsError(f"{name} is a part with settings of its own; name one of them, as '{name}.{inside}'.")
     try:
         with_values(settings, {name: value})
     except SettingsError as error:
@@ -130,9 +134,16 @@ def _check_value(settings: Settings, name: str, value: Any) -> None:
         ]
         if own or not error.problems:
             raise SettingsError(f"The range of {name} can't be used: {error}") from None
-    kind = _annotation(name)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        raise SettingsError(f"{name} is a part with settings of its own; name one of them, as '{name}.rate'.")
+
+
+def _part(name: str) -> type[BaseModel] | None:
+    """The model of the settings below this dotted name; None where it is a single one, or there is none of it."""
+    kind: Any = Settings
+    for word in name.split("."):
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel) and word in kind.model_fields):
+            return None
+        kind = kind.model_fields[word].annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _annotation(name: str) -> Any:

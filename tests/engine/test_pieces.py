@@ -153,7 +153,7 @@ VIEWS = {
 @pytest.mark.parametrize("case", VIEWS)
 def test_a_contiguous_real_view_is_moved_as_the_message_says(case):
     values, view = VIEWS[case]
-    given = {"scan": simulate(5, window=16), "device": "cpu", "keep": None}
+    given = {"scan": simulate(5, window=17), "device": "cpu", "keep": None}
     with pytest.raises(ReconstructionError, match="is complex or not contiguous: make it a contiguous real view"):
         Reconstruction(**given, extensions=[Brightness(values)]).step()
     with Reconstruction(**given, extensions=[Brightness(view(values))]) as recon:
