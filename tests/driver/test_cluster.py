@@ -148,7 +148,7 @@ def test_engines_that_nobody_replaces_are_had_again_by_a_new_start_or_a_new_clus
         with pytest.raises(pt.ReconstructionError):
             recon.wait(60)
         told = r"No engine of the cluster is left; stop\(\) the cluster, and start a new one\."
-        with pytest.raises(pt.ClusterError, match=told):
+        with pytest.raises(pt.ReconstructionError, match=told):
             recon.recover()
         told = (
             r"The engines of ranks \[0, 1\] are lost, and no others came in their place; stop\(\) the cluster and "
