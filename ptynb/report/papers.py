@@ -8,7 +8,7 @@ import numpy as np
 
 from ptynb.report.contents import Contents, Shares
 from ptynb.report.figure import Kind, figure
-from ptynb.report.looks import Saved, size_text
+from ptynb.report.files import Saved, size_text
 from ptynb.snapshot import Result
 
 SHARE = 0.3
