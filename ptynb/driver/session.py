@@ -21,7 +21,6 @@ from ptynb.driver.calling import EngineLostError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
-from ptynb.driver.errors import PtynbWarning
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.driver.link import EnginesBusyError, Link, ReconstructionError
 from ptynb.driver.looks import Looking
@@ -38,6 +37,7 @@ from ptynb.provenance import Machines
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.snapshot import Change, Epoch, Kept, Result, Status
+from ptynb.warned import PtynbWarning
 
 Answer = TypeVar("Answer")
 
