@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptynb import render
+from ptynb.quality.together import Together
 from ptynb.report.contents import Contents, Shares, npy
 from ptynb.report.looks import area_of
 from ptynb.report.values import offer_object, offer_probe
@@ -47,6 +48,22 @@ def save_arrays(contents: Contents, result: Result, shares: Shares) -> Saved:
         saved.rows.extend(offer_probe(contents, result))
     if whole:
         _save_full_pictures(contents, result, shares, saved)
+    return saved
+
+
+def save_compared(contents: Contents, together: Together, shares: Shares) -> Saved:
+    """Adds the objects of several results as they are compared: over the area that all share, moved onto the first."""
+    saved = Saved([], [])
+    for number, name in enumerate(together.placed, start=1):
+        try:
+            field = together.seen(name)
+            if name != together.first:
+                field = together.registered(name, together.first).aligned
+        except ValueError:  # the page says why, where it shows them
+            continue
+        room = (shares.total - contents.taken) / (len(together.placed) + 1 - number)
+        what = f"Object of {name} as it is compared, complex"
+        _save_field(contents, f"object-{number}", np.nan_to_num(field), what, room, saved)
     return saved
 
 

@@ -22,7 +22,7 @@ from ptynb.report.facts import (
     table,
 )
 from ptynb.report.figure import compare_with_truth
-from ptynb.report.files import save_arrays
+from ptynb.report.files import Saved, save_arrays
 from ptynb.report.looks import show_object, show_positions, show_probe
 from ptynb.report.markup import Content, Markup, element
 from ptynb.report.papers import save_figures
@@ -193,7 +193,11 @@ def code(text: str, identity: str) -> Markup:
 
 
 def _files(contents: Contents, result: Result, shares: Shares) -> list[Content]:
-    groups = save_figures(contents, result, shares), save_arrays(contents, result, shares)
+    return files_table(contents, save_figures(contents, result, shares), save_arrays(contents, result, shares))
+
+
+def files_table(contents: Contents, *groups: Saved) -> list[Content]:
+    """What can be saved, and what there was no room for."""
     rows = [
         (str(contents.files[key]["name"]), what, size, file_button(key, str(contents.files[key]["name"])))
         for saved in groups
