@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ptynb.driver.coming_back import attach as attach
     from ptynb.driver.coming_back import resume as resume
     from ptynb.driver.errors import ClusterError as ClusterError
-    from ptynb.driver.errors import PtynbWarning as PtynbWarning
     from ptynb.driver.estimate import Estimate as Estimate
     from ptynb.driver.estimate import estimate as estimate
     from ptynb.driver.link import ReconstructionError as ReconstructionError
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from ptynb.snapshot import PictureRequest as PictureRequest
     from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
     from ptynb.trials import ScalingTest as ScalingTest
+    from ptynb.warned import PtynbWarning as PtynbWarning
     from ptynb.widgets.compare.view import compare as compare
     from ptynb.widgets.history import history as history
     from ptynb.widgets.inspect.widget import inspect as inspect
@@ -114,7 +114,7 @@ _HOMES = {
     "Positions": "ptynb.settings.parts",
     "Probe": "ptynb.settings.parts",
     "Reconstruction": "ptynb.driver.session",
-    "PtynbWarning": "ptynb.driver.errors",
+    "PtynbWarning": "ptynb.warned",
     "ReconstructionError": "ptynb.driver.link",
     "Repeat": "ptynb.driver.again",
     "Result": "ptynb.results",

@@ -69,8 +69,7 @@ class Software:
 class Machines:
     """What it ran on at the end.
 
-    engines: how many; threads: of each on a CPU. devices: of each engine, by rank; empty for ranks that torchrun or a
-        pod began.
+    engines: how many; threads: of each on a CPU. devices: of each engine, by rank.
     kind: number and kind in words ("2 engines on CPU"). backend: of torch.distributed ("gloo", "nccl", "none").
     frames: where the patterns were, "device", "host" or "disk". batch: the effective one, in words.
     extensions: names of the classes of the user's own pieces and constraints, which a file can't hold.

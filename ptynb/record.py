@@ -35,6 +35,14 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class Words:
+    """What the user says of a reconstruction. title: one line; comments: text in Markdown."""
+
+    title: str = ""
+    comments: str = ""
+
+
+@dataclass(frozen=True)
 class Change:
     """A setting that was changed while the reconstruction ran, or something else that befell it.
 

@@ -19,7 +19,8 @@ class Result:
     object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
     probe: complex (mode, y, x), in square roots of counts.
     positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
-    optimised: what else was found, by "part/name": "weights/weights", "background/background", "slices/thickness" ...
+    optimised: what else was found, by "part/name": "weights/weights", "background/background" (counts of a pixel, with
+        the zero frequency at index n // 2 as in centred patterns), "slices/thickness" ...
         and, where positions may move, what they began as: "positions/start", like `positions`.
     origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
     losses: float64 (epoch,): the loss of each epoch (see `Epoch`).

@@ -140,6 +140,7 @@ class Kept:
     object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
     positions, origin, optimised, update, r_factors, moments: as in `Result`. settings: as plain values.
     frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
+    title, comments: of the user's.
     """
 
     object: Array
@@ -158,6 +159,8 @@ class Kept:
     r_factors: tuple[tuple[int, float], ...] = ()
     moments: tuple[Moment, ...] = ()
     threads: int = 0
+    title: str = ""
+    comments: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,6 +121,8 @@ def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_fi
         np.testing.assert_array_equal(getattr(of_ranks, name), getattr(of_cluster, name))
     for name in ("r_factor", "settings", "pixel_size", "origin"):
         assert getattr(of_ranks, name) == getattr(of_cluster, name)
+    assert len(of_ranks.machines.devices) == len(set(of_ranks.machines.devices)) == 2
+    assert all(device.startswith("CPU") for device in of_ranks.machines.devices)
     for name in ("engines", "backend", "batch", "scan"):
         assert of_ranks.about[name] == of_cluster.about[name]
 

@@ -38,6 +38,15 @@ class Board(ABC):
         """What rank 0 has found; None: nothing yet."""
 
     @abstractmethod
+    def introduce(self, rank: int, device: str) -> None:
+        """Tells what this rank computes on."""
+
+    @property
+    @abstractmethod
+    def devices(self) -> tuple[str, ...]:
+        """What each rank computes on, once all have told; "" for one that has not."""
+
+    @abstractmethod
     def ask_to_leave(self) -> None:
         """Notes that a rank was asked to end, for rank 0."""
 
@@ -54,6 +63,7 @@ class OwnBoard(Board):
     def __init__(self) -> None:
         self._failed = self._leave = False
         self._text: str | None = None
+        self._device = ""
 
     def claim(self) -> bool:
         first, self._failed = not self._failed, True
@@ -69,6 +79,13 @@ class OwnBoard(Board):
     def published(self) -> str | None:
         return self._text
 
+    def introduce(self, rank: int, device: str) -> None:
+        self._device = device
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return (self._device,)
+
     def ask_to_leave(self) -> None:
         self._leave = True
 
@@ -83,6 +100,7 @@ class SharedBoard(Board):
 
     def __init__(self, place: Place, timeout: float) -> None:
         self._store: Any = find_store("env://", place.rank, place.world, timeout)
+        self._world = place.world
         self._wait_for_all(place, timeout)
 
     def _wait_for_all(self, place: Place, timeout: float) -> None:
@@ -116,6 +134,14 @@ class SharedBoard(Board):
 
     def published(self) -> str | None:
         return self._store.get("found").decode() if self._has("found") else None
+
+    def introduce(self, rank: int, device: str) -> None:
+        self._store.set(f"device {rank}", device)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        keys = [f"device {rank}" for rank in range(self._world)]
+        return tuple(self._store.get(key).decode() if self._has(key) else "" for key in keys)
 
     def ask_to_leave(self) -> None:
         try:

@@ -20,7 +20,6 @@ from ptynb.driver.calling import ClusterStoppedError
 from ptynb.driver.controller import LOOPBACK
 from ptynb.driver.crew import Crew, Report
 from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, plan_for, plan_of
-from ptynb.driver.errors import PtynbWarning
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.driver.launcher import Launcher, LocalLauncher
 from ptynb.driver.selftest import SelfTest, run_selftest
@@ -28,6 +27,7 @@ from ptynb.driver.slurm_launcher import SlurmLauncher
 from ptynb.driver.ssh import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.engine import lease, opened
 from ptynb.table import gigabytes
+from ptynb.warned import PtynbWarning
 
 LEASE_SECONDS = 3600.0
 """How long a run goes on without a notebook, unless told otherwise."""

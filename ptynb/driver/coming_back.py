@@ -190,5 +190,5 @@ def resume(
         keep = Keep() if inside else Keep(folder=start.absolute().parent)
     chosen = settings or Settings(**state.settings)
     return Reconstruction._from_state(
-        start, state.epochs, scan, chosen, cluster, device, timeout, extensions, keep, on_failure
+        start, state, scan, chosen, cluster, device, timeout, extensions, keep, on_failure
     )

@@ -3,7 +3,3 @@
 
 class ClusterError(RuntimeError):
     """A cluster that can't be made or has broken; the message says why and what to do."""
-
-
-class PtynbWarning(UserWarning):
-    """Something that stops nothing, and that the user should know of."""

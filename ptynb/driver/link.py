@@ -24,6 +24,7 @@ from ptynb.driver.outcome import Cause, find_cause
 from ptynb.engine.worker import Command
 from ptynb.io.hdf5 import FileError
 from ptynb.io.state import State, load_state, states
+from ptynb.record import Words
 from ptynb.settings import Settings
 from ptynb.snapshot import Epoch, PictureRequest, Pictures, Status
 
@@ -57,6 +58,8 @@ class Link:
         self.r_factors: dict[int, float] = {}
         """By the epochs completed."""
         self.r_factor_every = 0
+        self.words = Words()
+        """The user's title and comments."""
         self.sent = 0
         self.failure: ReconstructionError | None = None
         self.can_recover = False
@@ -292,6 +295,8 @@ class Link:
             self._go_on(0 if state is None else state.epoch)
 
     def _go_on(self, epoch: int) -> None:
+        if self.words != Words():
+            self.sent = self.engines.call(0, "command", Command("words", [self.words.title, self.words.comments]))
         self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
         if self.r_factor_every:
             self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))

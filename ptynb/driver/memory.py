@@ -3,6 +3,7 @@
     the engine's patterns, in the type they are kept in (`engine.source`)
   + copies of object and probe: themselves, gradients, moments of the optimiser, messages, and what comes and goes
   + what is kept of each pattern of a batch until its gradient is there
+  + small pictures of epochs on the way (`engine.moments`)
   + a state that is being written to a file
   + the process itself
 
@@ -21,6 +22,7 @@ from typing import Literal
 import torch
 
 from ptynb.engine.lbfgs import HISTORY
+from ptynb.engine.moments import bytes_of
 from ptynb.engine.optim import moments
 from ptynb.engine.order import Order
 from ptynb.engine.room import Place
@@ -161,6 +163,7 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
     complex_bytes = 16 if settings.precision == "double" else 8
     window = float(complex_bytes * height * width)
     wave = window * settings.probe.modes
+    ways = window * settings.variations.rank
     states = settings.object.states
 
     if place == "disk" or (place == "host" and on_gpu):
@@ -174,9 +177,10 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     rows, columns = object_frame(scan, settings).shape
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
+    yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
     copies = copies_of_parameters(settings, asked.engines)
     yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
-    yield Item("probe, gradient and optimiser", where, _taken(copies, wave, on_gpu))
+    yield Item("probe, gradient and optimiser", where, _taken(copies, wave + ways, on_gpu))
     waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
     yield Item(
         "waves of a batch",
@@ -189,7 +193,7 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
         lasting = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
-        state = (1 + lasting) * (object + wave) + kept * own * wave
+        state = (1 + lasting) * (object + wave + ways) + kept * own * wave
         yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
         yield Item("CUDA", where, CONTEXT)

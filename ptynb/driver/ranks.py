@@ -70,6 +70,7 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
     with signals_are_noted() as asked:
         try:
             board = meet(place)
+            board.introduce(place.rank, seat.identity)
         except (ValueError, RuntimeError, OSError) as error:
             tell(place, str(error))
             return 1
@@ -123,7 +124,7 @@ class Rank:
         machines = Machines(
             engines=self._place.world,
             threads=kept.threads,
-            devices=(self._seat.identity,) if self._place.world == 1 else (),
+            devices=self._board.devices,
             kind=engines,
             backend=status.backend,
             frames=kept.frames,

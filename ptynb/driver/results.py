@@ -44,6 +44,8 @@ def make_result(scan: Scan, kept: Kept, machines: Machines, failure: Exception |
         started=utc(kept.started),
         ended=utc(time.time()),
         moments=kept.moments,
+        title=kept.title,
+        comments=kept.comments,
         scan=identity_of(scan, kept.counts),
         software=software,
         machines=machines,

@@ -21,7 +21,6 @@ from ptynb.driver.calling import EngineLostError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
-from ptynb.driver.errors import PtynbWarning
 from ptynb.driver.followed import Followed
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.driver.link import EnginesBusyError, Link, ReconstructionError
@@ -33,12 +32,15 @@ from ptynb.driver.results import make_result, names_of
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.shares import batch_text, check_shares
 from ptynb.io.result import save_result
+from ptynb.io.state import State
 from ptynb.physics.build import check_together
 from ptynb.physics.piece import Imposed, Piece
 from ptynb.provenance import Machines
+from ptynb.record import Words
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.snapshot import Epoch, Kept, Result, Status
+from ptynb.warned import PtynbWarning
 
 Answer = TypeVar("Answer")
 
@@ -90,10 +92,11 @@ class Reconstruction(Followed, Looking, Movable):
         )
 
     @classmethod
-    def _from_state(cls, start: Path, epochs: Sequence[Epoch], *arguments: Any) -> Self:
-        """One that goes on from a state after these epochs; arguments: those of `_open` before `start`."""
+    def _from_state(cls, start: Path, state: State, *arguments: Any) -> Self:
+        """One that goes on from a state; arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
-        recon._open(*arguments, start=start, epochs=epochs)
+        recon._open(*arguments, start=start, epochs=state.epochs)
+        recon._link.words = Words(state.title, state.comments)
         return recon
 
     @classmethod
@@ -105,6 +108,7 @@ class Reconstruction(Followed, Looking, Movable):
             recon._link.fetch()
             recon._link.r_factor_every, measured = recon._call(0, "measured")
             recon._link.r_factors = dict(measured)
+            recon._link.words = recon._call(0, "words")
         if status.state not in ("ready", "closed"):
             recon._link.wanted, recon._link.held = status.target, status.state == "paused"
         return recon
@@ -151,7 +155,6 @@ class Reconstruction(Followed, Looking, Movable):
 
     def _set_up(self, cluster: Cluster | None, opening: Opening, link: Link) -> None:
         self.scan, self._settings, self._cluster, self._link = opening.scan, opening.settings, cluster, link
-        self.title = self.comments = ""
         self._places = opening.places
         self._lines = Lines(link, opening.scan, cluster)
         self._folder = None if cluster is None else cluster.folder
@@ -415,6 +418,31 @@ class Reconstruction(Followed, Looking, Movable):
                 "Nothing was kept: it failed early, or its cluster was stopped before `result` or `save`."
             ) from self._link.failure
         return dataclasses.replace(self._result, title=self.title, comments=self.comments)
+
+    @property
+    def title(self) -> str:
+        """Of the result and its report, one line; yours to set. It is kept with the states, as the comments are."""
+        return self._link.words.title
+
+    @title.setter
+    def title(self, text: str) -> None:
+        self._say(Words(str(text), self.comments))
+
+    @property
+    def comments(self) -> str:
+        """On the result and in its report, text in Markdown; yours to set."""
+        return self._link.words.comments
+
+    @comments.setter
+    def comments(self, text: str) -> None:
+        self._say(Words(self.title, str(text)))
+
+    def _say(self, words: Words) -> None:
+        """Once it has failed or is closed, they go into the result alone."""
+        self._link.words = words
+        if not self._closed and self._link.failure is None:
+            with contextlib.suppress(ReconstructionError):  # which is told where something is to be done
+                self._errands.run(lambda: self._link.command("words", [words.title, words.comments]))
 
     def save(self, path: str | Path) -> Path:
         """Writes the result (HDF5). An existing file is replaced once the new one is whole."""

@@ -68,6 +68,8 @@ def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
         started=utc(state.started),
         ended=utc(time.time()),
         moments=state.moments,
+        title=state.title,
+        comments=state.comments,
         scan=identity_of(scan, state.scan["counts"]),
         software=Software(
             **{name: state.about.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}

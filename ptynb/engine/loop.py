@@ -30,6 +30,7 @@ from ptynb.physics.constraints import impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.piece import Extension, Imposed, Piece, overrides
+from ptynb.record import Words
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from ptynb.settings.terms import DataTerm, MeanPattern
@@ -76,6 +77,8 @@ class Loop:
         """Those measured after whole epochs: (epochs completed, R-factor)."""
         self.moments: tuple[Moment, ...] = ()
         """How it looked at a few epochs; on rank 0 only."""
+        self.words = Words()
+        """Of the user's."""
         self.area = lit_area(scan.positions - self.frame.origin, scan.window)
         """Where the object is worth looking at."""
         self.started = time.time()
@@ -261,6 +264,8 @@ class Loop:
             started=self.started,
             r_factors=(*self.r_factors,),
             moments=self.moments,
+            title=self.words.title,
+            comments=self.words.comments,
         )
 
     def restore(self, state: State, settings: Settings | None = None) -> None:
@@ -279,6 +284,7 @@ class Loop:
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.moments = state.moments if self.group.rank == 0 else ()
+        self.words = Words(state.title, state.comments)
         self.started = self.started if state.started is None else state.started
         self._seconds, self._clock = state.seconds if whole else 0.0, None
         for name, piece in self.model.parts.items():

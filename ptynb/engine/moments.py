@@ -1,6 +1,6 @@
 """Small pictures of a reconstruction at a few of its epochs, for looking back at how it went.
 
-They are taken at the end of an epoch and cost no more than a look: 4 ms for 1024 x 1024 pixels on one core.
+They are taken at the end of an epoch by rank 0, whose time for it belongs to no epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ptynb.snapshot import Moment
 SIDE = 256
 """Longest side [pixels]."""
 MOST = 8
-"""How many are kept, so that they take 4 MB at most."""
+"""How many are kept, of object and probe, so that they take 8 MB at most (`driver.memory` counts them)."""
 
 Area = tuple[slice, slice]
 
@@ -27,6 +27,15 @@ def due(epoch: int) -> bool:
     while epoch % 10 == 0 and epoch > 0:
         epoch //= 10
     return epoch in (1, 2, 5)
+
+
+def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
+    """What all of them take at most, of an object and a probe with sides of so many pixels."""
+    pixels = 0
+    for height, width in (object, probe):
+        reduction = _reduction(height, width)
+        pixels += (height // reduction) * (width // reduction)
+    return MOST * np.dtype(np.complex64).itemsize * pixels
 
 
 def thinned(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
@@ -46,9 +55,13 @@ def take(model: Model, area: Area, epoch: int) -> Moment:
 
 def _reduced(values: Tensor) -> tuple[NDArray[np.complex64], int]:
     """Means of squares of pixels, so that no side is longer than `SIDE`; a rest at the end is left out."""
-    reduction = max(1, -(-max(values.shape) // SIDE))
+    reduction = _reduction(*values.shape)
     planes = torch.view_as_real(values.resolve_conj().to(torch.complex64)).movedim(-1, 0)[None]
     if reduction > 1:
         planes = avg_pool2d(planes, reduction)
     small = torch.view_as_complex(planes[0].movedim(0, -1).contiguous())
     return small.cpu().numpy().copy(), reduction
+
+
+def _reduction(*sides: int) -> int:
+    return max(1, -(-max(sides) // SIDE))

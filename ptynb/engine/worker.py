@@ -34,6 +34,7 @@ from ptynb.engine.keeper import Keeper, Mark, Order, Standing
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import Taken, make_pictures, make_room, make_snapshot, take, value_at
 from ptynb.io.state import State as KeptState
+from ptynb.record import Words
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import (
@@ -69,8 +70,9 @@ class Command:
     start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
     target: train until `value` are completed. pause, resume, stop.
     settings: take over `value`, as plain values. evaluate: keep a result. measure: the R-factor after every `value`
-    epochs from now on; 0: not any more. keep: the state, in a file, as soon as the engines are equal. leave: keep the
-    state, if something changed since the last time, and close. close: leave the group and end.
+    epochs from now on; 0: not any more. words: `value`, title and comments, are the user's now. keep: the state, in a
+    file, as soon as the engines are equal. leave: keep the state, if something changed since the last time, and close.
+    close: leave the group and end.
     """
 
     kind: Literal[
@@ -83,6 +85,7 @@ class Command:
         "settings",
         "evaluate",
         "measure",
+        "words",
         "keep",
         "leave",
         "close",
@@ -118,6 +121,7 @@ class Worker:
         self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
         self._pending: Order | None = None
         self._began: Mark = (0, 0, 0)
+        self._said = 0
         self._began_with: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._scan = scan.name
@@ -231,6 +235,10 @@ class Worker:
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
         """Epochs from one measurement of the R-factor to the next, and all measured so far."""
         return self._measure_every, [*self._loop.r_factors] if self._loop else []
+
+    def words(self) -> Words:
+        """The user's, as they were said last."""
+        return Words() if self._loop is None else self._loop.words
 
     def health(self) -> Health:
         """How this engine is doing. Never waits for the training thread."""
@@ -364,8 +372,8 @@ class Worker:
             return
         told = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
         commands = [Command(**command) for command in told]
-        if any(command.kind != "keep" for command in commands):
-            loop.settle()  # not to keep a state, which changes nothing
+        if any(command.kind not in ("keep", "words") for command in commands):
+            loop.settle()  # not for those, which change nothing
         for command in commands:
             self._act(command, group, loop)
         self._applied = newest
@@ -399,6 +407,8 @@ class Worker:
                     self._kept = _keep(loop, r_factor)
             case "measure":
                 self._measure_every = command.value
+            case "words":
+                self._take_words(loop, Words(*command.value))
             case "keep":
                 self._pending = Order(**command.value)
                 if loop.equal:
@@ -407,6 +417,15 @@ class Worker:
                 self._leave(group, loop)
             case "close":
                 self._state = "closed"
+
+    def _take_words(self, loop: Loop, words: Words) -> None:
+        """They go into the next state; where none is to come by itself, into one that is kept for them."""
+        if words == loop.words:
+            return
+        loop.words = words
+        self._said += 1
+        if self._keeper is not None and self._keeper.kept is not None and self._state != "running":
+            self.command(Command("keep"))  # only rank 0 has kept one
 
     def _measure(self, loop: Loop) -> float:
         """The R-factor now; its time belongs to no epoch. On all ranks."""
@@ -418,9 +437,8 @@ class Worker:
 
     # Keeping
 
-    @staticmethod
-    def _mark(loop: Loop) -> Mark:
-        return loop.epoch, loop.update, len(loop.changes)
+    def _mark(self, loop: Loop) -> Mark:
+        return loop.epoch, loop.update, len(loop.changes) + self._said
 
     def _keep_if_due(self, loop: Loop, keeper: Keeper) -> None:
         running = self._state == "running"
@@ -522,6 +540,8 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
         r_factors=(*loop.r_factors,),
         moments=loop.moments,
         threads=count(),
+        title=loop.words.title,
+        comments=loop.words.comments,
     )
 
 

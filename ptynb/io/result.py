@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io import result_record as record
@@ -17,6 +19,9 @@ from ptynb.results import Result
 
 FORMAT = "ptynb result"
 VERSION = 2
+BACKGROUND = "background/background"
+CENTRED = "centred"
+"""The zero frequency of a far field is at index n // 2, as in patterns."""
 
 
 def save_result(result: Result, path: str | Path) -> Path:
@@ -71,6 +76,8 @@ def _write_arrays(file: h5py.File, result: Result) -> None:
             file[name].attrs.update(pixel_size=result.pixel_size, pixel_size_unit="m")
     for name, values in result.optimised.items():
         file[f"optimised/{name}"] = values
+    if BACKGROUND in result.optimised:
+        file[f"optimised/{BACKGROUND}"].attrs.update(axes=["y", "x"], units="counts", order=CENTRED)
 
 
 def load_result(path: str | Path) -> Result:
@@ -94,9 +101,9 @@ def _read(source: Checked) -> Result:
         raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
     version = source.file.attrs.get("version")
     if version == 1:
-        return Result(**_arrays(source), **_first_record(source))
+        return _with_centred_background(source, Result(**_arrays(source), **_first_record(source)))
     if version == VERSION:
-        return Result(**_arrays(source), **_record(source))
+        return _with_centred_background(source, Result(**_arrays(source), **_record(source)))
     raise FileError(
         f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
     )
@@ -153,6 +160,14 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
 
     source.group("optimised").visititems(take)
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
+
+
+def _with_centred_background(source: Checked, result: Result) -> Result:
+    """Files without the attribute `order` hold the background of a far field with the zero frequency first."""
+    found = result.optimised.get(BACKGROUND)
+    if found is None or not result.scan.fourier or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
+        return result
+    return replace(result, optimised={**result.optimised, BACKGROUND: np.fft.fftshift(found)})
 
 
 def is_result(file: h5py.File) -> bool:

@@ -66,7 +66,8 @@ def _plot(
     group.attrs.update(NX_class="NXdata", signal="data", axes=[*axes])
     group["title"] = title
     group["data"] = values.astype(np.float32 if values.ndim > 1 else np.float64)
-    group["data"].attrs.update(units=units, long_name=title)
+    # Which axes belong together: without it viewers take slices and modes for a volume.
+    group["data"].attrs.update(units=units, long_name=title, interpretation="image" if values.ndim > 1 else "spectrum")
     for axis, (where, unit) in axes.items():
         group[axis] = where
         group[axis].attrs.update(units=unit, long_name=f"{axis} [{unit}]" if unit else axis)

@@ -6,7 +6,7 @@ reconstruction), `token` (which files belong together) and `written` [ns since 1
 /                 attributes: format = "ptynb state", version = 1, rank
 /record           JSON, as bytes: settings, begun (settings at the very start), scan, epoch, update, target, epochs,
                   changes, seconds, awake, power, numbers, batch, parts, run, token, about,
-                  started, r_factors, moments (what the pictures below are of)
+                  started, title, comments, r_factors, moments (what the pictures below are of)
 /model/*          parameters and buffers by their names in the model; complex ones as real views
 /scale            () the probe's unit [square root of counts]
 /optimiser/P/N/K  what the optimiser keeps as K beside the parameter N of the part P
@@ -74,8 +74,8 @@ class State:
     loss_sums: float64 (rank,). awake: by piece. model, algorithm: arrays by name, the latter under "optimiser/" and
     "algorithm/"; numbers: plain ones of the algorithm. scale, power: the probe's unit. batch: patterns of an update.
     rows: arrays (pattern, …) for `patterns`. parts: files that the rows of all engines are in. about: versions.
-    started: when the reconstruction was opened first [s since 1970]. r_factors, moments: as in `Result`; states of
-    earlier versions have none.
+    started: when the reconstruction was opened first [s since 1970]. r_factors, moments, title, comments: as in
+    `Result`; states of earlier versions have none.
     """
 
     settings: dict[str, Any]
@@ -104,6 +104,8 @@ class State:
     started: float | None = None
     r_factors: tuple[tuple[int, float], ...] = ()
     moments: tuple[Moment, ...] = ()
+    title: str = ""
+    comments: str = ""
 
 
 ARRAYS = ("loss_sums", "scale", "patterns")

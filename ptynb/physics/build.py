@@ -194,7 +194,7 @@ def _detector_pieces(
         found.append(Pixels(detector.oversampling, fourier=scan.fourier))
     if detector.blur > 0:
         found.append(PointSpread(scan.window, detector.blur, dtype, device))
-    found.append(Background(scan.window, mean_count, dtype))
+    found.append(Background(scan.window, mean_count, dtype, scan.fourier))
     if detector.saturation is not None:
         found.append(Saturation(detector.saturation))
     return found

@@ -113,11 +113,8 @@ def _tilt(result: Result, own: bool) -> Array:
 
 
 def _background(result: Result) -> Array | float:
-    """Counts, centred; inside, patterns of Fourier space begin with the zero frequency."""
-    found = result.optimised.get("background/background")
-    if found is None:
-        return 0.0
-    return np.fft.fftshift(found) if result.scan.fourier else found
+    """Counts, centred."""
+    return result.optimised.get("background/background", 0.0)
 
 
 def _probes(result: Result) -> Array:

@@ -146,9 +146,10 @@ class Background(Piece):
 
     name = "background"
 
-    def __init__(self, window: tuple[int, int], mean_count: float, dtype: torch.dtype) -> None:
+    def __init__(self, window: tuple[int, int], mean_count: float, dtype: torch.dtype, fourier: bool) -> None:
+        """fourier: whether intensities are in FFT order."""
         super().__init__()
-        self.mean_count = mean_count
+        self.mean_count, self.fourier = mean_count, fourier
         self.background = nn.Parameter(torch.zeros(window, dtype=dtype))
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
@@ -165,8 +166,9 @@ class Background(Piece):
         self.background.clamp_(min=0)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The background (y, x) [counts]."""
-        return {"background": self.counts.detach()}
+        """The background (y, x) [counts], with the zero frequency at index n // 2 as on a detector."""
+        counts = self.counts.detach()
+        return {"background": torch.fft.fftshift(counts) if self.fourier else counts}
 
 
 @final

@@ -15,8 +15,10 @@ from ptynb.quality.together import Difference, Together, are_halves, facts_of, s
 from ptynb.report.contents import Contents, Shares, choice, coloured_still, still
 from ptynb.report.curves import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.facts import Row, name_of, said, table
+from ptynb.report.files import save_compared
 from ptynb.report.markup import Content, Markup, element
-from ptynb.report.single import curve, paragraphs, reproduce, section, viewer
+from ptynb.report.papers import save_compared_figures
+from ptynb.report.single import FULL, curve, files_table, paragraphs, reproduce, section, viewer
 from ptynb.snapshot import Picture, Result
 
 NONE = "none"
@@ -39,8 +41,15 @@ def headline_and_sections(
         section("Facts", _facts(results)),
         section("Probes", *_probes(contents, results, shares)),
         section("Reproduce", *reproduce(results, paths)),
+        section("Files", *_files(contents, together, pairs, shares)),
     ]
     return _headline(results, together, pairs), made
+
+
+def _files(contents: Contents, together: Together, pairs: list[Pair], shares: Shares) -> list[Content]:
+    compared = [pair for pair in pairs if isinstance(_difference(together, pair), Difference)]
+    figures = save_compared_figures(contents, together.results, compared, shares)
+    return files_table(contents, figures, save_compared(contents, together, shares))
 
 
 def _headline(results: Mapping[str, Result], together: Together, pairs: list[Pair]) -> list[tuple[str, str]]:
@@ -94,7 +103,8 @@ def _objects(contents: Contents, together: Together, pairs: list[Pair], shares: 
     contents.viewer("object", "Objects", frames, controls)
     remarks.append(f"All are moved onto {together.first}, with its phase and amplitude, over the area that all share.")
     if stills.reduction > 1:
-        remarks.append(f"They are reduced {stills.reduction} × {stills.reduction} here; full=True keeps every pixel.")
+        remarks.append(f"They are reduced {stills.reduction} × {stills.reduction} here; {FULL}.")
+    remarks.append("Values under the cursor are read from the pictures, which have 256 levels.")
     return bool(frames), list(dict.fromkeys(remarks))
 
 

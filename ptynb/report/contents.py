@@ -131,11 +131,17 @@ class Contents:
         self.files[key] = {"name": name, "type": kind, "content": encoded(content)}
         return name
 
+    def make(self, key: str, planes: Sequence[Mapping[str, Any]], pixel_size: tuple[float, float] | None) -> None:
+        """Adds a TIFF that the page makes of arrays among its files, a page for each plane; see `report.values`."""
+        named = {"name": f"{self.file}-{key}.tif", "type": "image/tiff"}
+        self.files[key] = {**named, "planes": list(planes), "pixel_size": pixel_size}
+
     @property
     def taken(self) -> int:
         """Bytes of all pictures and files so far."""
         texts = [str(one.get("image", "")) for one in self.pictures.values()]
-        return sum(len(text) for text in (*texts, *(str(one["content"]) for one in self.files.values()))) * 3 // 4
+        files = [str(one.get("content", "")) for one in self.files.values()]
+        return sum(len(text) for text in (*texts, *files)) * 3 // 4
 
     def plain(self) -> dict[str, Any]:
         """All of it as plain values for the page."""
@@ -184,7 +190,7 @@ def coloured_still(field: Array, name: str, title: str, reduction: int, pixel_si
 def npy(values: Array) -> bytes:
     """An array as a .npy file."""
     buffer = io.BytesIO()
-    np.save(buffer, values, allow_pickle=False)
+    np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
     return buffer.getvalue()
 
 

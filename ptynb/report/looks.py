@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from ptynb import render
 from ptynb.quality.probes import mode_powers
 from ptynb.quality.together import illuminated
-from ptynb.report.contents import Contents, Shares, choice, coloured_still, npy, points, still
+from ptynb.report.contents import Contents, Shares, choice, coloured_still, points, still
 from ptynb.snapshot import Array, Moment, Picture, Result
 
 MODES = 16
@@ -125,7 +124,7 @@ def _reduced(contents: Contents, name: str, what: str) -> str:
     reduction = int(contents.pictures[name]["reduction"])
     if reduction == 1:
         return ""
-    return f"{what} reduced {reduction} × {reduction} here, so that the page stays small; full=True keeps every pixel."
+    return f"{what} reduced {reduction} × {reduction} here, so that the page stays small."
 
 
 def show_probe(contents: Contents, result: Result, shares: Shares) -> list[str]:
@@ -140,7 +139,7 @@ def show_probe(contents: Contents, result: Result, shares: Shares) -> list[str]:
     contents.viewer("probe", "Probe modes", {"all": {"pictures": stills.names}}, tools=False, height=230)
     remarks = [LEGEND]
     if stills.reduction > 1:
-        remarks.append(f"They are reduced {stills.reduction} × {stills.reduction} here; full=True keeps every pixel.")
+        remarks.append(f"They are reduced {stills.reduction} × {stills.reduction} here.")
     if len(probe) > MODES:
         remarks.append(f"There are {len(probe)} modes, of which the first {MODES} are shown.")
     return remarks
@@ -188,66 +187,3 @@ def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
         return text
     metres = np.hypot(*(moves * pixel_size).T) * 1e9
     return f"{text} ({metres.mean():.3g} and {metres.max():.3g} nm)"
-
-
-@dataclass(frozen=True)
-class Saved:
-    """Files on a page: (key, what it is, size) of each, and what there was no room for."""
-
-    rows: list[tuple[str, str, str]]
-    left_out: list[str]
-
-
-def save_arrays(contents: Contents, result: Result, shares: Shares) -> Saved:
-    """Adds files with the pictures and arrays themselves, as far as there is room.
-
-    Pictures come with every pixel or not at all; then the arrays, by averaging as small as they have to be.
-    """
-    rows = [_array(contents, "positions", result.positions, "Positions: the windows' top-left corners [pixels]", 1)]
-    pictures = _full_pictures(contents, result, shares.total - contents.taken)
-    left_out = [] if pictures else ["16-bit pictures of the object"]
-    rows += pictures
-    for key, array, what, part in (
-        ("object", result.object, "Object, complex", 0.8),
-        ("probe", result.probe, "Probe modes, complex", 1.0),
-    ):
-        left, reduction = part * (shares.total - contents.taken), 1
-        size = array.size * 8
-        while size / reduction**2 > left and min(array.shape[-2:]) > 16 * reduction:
-            reduction += 1
-        if size / reduction**2 <= left:
-            rows.append(_array(contents, key, array.astype(np.complex64), what, reduction))
-        else:
-            left_out.append(what)
-    return Saved(rows, left_out)
-
-
-def _array(contents: Contents, key: str, array: Array, what: str, reduction: int) -> tuple[str, str, str]:
-    reduced = render.reduce_by(array, reduction).astype(array.dtype)
-    contents.save(key, "npy", "application/octet-stream", npy(reduced))
-    smaller = f", means of {reduction} × {reduction} pixels (full=True keeps all)" if reduction > 1 else ""
-    shape = " × ".join(str(side) for side in reduced.shape)
-    return key, f"{what}{smaller}", f"{shape} {reduced.dtype}, {size_text(reduced.nbytes)}"
-
-
-def _full_pictures(contents: Contents, result: Result, left: float) -> list[tuple[str, str, str]]:
-    """Amplitude and phase of the whole object with 65536 grey levels, every pixel."""
-    made = []
-    seen = np.nan_to_num(result.projection[area_of(result)])
-    for key, values, unit in (("amplitude", np.abs(seen), ""), ("phase", render.flat_phase(seen), " rad")):
-        low, high = float(values.min()), float(values.max())
-        grey = np.rint((values - low) * (65535 / max(high - low, 1e-30))).astype(np.uint16)
-        limits = f"0 is {low:.6g}{unit}, 65535 is {high:.6g}{unit}"
-        made.append((f"{key}-16bit", f"Object {key}, 16-bit picture: {limits}", grey, render.png(grey, 6)))
-    if sum(len(image) for *_, image in made) > left:
-        return []
-    rows = []
-    for key, what, grey, image in made:
-        contents.save(key, "png", "image/png", image)
-        rows.append((key, what, f"{' × '.join(str(side) for side in grey.shape)}, {size_text(len(image))}"))
-    return rows
-
-
-def size_text(size: float) -> str:
-    """A number of bytes in words."""
-    return f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.2g} kB"

@@ -32,7 +32,7 @@ def page(
 ) -> str:
     """The whole text of a report. before: what stands between headline and sections; made_by: the last line."""
     style = "\n".join((viewer_text.styles(), _read("report.css")))
-    script = "\n".join((viewer_text.script(), _read("report_curve.js"), _read("report.js")))
+    script = "\n".join((viewer_text.script(), _read("report_curve.js"), _read("report_values.js"), _read("report.js")))
     policy = POLICY.format(style=_hash(style), script=_hash(script))
     head = joined(
         element("meta", {"charset": "utf-8"}),

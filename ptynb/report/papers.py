@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from ptynb.report.contents import Contents, Shares
-from ptynb.report.figure import Kind, figure
-from ptynb.report.looks import Saved, size_text
+from ptynb.report.figure import Kind, Page, figure
+from ptynb.report.files import Saved, size_text
 from ptynb.snapshot import Result
 
 SHARE = 0.3
@@ -30,7 +32,9 @@ def save_figures(contents: Contents, result: Result, shares: Shares) -> Saved:
     for kind, what in KINDS:
         if (kind == "slices" and len(result.slices) == 1) or (kind == "loss" and not result.epochs):
             continue
-        drawn = _pdf(result, kind) if _pixels(result, kind) < room else None  # a byte a pixel is the least
+        drawn = (
+            _drawn(partial(figure, result, kind)) if _pixels(result, kind) < room else None
+        )  # a byte a pixel is the least
         if drawn is None or len(drawn) > room:
             saved.left_out.append(what)
             continue
@@ -41,12 +45,40 @@ def save_figures(contents: Contents, result: Result, shares: Shares) -> Saved:
     return saved
 
 
+def save_compared_figures(
+    contents: Contents, results: Mapping[str, Result], pairs: Sequence[tuple[str, str]], shares: Shares
+) -> Saved:
+    """Adds a figure of each object, and of the Fourier ring correlation of each pair, as far as there is room."""
+    saved = Saved([], [])
+    room = SHARE * max(shares.total - contents.taken, 0)
+    numbers = {name: number for number, name in enumerate(results, start=1)}
+    makers: list[tuple[str, str, int, Callable[[], Page]]] = [
+        (f"figure-object-{numbers[name]}", f"Figure of the object of {name}", _pixels(result, "object"),
+         partial(figure, result, "object"))
+        for name, result in results.items()
+        if np.isfinite(result.positions).all()
+    ]  # fmt: skip
+    for one, other in pairs:
+        key = f"figure-frc-{numbers[one]}-{numbers[other]}"
+        what = f"Figure of the Fourier ring correlation of {one} and {other}"
+        makers.append((key, what, 0, partial(figure, results[other], "frc", results[one])))
+    for key, what, pixels, make in makers:
+        drawn = _drawn(make) if pixels < room else None
+        if drawn is None or len(drawn) > room:
+            saved.left_out.append(what)
+            continue
+        room -= len(drawn)
+        contents.save(key, "pdf", "application/pdf", drawn)
+        saved.rows.append((key, f"{what}, for a paper", f"PDF, {size_text(len(drawn))}"))
+    return saved
+
+
 def _pixels(result: Result, kind: Kind) -> int:
     """Of all pictures in a figure."""
     return {"object": 2 * result.projection.size, "slices": result.slices.size, "probe": result.probe.size}.get(kind, 0)
 
 
-def _pdf(result: Result, kind: Kind) -> bytes:
+def _drawn(make: Callable[[], Page]) -> bytes:
     buffer = io.BytesIO()
-    figure(result, kind).savefig(buffer, format="pdf")
+    make().savefig(buffer, format="pdf")
     return buffer.getvalue()

@@ -2,7 +2,6 @@
 // result is only ever a text, a number or a picture; nothing is fetched.
 
 const given = JSON.parse(document.getElementById("report-data").textContent);
-const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 function save(blob, name) {
   const address = URL.createObjectURL(blob);
@@ -69,7 +68,8 @@ const pictures = new Map();
 
 /** A picture by its name in the page, as the viewer takes it. */
 async function pictureOf(name) {
-  const picture = given.pictures[name];
+  const { plane, ...picture } = given.pictures[name];
+  if (plane) picture.valueAt = (y, x) => wordsOf(plane, valueIn(plane, y, x));
   // Made anew each time it is shown: kept, those of a thick object would fill the memory of a phone.
   if (picture.composed) return { ...picture, image: await composed(...(await Promise.all(picture.composed.map(pictureOf)))) };
   if (!pictures.has(name)) pictures.set(name, { ...picture, image: bytesOf(picture.image) });
@@ -173,8 +173,9 @@ class Shelf {
 for (const element of document.querySelectorAll("[data-viewer]")) new Shelf(element, given.viewers[element.dataset.viewer]);
 const curves = Array.from(document.querySelectorAll("[data-curve]"), (element) => new Curve(element, given.curves[element.dataset.curve]));
 for (const element of document.querySelectorAll("[data-file]")) {
-  const { name, type, content } = given.files[element.dataset.file];
-  element.addEventListener("click", () => save(new Blob([bytesOf(content)], { type }), name));
+  const { name, type, content, planes, pixel_size } = given.files[element.dataset.file];
+  const made = () => (planes ? tiffOf(planes, pixel_size) : bytesOf(content));
+  element.addEventListener("click", () => save(new Blob([made()], { type }), name));
 }
 for (const element of document.querySelectorAll("[data-copies]")) {
   const text = document.getElementById(element.dataset.copies);

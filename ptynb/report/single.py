@@ -22,7 +22,8 @@ from ptynb.report.facts import (
     table,
 )
 from ptynb.report.figure import compare_with_truth
-from ptynb.report.looks import save_arrays, show_object, show_positions, show_probe
+from ptynb.report.files import Saved, save_arrays
+from ptynb.report.looks import show_object, show_positions, show_probe
 from ptynb.report.markup import Content, Markup, element
 from ptynb.report.papers import save_figures
 from ptynb.scan import Truth
@@ -32,6 +33,8 @@ ALONE = (
     "One result does not tell its own resolution. For that, reconstruct the two halves of the scan, "
     "pt.quality.halves(scan), and give both results to pt.report."
 )
+
+FULL = "full=True (ptynb report --full) keeps every pixel and digit"
 
 
 def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, str]]:
@@ -65,19 +68,29 @@ def sections(
     shares: Shares,
 ) -> list[Markup]:
     """All sections, with their pictures, curves and files put into `contents`. path: of the result's file."""
+    object, probe = show_object(contents, result, shares), show_probe(contents, result, shares)
+    positions = _positions(contents, result)
+    files = _files(contents, result, shares)  # which say how exactly values are known
     made = [
-        section("Object", _viewer("object"), paragraphs(show_object(contents, result, shares))),
-        section("Probe", _viewer("probe"), paragraphs(show_probe(contents, result, shares))),
-        section("Positions", *_positions(contents, result)),
+        section("Object", _viewer("object"), paragraphs([*object, _precision(contents, "whole amplitude")])),
+        section("Probe", _viewer("probe"), paragraphs([*probe, _precision(contents, "probe 1")])),
+        section("Positions", *positions),
         section("Loss", *_loss(contents, result)),
         section("Quality", *_quality(contents, result, against)),
         section("Settings", *_settings(result)),
         section("Changes", *_changes(result)),
         section("Environment", table(("what", "value"), environment_rows(result), "From what, and on what")),
         section("Reproduce", *reproduce({"": result}, {"": path})),
-        section("Files", *_files(contents, result, shares)),
+        section("Files", *files),
     ]  # fmt: skip
     return made
+
+
+def _precision(contents: Contents, picture: str) -> str:
+    """What the values under the cursor are."""
+    if "plane" in contents.pictures[picture]:
+        return "Values under the cursor are those of the array; every pixel is among the files."
+    return f"Values under the cursor are read from the picture, which has 256 levels; {FULL}."
 
 
 def section(title: str, *content: Content) -> Markup:
@@ -180,7 +193,11 @@ def code(text: str, identity: str) -> Markup:
 
 
 def _files(contents: Contents, result: Result, shares: Shares) -> list[Content]:
-    groups = save_figures(contents, result, shares), save_arrays(contents, result, shares)
+    return files_table(contents, save_figures(contents, result, shares), save_arrays(contents, result, shares))
+
+
+def files_table(contents: Contents, *groups: Saved) -> list[Content]:
+    """What can be saved, and what there was no room for."""
     rows = [
         (str(contents.files[key]["name"]), what, size, file_button(key, str(contents.files[key]["name"])))
         for saved in groups

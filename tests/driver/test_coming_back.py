@@ -59,6 +59,24 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(
         np.testing.assert_allclose(losses, whole.losses, rtol=1e-3)
 
 
+def test_title_and_comments_are_kept_with_the_states(stored: Scan, tmp_path: Path) -> None:
+    """Said while it runs, they go with its states; said afterwards, a state is kept for them."""
+    keep = pt.Keep(folder=tmp_path, epochs=1, seconds=None)
+    with pt.Reconstruction(stored, SETTINGS, keep=keep, device="cpu") as recon:
+        recon.title = "Star, run 17"
+        [*recon.run(1)]
+        while recon.last_state is None:
+            recon.status()
+        recon.comments = "Realigned *before* this run."
+    with pt.resume(tmp_path, device="cpu") as again:
+        assert (again.title, again.comments) == ("Star, run 17", "Realigned *before* this run.")
+        result = again.result
+        assert (result.title, result.comments) == ("Star, run 17", "Realigned *before* this run.")
+        again.title = ""
+    again.comments = "After it was closed."
+    assert (again.result.title, again.result.comments) == ("", "After it was closed.")
+
+
 def test_a_damaged_state_is_refused_and_the_one_before_it_named(stored: Scan, tmp_path: Path) -> None:
     kept(stored, None, tmp_path)
     newest = tmp_path / "state-00004.h5"

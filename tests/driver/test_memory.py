@@ -54,7 +54,14 @@ def test_items_by_hand():
     waves = (1 + 4) * 8 * 3 * pixels + 2 * 4 * pixels
     assert found["waves of a batch"] == HEAP * waves
     assert found["patterns"] == 100 * 64 * 64 * 2
-    assert sum(found.values()) == sum(found[name] for name in list(found)[-3:]) + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
+    pictures = 8 * 8 * (side**2 + 64**2)  # eight, of object and probe, no side of which needs to be reduced
+    assert found["pictures of epochs on the way"] == pictures
+    rest = sum(found[name] for name in list(found)[-3:])
+    assert sum(found.values()) == rest + pictures + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
+    large = amounts(scan_of(100, 256, 100), settings.replace(slices={"count": 1}))["pictures of epochs on the way"]
+    assert large < 8 * 8 * 2 * 256**2
+    ways = amounts(scan, settings.replace(variations={"rank": 3}))["probe, gradient and optimiser"]
+    assert ways == 2 * found["probe, gradient and optimiser"], "what the probe varies by is kept as its modes are"
     twice = amounts(scan, settings.replace(precision="double"))
     for name in ("object, gradient and optimiser", "waves of a batch"):
         assert twice[name] == 2 * found[name]
@@ -146,6 +153,7 @@ def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host(
     assert {name for name, where in wheres.items() if where == "host"} == {
         "patterns as they were sent",
         "pieces in which patterns are read",
+        "pictures of epochs on the way",
         "a state on its way to the disk",
         "process",
     }

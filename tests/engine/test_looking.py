@@ -78,7 +78,7 @@ def test_a_modelled_pattern_is_what_the_detector_would_see_of_the_present_state(
         kept.probe,
         kept.positions,
         weights=kept.optimised["weights/weights"],
-        background=np.fft.fftshift(kept.optimised["background/background"]),  # kept as the model has it
+        background=kept.optimised["background/background"],
         noise=False,
     )
     expected = exposed.frames.read(0, len(scan))

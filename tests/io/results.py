@@ -26,7 +26,11 @@ FULL = Result(
     changes=(Change(1, 3, "probe.rate", 0.01, 1e-5, 1.7e9), Change(1, 4, "note", None, ["β", {"a": 1}])),
     pixel_size=(1.25e-8, 2.5e-8),
     about={"scan": "a name with ü", "backend": "gloo"},
-    optimised={"weights/weights": np.arange(3.0), "slices/thickness": np.array(2e-9)},
+    optimised={
+        "weights/weights": np.arange(3.0),
+        "slices/thickness": np.array(2e-9),
+        "background/background": np.arange(80.0).reshape(8, 10),
+    },
     r_factors=((1, 0.3), (2, 0.1)),
     began_with=Settings(batch=5, seed=7, probe={"rate": 0.01}).model_dump(mode="json"),
     update=2,

@@ -224,6 +224,7 @@ def test_viewers_find_a_plot_with_axes_of_the_right_length(tmp_path):
             for plot in plots:
                 data = plot[plot.attrs["signal"]]
                 assert data.dtype.kind == "f"
+                assert data.attrs["interpretation"] == ("image" if data.ndim > 1 else "spectrum")
                 assert len(plot.attrs["axes"]) == data.ndim
                 for axis, side in zip(plot.attrs["axes"], data.shape, strict=True):
                     assert plot[axis].shape == (side,)
@@ -263,10 +264,27 @@ def test_the_first_version_is_still_read(tmp_path):
     names = ("object", "probe", "positions", "origin", "r_factor", "settings", "pixel_size", "about", "optimised")
     changes = tuple(dataclasses.replace(change, when=None) for change in FULL.changes)
     epochs = tuple(dataclasses.replace(epoch, ended=None) for epoch in FULL.epochs)
-    old = Result(**{name: getattr(FULL, name) for name in names}, changes=changes, epochs=epochs)
+    fields = {name: getattr(FULL, name) for name in names}
+    background = np.fft.fftshift(FULL.optimised["background/background"])  # whose zero frequency came first
+    fields["optimised"] = FULL.optimised | {"background/background": background}
+    old = Result(**fields, changes=changes, epochs=epochs)
     again = load_result(save_first_version(FULL, tmp_path / "old.h5"))
     assert_same(again, old)
     assert_same(load_result(save_result(again, tmp_path / "new.h5")), old)
+
+
+@pytest.mark.parametrize("fourier", [True, False])
+def test_a_background_is_as_on_the_detector_also_from_files_that_had_the_zero_frequency_first(tmp_path, fourier):
+    counts = np.arange(80.0).reshape(8, 10)
+    scan = dataclasses.replace(FULL.scan, fourier=fourier)
+    path = save_result(dataclasses.replace(FULL, scan=scan), tmp_path / "a.h5")
+    np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
+    with h5py.File(path, "r+") as file:
+        stored = file["optimised/background/background"]
+        np.testing.assert_array_equal(stored[()], counts)
+        stored[...] = np.fft.ifftshift(counts) if fourier else counts
+        del stored.attrs["order"]
+    np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
 
 
 # Broken files

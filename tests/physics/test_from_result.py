@@ -70,7 +70,7 @@ def test_what_else_was_found_takes_part(result):
         probes,
         result.positions,
         weights=weights,
-        background=np.fft.fftshift(background),
+        background=background,
         noise=False,
     )
     np.testing.assert_allclose(counts(simulate_from(whole, noise=False)), counts(wanted), rtol=1e-4, atol=1e-3)

@@ -245,7 +245,7 @@ def test_a_background_is_found() -> None:
     )
     plain = reconstructed(bright, 60)
     cleaned = reconstructed(bright, 60, background=pt.Background(rate=0.05))
-    found = np.fft.fftshift(cleaned.optimised["background/background"])
+    found = cleaned.optimised["background/background"]
     print(
         f"background: {np.abs(found - background).mean() / background.mean():.3f} off; "
         f"object {error(plain, scan):.4f} -> {error(cleaned, scan):.4f}"

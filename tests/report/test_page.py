@@ -223,6 +223,16 @@ def test_several_results_are_compared(tmp_path):
     assert "second was moved onto first by" in told
     for words in ("batch", "They agree to", "not the resolution", "R-factor of second"):
         assert words in told, words
+    files = data["files"]
+    assert list(files) == ["figure-object-1", "figure-object-2", "figure-frc-2-1", "object-1", "object-2"]
+    for name in list(files)[:3]:
+        assert len(pypdf.PdfReader(io.BytesIO(base64.b64decode(files[name]["content"]))).pages) == 1
+    first, second = (
+        np.load(io.BytesIO(base64.b64decode(files[name]["content"])), allow_pickle=False) for name in list(files)[3:]
+    )
+    assert first.shape == second.shape
+    assert np.abs(second - first).mean() < 0.3 * np.abs(first).mean()
+    assert "Object of second as it is compared, complex" in told
     frames = data["viewers"]["object"]["frames"]
     assert {key.split("|")[0] for key in frames} == {"phase", "amplitude", "complex"}
     assert all(name in data["pictures"] for frame in frames.values() for name in frame["pictures"])

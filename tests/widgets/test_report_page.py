@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -192,6 +193,20 @@ def test_what_is_saved_from_the_page_is_what_was_reconstructed(shown: Open) -> N
     for key in ("object", "probe", "positions"):
         loaded = np.load(io.BytesIO(saved(f"scan-{key}.npy")), allow_pickle=False)
         np.testing.assert_array_equal(loaded, getattr(tame, key))
+    seen = tame.object[area_of(tame)]
+    for name, values, margin in (
+        ("object-amplitude", np.abs(seen)[None], 1e-6),
+        ("object-phase", render.flat_phase(seen.astype(np.complex128))[None], 1e-5),
+        ("probe-amplitude", np.abs(tame.probe), 1e-6),
+        ("probe-phase", np.angle(tame.probe), 1e-5),
+    ):
+        with tifffile.TiffFile(io.BytesIO(saved(f"scan-{name}.tif"))) as file:
+            pages = np.stack([page.asarray() for page in file.pages])
+            x, y = (file.pages.first.tags[tag].value for tag in ("XResolution", "YResolution"))
+        assert pages.dtype == np.float32
+        np.testing.assert_allclose(pages, values, atol=margin)
+        assert 0.01 * x[1] / x[0] == pytest.approx(20e-9)
+        assert 0.01 * y[1] / y[0] == pytest.approx(20e-9)
     amplitude = Image.open(io.BytesIO(saved("scan-amplitude-16bit.png")))
     assert amplitude.mode.startswith("I")
     assert np.asarray(amplitude).max() == 65535
@@ -203,6 +218,36 @@ def test_what_is_saved_from_the_page_is_what_was_reconstructed(shown: Open) -> N
     with one.page.expect_download() as waiting:
         one.page.locator('[data-viewer="probe"]').get_by_text("Save pictures").click()
     assert Image.open(io.BytesIO(waiting.value.path().read_bytes())).size == (24, 24)
+
+
+def test_values_under_the_cursor_are_those_of_the_array(shown: Open) -> None:
+    """At a pixel of slices, their product and of a probe's mode, the words are the array's number, not a grey level."""
+    deep = thick()
+    one = shown(deep)
+    area = area_of(deep)
+
+    def said(viewer: str, name: str) -> tuple[tuple[int, int], str]:
+        pane = one.page.locator(f'[data-viewer="{viewer}"] [data-name="{name}"]')
+        pane.locator(".ptynb-pane-stage").click(position={"x": 101, "y": 67})
+        found = re.fullmatch(r"y (\d+), x (\d+): (.*)", pane.locator(".ptynb-pane-readout").inner_text())
+        assert found is not None
+        return (int(found[1]), int(found[2])), found[3].replace("−", "-")
+
+    def holds(field: np.ndarray) -> None:
+        at, text = said("object", "amplitude")
+        assert text == f"{abs(field[at]):.6g}".ljust(len(text), "0")
+        at, text = said("object", "phase")
+        assert float(text.removesuffix(" rad")) == pytest.approx(render.flat_phase(field.astype(complex))[at], abs=2e-5)
+
+    holds(deep.projection[area])
+    slider = one.page.get_by_label("Slice", exact=True)
+    slider.fill("2")
+    one.settle()
+    holds(deep.slices[1][area])
+    at, text = said("probe", "mode 2")
+    amplitude, phase = text.removesuffix(" rad").split(", phase ")
+    assert float(amplitude) * np.exp(1j * float(phase)) == pytest.approx(deep.probe[1][at], rel=2e-5, abs=1e-6)
+    assert "those of the array; every pixel is among the files" in one.page.locator("#object").inner_text()
 
 
 def test_two_results_side_by_side_with_a_slider_between(shown: Open) -> None:

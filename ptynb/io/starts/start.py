@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError
+from ptynb.warned import PtynbWarning
 
 Array = NDArray[Any]
 
 
-class StartWarning(UserWarning):
+class StartWarning(PtynbWarning):
     """Something about a start that stops nothing, and that the user should know of."""
 
 

@@ -133,7 +133,7 @@ def test_another_orientation_is_told_and_not_mended(made, tmp_path, turn, words)
     problem, best = made(**SQUARE)
     path = problems.write_ptyrad(tmp_path / "result.h5", problem)
     turned = turn(problem.scan)
-    with pytest.warns(pt.StartWarning, match=rf"would with 0\.0\d+ if they were {words}: bring the scan"):
+    with pytest.warns(pt.PtynbWarning, match=rf"would with 0\.0\d+ if they were {words}: bring the scan"):
         started = pt.start_from(turned, path)
     assert problems.r_factor(started) > 0.1
     assert problems.r_factor(pt.start_from(turn(turned), path)) < best + 1e-4  # the remedy
