@@ -62,7 +62,7 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
         yield Dashboard(found[0], psutil.Process(server.pid), tmp_path)
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(SLOW / 1000)
         if left := [folder.name for folder in folders.all_folders()]:  # a run goes on without its page
             subprocess.run([sys.executable, "-m", "ptynb.cli", "stop", *left], check=True)
 
