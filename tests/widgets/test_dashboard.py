@@ -113,18 +113,6 @@ def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(dashboard: Dashb
     assert _epoch(live, above=0) == stopped
 
 
-def test_a_kernel_that_died_is_replaced_and_comes_back_to_its_run(dashboard: Dashboard, page: Page) -> None:
-    live = _begin(page, dashboard, engines=1, epochs=1_000_000)
-    before, clusters = _epoch(live, above=1), folders.known_clusters()
-    (kernel,) = dashboard.kernels()
-    psutil.Process(kernel).kill()
-    page.reload(timeout=SLOW)
-    _epoch(live, above=before)
-    (other,) = dashboard.kernels()
-    assert other != kernel
-    assert folders.known_clusters() == clusters
-
-
 def _begin(page: Page, dashboard: Dashboard, engines: int, epochs: int) -> Locator:
     """Opens the page and starts a run there; its live view."""
     page.goto(dashboard.address, timeout=SLOW)
