@@ -80,7 +80,7 @@ class Stuck(pt.Piece):
 def test_engines_that_do_not_end_are_stopped_with_their_cluster_and_a_new_one_works(scan: Scan) -> None:
     with pt.Cluster(2, device="cpu") as own:
         recon = pt.Reconstruction(
-            scan, pt.Settings(), own, timeout=1.0, extensions=[Stuck()], keep=None, on_failure="pause"
+            scan, pt.Settings(), own, timeout=3.0, extensions=[Stuck()], keep=None, on_failure="pause"
         )
         recon.start(1)
         with pytest.raises(pt.ReconstructionError):
