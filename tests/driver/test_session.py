@@ -198,7 +198,7 @@ def test_the_device_of_a_clusters_engines_is_the_clusters(cluster: pt.Cluster, s
     with pytest.raises(pt.SettingsError, match=told):
         pt.Reconstruction(scan, pt.Settings(), cluster, device="cpu")
     with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as recon:  # of pt.Cluster(2, device="cpu")
-        assert recon.engines == "2 engines on CPU, gloo"
+        assert recon.engines.startswith("2 engines on CPU")
 
 
 def test_more_engines_than_patterns_of_a_batch_are_refused(cluster: pt.Cluster, scan: Scan) -> None:
