@@ -19,6 +19,7 @@ class Board {
     this.waiting = this.animation = this.timer = this.question = null;
     this.taken = -1;
     this.gone = this.decoding = false;
+    this.coarse = 1;
     this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
     this.listening = [];
     this.follow();
@@ -94,6 +95,7 @@ class Board {
       const number = this.waiting?.frame.number;
       this.drop();
       for (const pane of this.panes.values()) pane.draw();
+      this.measure();
       if (number !== undefined) this.confirm(number);
     });
   }
@@ -109,6 +111,16 @@ class Board {
     this.root.dataset.frame = frame.number;
     this.swiped();
     for (const pane of this.panes.values()) if (pane.pointer || pane.cross) this.tell(pane);
+  }
+
+  /** Tells how fine pictures have to be. Only what changed on this page: other pages that show the same may differ. */
+  measure() {
+    const scales = [...this.panes.values()].filter((pane) => !pane.empty).map((pane) => pane.place.scale);
+    if (scales.length === 0) return;
+    const coarse = Math.max(1, Math.floor(1 / (Math.max(...scales) * (window.devicePixelRatio || 1))));
+    if (coarse === this.coarse) return;
+    this.coarse = coarse;
+    this.says("coarse", coarse);
   }
 
   confirm(number) {

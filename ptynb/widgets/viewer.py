@@ -51,6 +51,9 @@ class Viewer(anywidget.AnyWidget):
     (low, high) of the grey levels that get the ends of the colours; (0, 100): the picture's own limits. brush: radius
     of the brush [array pixels]; erase: whether it takes away. swipe: two pictures in one pane, with a slider
     between them; empty: off. swipe_at: where the slider is, 0 to 1.
+
+    coarse, which the page sets: so many pixels of the arrays, a side, lie on one of the screen's in the pane where they
+    are largest; pictures reduced by that much show as much as whole ones.
     """
 
     _esm = script()
@@ -58,6 +61,7 @@ class Viewer(anywidget.AnyWidget):
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True)
+    coarse = traitlets.Int(1, min=1).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     cyclic: traitlets.List[str] = traitlets.List(list(CYCLIC)).tag(sync=True)
 

@@ -3,7 +3,8 @@
 usage: python -m tests.benchmarks.clicking [--rate 10] [--seconds 20] [--clicks 10] [--step 42]
 
 A real JupyterLab and a real Chromium on this machine, beside an engine of one thread that trains: 484 patterns of
-128 x 128, one mode, batch 16, whose object has about 1024 x 1024 pixels. A frame counts once the viewer has drawn it. A
+128 x 128, one mode, batch 16, whose object has about 1024 x 1024 pixels. Kernel and engine have one half of the cores,
+server and browser the other, as where the browser is on another machine. A frame counts once the viewer has drawn it. A
 click counts until the page shows the new state: by then all engines have obeyed.
 """
 
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 from playwright.sync_api import Locator, Page
 
 from tests.widgets.conftest import started_browser, started_lab
@@ -25,6 +27,8 @@ from tests.widgets.test_lab import COUNT_PICTURES, TIME_THE_CLICK, ask, wait_unt
 NOTEBOOK = "clicking.ipynb"
 KERNEL = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
 CELL = """
+import psutil
+psutil.Process().cpu_affinity({cores})
 import ptynb as pt
 scan = pt.simulate(patterns=484, window=128, step={step}, seed=0)
 cluster = pt.Cluster(1, device="cpu", threads=1)
@@ -56,8 +60,11 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=10)
     parser.add_argument("--step", type=float, default=42.0)
     chosen = parser.parse_args()
+    cores = psutil.Process().cpu_affinity()
+    half = max(1, len(cores) // 2)
+    psutil.Process().cpu_affinity(cores[half:] or cores)
     with tempfile.TemporaryDirectory() as folder, started_lab(Path(folder)) as lab, started_browser() as browser:
-        cell = nbformat.v4.new_code_cell(CELL.format(step=chosen.step, rate=chosen.rate).strip())
+        cell = nbformat.v4.new_code_cell(CELL.format(cores=cores[:half], step=chosen.step, rate=chosen.rate).strip())
         notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": KERNEL})
         nbformat.write(notebook, lab.folder / NOTEBOOK)
         page = browser.new_page(viewport=MORE_ROOM)
@@ -75,7 +82,7 @@ def main() -> None:
         finally:
             kernel.execute("recon.close(); cluster.stop()", reply=True, timeout=60)
             kernel.stop_channels()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{len(cores)} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{pace:.1f} frames of {shape[0]} x {shape[1]} drawn a second ({chosen.rate:g} wanted)")
     for name, milliseconds in took.items():
         print(f"{name}: {statistics.median(milliseconds):.0f} ms, the slowest of {len(milliseconds)}: ", end="")

@@ -190,6 +190,15 @@ def test_frames_go_out_with_object_and_probe(recon, sent, view):
     assert recon.requests[0] == pt.PictureRequest()
 
 
+def test_pictures_are_no_finer_than_the_screen_shows(recon, sent, view):
+    until(lambda: frames_sent(sent, view))
+    longest = max(view._panes.object.frame["pictures"][0]["shape"])
+    browser_sends(view._panes.object, coarse=3)
+    until(lambda: recon.requests[-1].size == -(-longest // 3))
+    browser_sends(view._panes.object, coarse=1)
+    until(lambda: recon.requests[-1].size == pt.PictureRequest().size)
+
+
 def test_state_epoch_loss_and_curve_are_told(recon, view):
     recon.epochs = (Epoch(1, 0.5, 0.1, 1000.0), Epoch(2, 0.125, 0.1, 1234.0))
     recon.changes = (Change(1, 3, f"probe.rate{HOSTILE}", 0.01, HOSTILE),)

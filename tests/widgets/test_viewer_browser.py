@@ -280,3 +280,28 @@ def test_hundreds_of_frames_leave_nothing_behind_nor_does_the_view(shown):
     page.evaluate("remove()")
     assert page.evaluate("[...kernel.listeners.values()].flat().length") == 0
     assert page.evaluate("document.getElementById('widget').childElementCount") == 0
+
+
+def test_the_page_tells_how_fine_pictures_have_to_be(page):
+    viewer = Viewer(height=200)
+    model = BrowserModel(page, viewer)
+    viewer.show([picture(np.arange(1000.0 * 900).reshape(1000, 900), "large")])
+    settle(model)
+    stage = page.locator(STAGE.format("large"))
+    box = stage.bounding_box()
+    model.collect()
+    assert viewer.coarse == 1000 // box["height"] > 2
+    stage.focus()
+    for _ in range(12):
+        page.keyboard.press("+")
+    settle(model)
+    page.wait_for_timeout(300)
+    model.collect()
+    assert viewer.view["scale"] > viewer.coarse
+    assert viewer.coarse == 1
+    page.keyboard.press("0")
+    page.wait_for_timeout(300)
+    model.collect()
+    assert viewer.coarse == 1000 // box["height"]
+    model.close()
+    viewer.close()

@@ -31,6 +31,7 @@ class Panes:
         self._recon, self._size = recon, size
         self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at)
         self.probe = Viewer(height=PROBE_HEIGHT, tools=False, value_at=self._value_at)
+        self.object.observe(lambda _: changed(), "coarse")
         self.object.on_click(lambda _, y, x: clicked(y, x))
         self._ticks = {pane: checkbox(pane, pane != "complex", f"object {pane}") for pane in PANES}
         self._slice = whole_number("slice", 0, 0, 0, "120px", "Slice of a thick object; 0: the product of all slices.")
@@ -52,7 +53,7 @@ class Panes:
             field.observe(lambda _: changed(), "value")
         self.positions.observe(lambda _: changed(), "value")
         self.widgets = (row(*choices, self.positions, grid_gap="2px 16px"), self.object, self.probe)
-        self._corner = (0, 0)
+        self._corner, self._longest = (0, 0), 0
         self._places: tuple[Array, Array] | None = None
         self._chosen: int | None = None
         self._marked: object = None
@@ -68,8 +69,13 @@ class Panes:
             modes=self._modes.value,
             modes_as=self._modes_as.value,
             flat=self._flat.value,
-            size=self._size,
+            size=self._fine_enough(),
         )
+
+    def _fine_enough(self) -> int:
+        """No finer than the screen shows: fewer pixels to encode, send, decode and draw. Zooming in asks for more."""
+        coarse = self.object.coarse
+        return self._size if coarse == 1 or not self._longest else min(self._size, -(-self._longest // coarse))
 
     @property
     def ready(self) -> bool:
@@ -94,6 +100,7 @@ class Panes:
         self.object.show([one for one in pictures.pictures if one.name in PANES], **facts)
         self.probe.show([one for one in pictures.pictures if one.name not in PANES], **facts)
         self._shown = shown
+        self._longest = max((max(one.shape) for one in pictures.pictures if one.name in PANES), default=0)
         self._corner = pictures.corner
         for field, count, first in ((self._slice, pictures.slices, 1), (self._state, pictures.states, 1)):
             if field.max != max(count, first):
