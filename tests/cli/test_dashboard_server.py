@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ class Kernels:
             yield piece
 
 
+def in_a_loop(asked: Coroutine[Any, Any, None]) -> None:
+    """In a thread of its own: where a browser was at work before, this one has a loop already."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, asked).result()
+
+
 async def shown(kept: Kept, make: Callable[[], Any]) -> str:
     async with asyncio.timeout(30):  # or one that waits for ever would
         return "".join([piece async for piece in kept.pieces(make)])
@@ -62,7 +69,7 @@ def test_all_who_ask_see_one_page_with_one_kernel() -> None:
         assert {*together, await shown(kept, kernels.page)} == {f"page 1{WIDGET}"}
         assert kernels.list_kernel_ids() == ["kernel 1"]
 
-    asyncio.run(ask())
+    in_a_loop(ask())
 
 
 def test_who_leaves_while_the_page_is_made_leaves_it_to_be_made() -> None:
@@ -73,7 +80,7 @@ def test_who_leaves_while_the_page_is_made_leaves_it_to_be_made() -> None:
             break
         assert await shown(kept, kernels.page) == f"page 1{WIDGET}"
 
-    asyncio.run(ask())
+    in_a_loop(ask())
 
 
 def test_a_kernel_that_died_has_its_page_made_again() -> None:
@@ -85,7 +92,7 @@ def test_a_kernel_that_died_has_its_page_made_again() -> None:
         assert await shown(kept, kernels.page) == f"page 2{WIDGET}"
         assert kernels.list_kernel_ids() == ["kernel 2"]
 
-    asyncio.run(ask())
+    in_a_loop(ask())
 
 
 def test_one_that_dies_while_its_page_is_made_holds_up_nobody() -> None:
@@ -105,7 +112,7 @@ def test_one_that_dies_while_its_page_is_made_holds_up_nobody() -> None:
         assert await shown(kept, kernels.page) == f"page 2{WIDGET}"
         assert await first == "page 1"
 
-    asyncio.run(ask())
+    in_a_loop(ask())
 
 
 def test_a_page_whose_cell_failed_is_made_again() -> None:
@@ -116,7 +123,7 @@ def test_a_page_whose_cell_failed_is_made_again() -> None:
         assert await shown(kept, kernels.page) == f"page 2{WIDGET}"
         assert kernels.list_kernel_ids() == ["kernel 2"]
 
-    asyncio.run(ask())
+    in_a_loop(ask())
 
 
 def test_a_kernel_that_can_not_be_started_is_said_and_tried_again() -> None:
@@ -132,4 +139,4 @@ def test_a_kernel_that_can_not_be_started_is_said_and_tried_again() -> None:
             await shown(kept, refused)
         assert await shown(kept, kernels.page) == f"page 1{WIDGET}"
 
-    asyncio.run(ask())
+    in_a_loop(ask())
