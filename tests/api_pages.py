@@ -21,7 +21,7 @@ ITEM = re.compile(r"[a-z_*][\w, *]*: ")
 """What begins a line about an argument, a field, or several."""
 NEXT = re.compile(r"(?<=\.) (?=[a-z_]{2,}(?:, [a-z_]+)*: )")
 """Where the next one begins in the same line."""
-CONSTRAINED = re.compile(r"typing\.Annotated\[(\w+), FieldInfo\(.*?\)\]\)\]")
+CONSTRAINED = re.compile(r"(?:typing\.)?Annotated\[([^\n]*?), FieldInfo\((?:[^\[\]\n]|\[[^\]\n]*\])*\)\]")
 """A type with its range, as pydantic has it; the range is in the description."""
 
 
