@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 
 
@@ -27,3 +28,11 @@ def follow(case: Case, folder: Path) -> Any:
     assert case.told in sentence, sentence
     assert not where or isinstance(caught.value, RuntimeError), "an engine says where it was, a user reads one sentence"
     return case.right(folder, sentence)
+
+
+def hdf5(folder: Path, **values: Any) -> Path:
+    """A file scan.h5 with these datasets; `__` in a name stands for `/`."""
+    with h5py.File(folder / "scan.h5", "w") as file:
+        for name, value in values.items():
+            file[name.replace("__", "/")] = value
+    return folder / "scan.h5"

@@ -20,7 +20,7 @@ import ptynb as pt
 from ptynb import preparation, quality
 from ptynb.physics import illumination
 from ptynb.scan import Scan
-from tests.followed import Case, follow
+from tests.followed import Case, follow, hdf5
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 GEOMETRY = SIMULATED.geometry
@@ -37,13 +37,6 @@ FAR: dict[str, Any] = {name: KNOWN[name] for name in ("distance", "detector_pixe
 def arrays(folder: Path, **values: Any) -> Path:
     np.savez(folder / "scan.npz", **{"patterns": COUNTS, "positions": METRES, **values})
     return folder / "scan.npz"
-
-
-def hdf5(folder: Path, **values: Any) -> Path:
-    with h5py.File(folder / "scan.h5", "w") as file:
-        for name, value in values.items():
-            file[name.replace("__", "/")] = value
-    return folder / "scan.h5"
 
 
 def tiff(folder: Path) -> Path:

@@ -26,7 +26,7 @@ class Followed:
     @property
     def changes(self) -> tuple[Change, ...]:
         """Settings changed so far, with the epoch and update before which all engines took them over."""
-        status = self._link.statuses.get(0)
+        status = self.last_status()
         return status.changes if status else ()
 
     @property
@@ -37,13 +37,13 @@ class Followed:
     @property
     def notices(self) -> tuple[str, ...]:
         """What went wrong without stopping anything, such as a full disk; each once, as a sentence."""
-        status = self._link.statuses.get(0)
+        status = self.last_status()
         return status.notices if status else ()
 
     @property
     def last_state(self) -> Path | None:
         """The file with the newest state kept so far: what `recover`, and `ptynb.resume`, go on from."""
-        status = self._link.statuses.get(0)
+        status = self.last_status()
         return None if status is None or status.kept is None else Path(status.kept)
 
     @property
@@ -59,7 +59,7 @@ class Followed:
     @property
     def engines(self) -> str:
         """What reconstructs: number and kind of engines, the backend between them, and whether frames are on disk."""
-        status = self._link.statuses.get(0)
+        status = self.last_status()
         joined = f", {status.backend}" if status and status.world > 1 else ""
         streamed = ", frames read from disk" if status and status.frames == "disk" else ""
         return f"{self._link.engines.description}{joined}{streamed}"

@@ -370,7 +370,7 @@ class Reconstruction(Followed, Looking, Movable):
     @property
     def target(self) -> int:
         """Epoch at which the present run ends; assigning another makes it longer or shorter, and `changes` tells."""
-        status = self._link.statuses.get(0)
+        status = self.last_status()
         return status.target if status else 0
 
     @target.setter

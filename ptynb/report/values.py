@@ -41,7 +41,7 @@ def offer_probe(contents: Contents, result: Result) -> list[Row]:
     area = slice(0, result.probe.shape[-2]), slice(0, result.probe.shape[-1])
     planes = {f"probe {one + 1}": _plane("probe", result.probe, [one], area) for one in range(len(result.probe))}
     for name in list(planes)[:MODES]:
-        contents.pictures[name] = {**contents.pictures[name], "plane": {**planes[name], "quantity": "complex"}}
+        _give(contents, name, planes[name], "complex")
     return _offered(contents, "probe", "Probe modes", planes, result)
 
 
@@ -66,17 +66,18 @@ def _plane(
 def _offered(contents: Contents, key: str, what: str, planes: Mapping[str, Plane], result: Result) -> list[Row]:
     rows = []
     pages = f", a page each of {len(planes)}" if len(planes) > 1 else ""
+    for name, plane in planes.items():
+        for quantity in ("amplitude", "phase", "complex"):
+            _give(contents, f"{name} {quantity}", plane, quantity)
     for quantity, unit in (("amplitude", ""), ("phase", " [rad]")):
-        for name, plane in planes.items():
-            picture = f"{name} {quantity}"
-            if picture in contents.pictures:
-                contents.pictures[picture] = {**contents.pictures[picture], "plane": {**plane, "quantity": quantity}}
         file = f"{key}-{quantity}"
         contents.make(file, [{**plane, "quantity": quantity} for plane in planes.values()], result.pixel_size)
         shape = " × ".join(str(side) for side in next(iter(planes.values()))["shape"])
         rows.append((file, f"{what}, {quantity}{unit}, every pixel{pages}", f"{shape} float32, TIFF"))
-    for name, plane in planes.items():
-        picture = f"{name} complex"
-        if picture in contents.pictures:
-            contents.pictures[picture] = {**contents.pictures[picture], "plane": {**plane, "quantity": "complex"}}
     return rows
+
+
+def _give(contents: Contents, picture: str, plane: Plane, quantity: str) -> None:
+    """Tells a picture, where the page has it, what is behind it."""
+    if picture in contents.pictures:
+        contents.pictures[picture] = {**contents.pictures[picture], "plane": {**plane, "quantity": quantity}}

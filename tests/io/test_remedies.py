@@ -13,7 +13,7 @@ import pytest
 import ptynb as pt
 from ptynb import preparation
 from ptynb.io.reading import patterns as stored_patterns
-from tests.followed import Case, follow
+from tests.followed import Case, follow, hdf5
 from tests.io import layouts
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
@@ -28,13 +28,6 @@ def npz(folder: Path, **values: Any) -> Path:
     """A whole scan, but for these values."""
     np.savez(folder / "scan.npz", **{"patterns": COUNTS, "positions": METRES, **KNOWN, **values})
     return folder / "scan.npz"
-
-
-def hdf5(folder: Path, **values: Any) -> Path:
-    with h5py.File(folder / "scan.h5", "w") as file:
-        for name, value in values.items():
-            file[name.replace("__", "/")] = value
-    return folder / "scan.h5"
 
 
 def soft(folder: Path) -> Path:

@@ -79,7 +79,7 @@ class TiffFrames(FileFrames):
 
 
 @dataclass(frozen=True)
-class FolderFrames(Frames):
+class FolderFrames(FileFrames):
     """One pattern a file; each process opens those that it needs."""
 
     paths: tuple[Path, ...]
@@ -91,16 +91,6 @@ class FolderFrames(Frames):
         """(pattern, y, x)."""
         return (len(self.paths), *self.window)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
-        return np.dtype(self.file_dtype)
-
-    @property
-    def in_file(self) -> bool:
-        """They are read when they are needed."""
-        return True
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
         patterns = np.empty((stop - start, *self.window), self.dtype)
@@ -108,10 +98,6 @@ class FolderFrames(Frames):
             with _opened(self.paths[index]) as tiff:
                 _fill(patterns[index - start], tiff.pages[0], self.paths[index])
         return patterns
-
-    def part(self, start: int, stop: int) -> FolderFrames:
-        """The same: each process reads what it needs."""
-        return self
 
 
 @contextmanager
