@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import os
 import threading
@@ -17,6 +18,31 @@ REAL_DATA = "PTYNB_TEST_DATA"
 """Names the folder with others' real data, which is not part of the project."""
 BENCH = "PTYNB_TEST_BENCH"
 """Names the folder with the problem that packages are compared on, and its scoring."""
+
+
+HUNG = 60.0
+"""Seconds after its own limit at which a test that no signal interrupts, being in code that isn't Python, is ended."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Ends the process of a test that hangs where its limit can't reach it, saying where; xdist goes on in another."""
+    own = item.get_closest_marker("timeout")
+    seconds = float(own.args[0] if own else item.config.getini("timeout"))
+    stderr = item.config.stash[STDERR]
+    faulthandler.dump_traceback_later(seconds + HUNG, exit=True, file=stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+STDERR = pytest.StashKey[int]()
+"""The process's own, which no test's capture has."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)
 
 
 def descendants(known: set[int]) -> list[psutil.Process]:
