@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ptynb.io.status import PICTURES, Folder
-from ptynb.widgets.curve import loss_curve
+from ptynb.widgets.loss_curve import loss_curve
 
 LOOK_SECONDS = 0.5
 HOST = "127.0.0.1"

@@ -12,8 +12,8 @@ from PIL import Image
 
 from ptynb.io.status import PICTURES, Folder, Shown
 from ptynb.snapshot import Picture
-from ptynb.widgets.curve import loss_curve
 from ptynb.widgets.freshness import keep_fresh
+from ptynb.widgets.loss_curve import loss_curve
 from ptynb.widgets.parts import Whole, complaint, in_a_row, put
 from ptynb.widgets.viewer import Viewer
 

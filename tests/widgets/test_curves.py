@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptynb.widgets.curves import BOTTOM, COLOURS, DASHES, HEIGHT, LEFT, POINTS, RIGHT, TOP, WIDTH, Curve, Panel, curves
+from ptynb.widgets.axes import POINTS
+from ptynb.widgets.curves import BOTTOM, COLOURS, DASHES, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Curve, Panel, curves
 
 
 def falling(name, count=20, rate=0.1, faint=False):

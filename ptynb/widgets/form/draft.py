@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptynb.settings import Settings, SettingsError
+from ptynb.settings.ranges import value_of
 from ptynb.settings.structure import given, nested, structure
 
 LISTS = tuple(entries.name for entries in structure().lists)
@@ -83,15 +84,15 @@ class Draft:
 
     def value(self, name: str) -> Any:
         """What the form shows for a field: what was typed, or what follows from the rest."""
-        return self.values[name] if name in self.values else read(self.settings, name)
+        return self.values[name] if name in self.values else value_of(self.settings, name)
 
     def default(self, name: str) -> Any:
         """What the field would be if nobody had given it a value."""
         rest = {other: value for other, value in self.values.items() if other != name}
         try:
-            return read(Settings(**nested(rest)), name)
+            return value_of(Settings(**nested(rest)), name)
         except SettingsError:
-            return read(Settings(), name)
+            return value_of(Settings(), name)
 
     def check(self) -> bool:
         """Makes settings of the values; whether they could be used. `problems` says what is wrong."""
@@ -138,14 +139,6 @@ class Draft:
                 about = f"{name}: {sentence}" if name else sentence
                 found[""] = f"{found['']} {about}." if "" in found else f"{about}."
         return found
-
-
-def read(settings: Settings, name: str) -> Any:
-    """The value of the field of this dotted name."""
-    value: Any = settings
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _entries(models: Iterable[Any]) -> list[Entry]:

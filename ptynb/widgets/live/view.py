@@ -17,13 +17,13 @@ from typing import Any
 import ipywidgets
 
 from ptynb.widgets.actions import Action, Actions
-from ptynb.widgets.curve import loss_curve
 from ptynb.widgets.live.controls import Controls
 from ptynb.widgets.live.fields import row
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.patterns import Patterns
 from ptynb.widgets.live.watched import Moment, Tell, Watched, moment_of
 from ptynb.widgets.live.words import health_table, record, state_of, summary
+from ptynb.widgets.loss_curve import loss_curve
 from ptynb.widgets.parts import Whole, complaint, put, remark
 
 ASK_SECONDS = 0.5

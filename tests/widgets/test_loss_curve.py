@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptynb.widgets.curve import BOTTOM, HEIGHT, LEFT, POINTS, RIGHT, TOP, WIDTH, loss_curve
+from ptynb.widgets.axes import POINTS
+from ptynb.widgets.loss_curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, loss_curve
 
 
 def drawn(losses, marks=()):

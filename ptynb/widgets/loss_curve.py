@@ -1,0 +1,98 @@
+"""The curves of loss and R-factor as SVG: light enough to be drawn anew several times a second, sharp at any size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from ptynb.widgets.axes import Point, decades, decimal, drawable, line, linear, path, scientific, text
+
+WIDTH, HEIGHT = 460, 240
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34
+LOSS, R_FACTOR, MARK = "#2f7fd0", "#c2571a", "#d9822b"
+NARROWEST = 1e-9
+"""Seconds that an axis of time has at least."""
+
+
+def loss_curve(
+    losses: Sequence[float],
+    marks: Sequence[int] = (),
+    *,
+    r_factors: Sequence[tuple[int, float]] = (),
+    seconds: Sequence[float] | None = None,
+) -> str:
+    """SVG text of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
+
+    r_factors: (epochs completed, R-factor), on the same axis: dashed, with squares. seconds: of each epoch; where they
+    are given, the axis below is the time that epochs took.
+
+    Values that are not positive and finite have no logarithm and are left out. Colours follow the notebook's theme.
+    """
+    curves = [drawable(enumerate(losses, 1)), drawable(r_factors)]
+    if not curves[0]:
+        return _frame(text(WIDTH / 2, HEIGHT / 2, "no epoch yet", "middle"))
+    heights = [value for points in curves for _, value in points]
+    low, high, ticks = decades(min(heights), max(heights))
+    last = max(len(losses), 2, *marks)
+    times = None if seconds is None else [0.0, *itertools.accumulate(seconds)]
+    span = (1.0, float(last)) if times is None else (0.0, max(times[-1], NARROWEST))
+    left, right, across = linear(*span, tight=True, whole=times is None)
+
+    def x(at: float) -> float:
+        return LEFT + (at - left) / (right - left) * (WIDTH - LEFT - RIGHT)
+
+    def when(epoch: float) -> float:
+        """Where on the axis below an epoch ends."""
+        return epoch if times is None else times[min(int(epoch), len(times) - 1)]
+
+    def y(loss: float) -> float:
+        return TOP + (math.log10(high) - math.log10(loss)) / (math.log10(high) - math.log10(low)) * (
+            HEIGHT - TOP - BOTTOM
+        )
+
+    parts = []
+    for tick in ticks:
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick)))
+        parts.append(text(LEFT - 6, y(tick) + 4, scientific(tick), "end"))
+    for tick in across:
+        parts.append(line(x(tick), TOP, x(tick), HEIGHT - BOTTOM))
+        parts.append(text(x(tick), HEIGHT - BOTTOM + 16, decimal(tick), "middle"))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, "epoch" if times is None else "time [s]", "middle"))
+    for mark in marks:
+        at = x(min(max(mark, 1), last) if times is None else when(mark - 1))
+        parts.append(
+            f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" '
+            f'stroke="{MARK}" stroke-dasharray="3 3"/>'
+        )
+    loss, r_factor = ([(x(when(epoch)), y(value)) for epoch, value in points] for points in curves)
+    parts.append(_curve(loss, LOSS))
+    if r_factor:
+        parts += [_curve(r_factor, R_FACTOR, "6 3"), *_legend()]
+    return _frame("".join(parts), "epochs" if times is None else "seconds")
+
+
+def _curve(points: Sequence[Point], colour: str, dashes: str = "") -> str:
+    """A line through the points, and a dot (a square on a dashed line) at the last one."""
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    drawn = f'<polyline points="{path(points)}" fill="none" stroke="{colour}" stroke-width="2"{dashed}/>'
+    x, y = points[-1]
+    if dashes:
+        return f'{drawn}<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="{colour}"/>'
+    return f'{drawn}<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
+
+
+def _legend() -> list[str]:
+    right = WIDTH - RIGHT - 8
+    return [
+        text(right, TOP + 14, "loss ●", "end", colour=LOSS),
+        text(right, TOP + 30, "R-factor ■", "end", colour=R_FACTOR),
+    ]
+
+
+def _frame(inside: str, over: str = "epochs") -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="loss over {over}" '
+        'style="display:block;width:100%;color:var(--jp-ui-font-color1,#333)">'
+        f"{inside}</svg>"
+    )
