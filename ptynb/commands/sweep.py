@@ -131,16 +131,15 @@ def _execute(one: Combination, notebook: Path) -> str:
 
 def _saved(folder: Path) -> str:
     """The newest result file of ptynb in the folder, relative to it; empty where there is none."""
-    import h5py
-
+    from ptynb.io.hdf5 import FileError, open_for_reading
     from ptynb.io.result import is_result
 
     for path in sorted(folder.rglob("*.h5"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
-            with h5py.File(path, "r") as file:
+            with open_for_reading(path) as file:
                 if is_result(file):
                     return str(path.relative_to(folder))
-        except OSError:
+        except FileError:
             continue
     return ""
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import h5py
 
+from ptynb.io.heaps import damaged_heap
+
 
 class FileError(ValueError):
     """A file that can't be read or written; the message says what was found, what was expected and what to do."""
@@ -24,12 +26,18 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
     if not path.is_file():
         raise FileError(f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.")
     try:
+        heap = damaged_heap(path)
         file = h5py.File(path, "r")
     except OSError as error:
         raise FileError(
-            f"{path} is not a readable HDF5 file ({error}); expected a whole CXI file or one that ptynb wrote."
+            f"{path} is not a readable HDF5 file ({error}); expected a whole one; copy it again from where it was made."
         ) from None
     with file:
+        if heap is not None:
+            raise FileError(
+                f"{path} is damaged (texts kept at byte {heap} don't end where they should); "
+                "copy it again from where it was made."
+            )
         try:
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:

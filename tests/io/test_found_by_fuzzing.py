@@ -83,6 +83,11 @@ FOUND = {
     "a CXI pixel without an end": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", np.inf), "positive, finite lengths"),
     "a CXI pixel of nothing": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", 1e-320), "positive, finite lengths"),
     "a CXI mask of records": ("CXI of CXIDB", put(f"{DETECTOR}/mask", RECORD), "a mask of type .*expected numbers"),
+    "a pixel of ptypy's of nothing": (
+        "a start of ptypy",
+        put("content/obj/SMFG00/_psize", h5py.Empty("f8")),
+        "_psize with nothing in it",
+    ),
     "a .mat whose numbers are text": ("mat 7.3", put("angular_pixel_mrad", RECORD[:1]), "expected numbers"),
 }
 

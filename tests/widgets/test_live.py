@@ -510,7 +510,7 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
     wanted = pt.PictureRequest(panes=("phase", "complex"), slice=1, flat=False, modes=1, modes_as="amplitude")
     until(lambda: recon.requests[-1] == wanted)
     until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == ["phase", "complex"])
-    assert [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"]
+    until(lambda: [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"])
 
 
 def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):

@@ -24,6 +24,8 @@ def array(file: h5py.File, name: str, path: Path, dimensions: tuple[int, ...]) -
     Raises FileError where it is missing, elsewhere, of another rank or kind, or larger than what the file holds.
     """
     found = _inside(file, name, path)
+    if found.shape is None:
+        raise FileError(f"{path} has a dataset {name} with nothing in it; the file is incomplete.")
     if found.ndim not in dimensions:
         expected = " or ".join(str(number) for number in dimensions)
         raise FileError(f"{path} has {name} of shape {found.shape}; expected {expected} dimensions.")
