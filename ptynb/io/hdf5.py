@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+from numpy.typing import NDArray
 
 from ptynb.io.heaps import damaged_heap
+
+FEW = 6
+"""Numbers that a sentence may hold."""
 
 
 class FileError(ValueError):
@@ -69,6 +73,11 @@ def replacing(path: Path) -> Iterator[h5py.File]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def told(values: NDArray[Any]) -> str:
+    """A few numbers as they are, more of them by their shape: in a sentence."""
+    return f"{values.tolist()}" if values.size <= FEW else f"of shape {values.shape}"
 
 
 def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:

@@ -44,6 +44,8 @@ def text(words):
 
 
 DETECTOR = "entry_1/instrument_1/detector_1"
+IMAGE = "Data/Image/0123/Data"
+SAMPLING = "root/ptychographic_reconstruction/metadatabundle/preprocess_metadata/sampling"
 FOUND = {
     "a scan's object of 8 TiB": ("ptynb's own", claimed("object", 2**20, 2**20), "claims 8.8e.12 bytes for object"),
     "a scan's mask of records": ("ptynb's own", put("mask", RECORD), "expected true or false along 2 axes"),
@@ -87,6 +89,31 @@ FOUND = {
         "a start of ptypy",
         put("content/obj/SMFG00/_psize", h5py.Empty("f8")),
         "_psize with nothing in it",
+    ),
+    "a CXI with a million basis vectors": (
+        "CXI",
+        put(f"{DETECTOR}/basis_vectors", np.zeros((2**20, 2))),
+        r"basis vectors of shape \(1048576, 2\)",
+    ),
+    "CXI translations of nothing": (
+        "CXI",
+        put("entry_1/sample_1/geometry_1/translation", h5py.Empty("f8")),
+        "translations at .* with nothing in it",
+    ),
+    "weights of a .ptyd that are records": (
+        "ptyd",
+        put("chunks/0/weights", RECORD),
+        "weights of type .*expected real numbers",
+    ),
+    "a sampling of py4DSTEM of a thousand numbers": (
+        "a start of py4DSTEM",
+        put(SAMPLING, np.full(1000, np.nan)),
+        r"of shape \(1000,\); expected finite real numbers",
+    ),
+    "an image of Velox of 1.6 GB": (
+        "EMD of Velox",
+        claimed(IMAGE, 2**20, 32, 24),
+        f"claims more for {IMAGE} than a file of its size can hold",
     ),
     "a .mat whose numbers are text": ("mat 7.3", put("angular_pixel_mrad", RECORD[:1]), "expected numbers"),
 }

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, told
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.links import Item, Linked, identity
 from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
@@ -187,8 +187,7 @@ def _basis(
             right = basis.shape == (3, 2) and np.isfinite(basis).all() and min(_lengths(basis)) > SMALLEST
             if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
-                    f"{path} has basis vectors {basis.tolist()}; "
-                    "expected two that are not parallel, as (3, 2) or (2, 3)."
+                    f"{path} has basis vectors {told(basis)}; expected two that are not parallel, as (3, 2) or (2, 3)."
                 )
             notes.remark(remark)
             notes.at("detector_pixel", where(stored))

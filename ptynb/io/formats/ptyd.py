@@ -134,8 +134,9 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
     good: NDArray[np.bool_] | None = None
     for name in names:
         stored = _stored(linked, (f"chunks/{name}/weights",))
-        if stored is None or not stored.size or stored.shape[-2:] != window:
+        if stored is None or not stored.size or stored.ndim > 3 or stored.shape[-2:] != window:
             continue
+        _check_weights(stored)
         weights = _some(stored)
         alike = np.asarray(weights.all(0))
         if (weights.any(0) != alike).any() or (good is not None and (good != alike).any()):
@@ -147,8 +148,16 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
     whole = _stored(linked, ("info/weight2d", "meta/weight2d"))
     if whole is None or whole.shape != window:
         return None
+    _check_weights(whole)
     notes.at("mask", where(whole))
     return np.asarray(array(whole, "weights") > 0)
+
+
+def _check_weights(stored: h5py.Dataset) -> None:
+    if stored.dtype.kind not in "biuf":
+        raise FileError(
+            f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers."
+        )
 
 
 def _some(stored: h5py.Dataset) -> NDArray[np.bool_]:

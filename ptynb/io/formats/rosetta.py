@@ -28,8 +28,10 @@ from ptynb.electrons import electron_wavelength
 from ptynb.frames import FileFrames, Frames
 from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.reading import scales
+from ptynb.io.reading.checked import MOST_EXPANSION
 from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.room import SMALL, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
 PACKAGE = "RosettaSciIO"
@@ -239,7 +241,7 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
         announced = -1 if min(side, columns, rows) < 1 else columns * rows * side * side
     else:
         if module == "emd":
-            _check_links(path)
+            _check_datasets(path)
         return
     if not 0 < announced <= path.stat().st_size:
         raise FileError(
@@ -248,17 +250,26 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
         )
 
 
-def _check_links(path: Path) -> None:
-    """Raises FileError for data of Velox that lie in another file, as Velox never writes them."""
+def _check_datasets(path: Path) -> None:
+    """Raises FileError for data of Velox in another file, as Velox never writes them, and for more than it can hold."""
 
     def elsewhere(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
         return name if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external) else None
 
+    def beyond(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
+        return name if isinstance(item, h5py.Dataset) and size(item.shape or (), item.dtype) > most else None
+
+    most = max(SMALL, MOST_EXPANSION * path.stat().st_size)
     with open_for_reading(path) as file:
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
         name = leads or file.visititems(elsewhere)
+        claims = None if name else file.visititems(beyond)
     if name:
         raise FileError(f"{path} keeps {name} in another file, which Velox never does; load the file that it is in.")
+    if claims:
+        raise FileError(
+            f"{path} claims more for {claims} than a file of its size can hold; it is damaged, copy it again."
+        )
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:

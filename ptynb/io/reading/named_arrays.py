@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ptynb.electrons import electron_wavelength
 from ptynb.frames import Frames
 from ptynb.geometry import wavelength_from_energy
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, told
 from ptynb.io.reading import scales
 from ptynb.io.reading.found import Found, Given
 from ptynb.io.reading.room import check_small, size
@@ -175,7 +175,7 @@ class _Reading:
         bad = np.flatnonzero(~np.isfinite(values).all(1))
         if len(bad):
             raise FileError(
-                f"{self.path} has position {bad[0]} {values[bad[0]].tolist()} in {name}; expected finite numbers."
+                f"{self.path} has position {bad[0]} {told(values[bad[0]])} in {name}; expected finite numbers."
             )
         return values.astype(np.float64)
 

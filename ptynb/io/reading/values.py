@@ -70,7 +70,9 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
     what: it is taken for, in the plural ("positions").
     """
     path = dataset.file.filename
-    size = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
+    if dataset.shape is None:
+        raise FileError(f"{path} has {what} at {where(dataset)} with nothing in it; the file is incomplete.")
+    size = math.prod(dataset.shape) * dataset.dtype.itemsize
     if size > MOST_BYTES:
         raise FileError(
             f"{path} announces {what} of shape {dataset.shape} at {where(dataset)}, {size / 2**30:.3g} GiB; expected "
