@@ -36,7 +36,8 @@ class Table:
             f'<th style="{_side(column)}">{html.escape(cell)}</th>' for column, cell in enumerate(self.heads)
         )
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
-        caption = f'<p style="margin:4px 0">{html.escape(self.caption)}</p>' if self.caption else ""
+        lines = self.caption.splitlines()
+        caption = "".join(f'<p style="margin:4px 0;text-align:left">{html.escape(line)}</p>' for line in lines)
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -39,6 +39,9 @@ def test_what_was_found_is_told_with_its_unit_and_its_place(tmp_path, simulated)
     text = str(found)
     assert f"Open it: scan = ptynb.load({str(path)!r})" in text
     assert "setup/photon_energy" in text
+    page = found._repr_html_()
+    assert page.index("<p ") < page.index("<table>")
+    assert page.count("<p ") == 2 + len(found.remarks), "its name, each remark and how to open it on lines of their own"
 
 
 def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(tmp_path, simulated):
