@@ -18,8 +18,8 @@ REAL_DATA = "PTYNB_TEST_DATA"
 """Names the folder with others' real data, which is not part of the project."""
 BENCH = "PTYNB_TEST_BENCH"
 """Names the folder with the problem that packages are compared on, and its scoring."""
-
-
+STDERR = pytest.StashKey[int]()
+"""The process's own, which no test's capture has."""
 HUNG = 60.0
 """Seconds after its own limit at which a test that no signal interrupts, being in code that isn't Python, is ended."""
 
@@ -35,10 +35,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-STDERR = pytest.StashKey[int]()
-"""The process's own, which no test's capture has."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

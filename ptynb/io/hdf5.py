@@ -31,17 +31,17 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
         raise FileError(f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.")
     try:
         heap = damaged_heap(path)
+        if heap is not None:
+            raise FileError(
+                f"{path} is damaged (texts kept at byte {heap} don't end where they should); "
+                "copy it again from where it was made."
+            )
         file = h5py.File(path, "r")
     except OSError as error:
         raise FileError(
             f"{path} is not a readable HDF5 file ({error}); expected a whole one; copy it again from where it was made."
         ) from None
     with file:
-        if heap is not None:
-            raise FileError(
-                f"{path} is damaged (texts kept at byte {heap} don't end where they should); "
-                "copy it again from where it was made."
-            )
         try:
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
