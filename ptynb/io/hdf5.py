@@ -16,10 +16,18 @@ from ptynb.io.heaps import damaged_heap
 
 FEW = 6
 """Numbers that a sentence may hold."""
+LONGEST_REASON = 200
+"""Characters of what another library said: with names out of a damaged file in them they may be anything."""
 
 
 class FileError(ValueError):
     """A file that can't be read or written; the message says what was found, what was expected and what to do."""
+
+
+def reason(error: BaseException) -> str:
+    """What another library said was wrong, in one line that is not too long; the error's type where it said nothing."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= LONGEST_REASON else f"{said[: LONGEST_REASON - 1]}…"
 
 
 @contextmanager
@@ -39,7 +47,8 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
         file = h5py.File(path, "r")
     except OSError as error:
         raise FileError(
-            f"{path} is not a readable HDF5 file ({error}); expected a whole one; copy it again from where it was made."
+            f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
+            "copy it again from where it was made."
         ) from None
     with file:
         try:
@@ -47,8 +56,7 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
             if not _of_hdf5(error):
                 raise
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise FileError(f"{path} is damaged ({reason}); copy it again from where it was made.") from None
+            raise FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.") from None
 
 
 def _of_hdf5(error: BaseException) -> bool:

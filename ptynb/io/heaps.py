@@ -15,10 +15,10 @@ from pathlib import Path
 SIGNATURE = b"GCOL\x01\0\0\0"
 HEADER = 16
 """Bytes before a heap's first object, and before an object's data, where lengths have 8 bytes (nearly always)."""
-LOOKED_AT = 2**27
+LOOKED_AT = 2**26
 """Bytes looked at from each end of a file: what is longer is long by its patterns, and has its texts around them."""
-PIECE = 2**24
-LONGEST = 2**24
+PIECE = 2**20
+LONGEST = 2**20
 """Bytes of one heap that are looked at."""
 SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
 

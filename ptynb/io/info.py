@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
@@ -267,7 +267,9 @@ def _array_of(path: Path) -> tuple[tuple[int, ...], Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise FileError(f"{path} is not a readable .npy file ({error}); expected an array of numbers.") from None
+        raise FileError(
+            f"{path} is not a readable .npy file ({reason(error)}); expected an array of numbers."
+        ) from None
     return tuple(array.shape), array.dtype
 
 

@@ -11,7 +11,7 @@ import h5py
 from numpy.typing import ArrayLike
 
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
-from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.hdf5 import FileError, open_for_reading, reason
 from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.reading.assemble import assemble
@@ -124,8 +124,7 @@ def find(path: Path, given: Given) -> Found:
 
 
 def _damaged(path: Path, error: Exception) -> FileError:
-    said = " ".join(str(error).split())[:120] or type(error).__name__
-    return FileError(f"{path} is damaged ({said}); copy it again from where it was made.")
+    return FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.")
 
 
 def is_ours(head: Head) -> bool:

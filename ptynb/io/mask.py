@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.hdf5 import FileError, open_for_reading, reason, replacing
 from ptynb.io.reading.checked import Checked
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
@@ -50,8 +50,7 @@ def load_mask(path: str | Path) -> NDArray[np.bool_]:
             # Mapped: a header that announces more than the file holds is refused, and nothing is taken for it.
             values = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
-            reason = " ".join(str(error).split())
-            raise FileError(f"{path} is not a readable .npy file ({reason}); expected a mask (y, x).") from None
+            raise FileError(f"{path} is not a readable .npy file ({reason(error)}); expected a mask (y, x).") from None
     elif path.suffix in HDF5:
         with open_for_reading(path) as file:
             values = Checked(file, path).array("mask", "biuf", 2)

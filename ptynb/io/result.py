@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io import result_record as record
-from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.hdf5 import FileError, open_for_reading, reason, replacing
 from ptynb.io.reading.checked import Checked
 from ptynb.io.result_plots import write_plots
 from ptynb.provenance import Machines, ScanIdentity, Software
@@ -92,8 +92,7 @@ def load_result(path: str | Path) -> Result:
         except FileError:
             raise
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            told = " ".join(str(error).split())
-            raise FileError(f"{path} is damaged ({told:.200}) and can't be read.") from None
+            raise FileError(f"{path} is damaged ({reason(error)}) and can't be read.") from None
 
 
 def _read(source: Checked) -> Result:

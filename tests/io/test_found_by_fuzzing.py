@@ -1,5 +1,8 @@
 """Files that a reader could not bear once, each made again from what was wrong with it."""
 
+import struct
+import zipfile
+
 import h5py
 import numpy as np
 import pytest
@@ -41,6 +44,15 @@ def says(name, value, place="/"):
 
 def text(words):
     return lambda path: path.write_bytes(words)
+
+
+def long_name(path):
+    """The second half of the file is the first member's name, as its header says it."""
+    whole = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        place = archive.infolist()[0].header_offset
+    struct.pack_into("<H", whole, place + 26, min(60_000, len(whole) // 2))
+    path.write_bytes(whole)
 
 
 DETECTOR = "entry_1/instrument_1/detector_1"
@@ -110,6 +122,7 @@ FOUND = {
         put(SAMPLING, np.full(1000, np.nan)),
         r"of shape \(1000,\); expected finite real numbers",
     ),
+    "an npz with a name of 60,000 letters": ("npz", long_name, r"is not a whole \.npz \(.{1,200}\); write it again"),
     "an image of Velox of 1.6 GB": (
         "EMD of Velox",
         claimed(IMAGE, 2**20, 32, 24),

@@ -33,7 +33,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from ptynb.electrons import electron_wavelength
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.scales import volts
 from ptynb.io.reading.stack import placed
@@ -141,7 +141,7 @@ def _tree(xml: Path) -> Element:
         ) from None
     except (ParseError, ValueError, LookupError) as error:
         raise FileError(
-            f"{xml} is not XML ({error}); expected the .xml that an EMPAD writes beside the .raw."
+            f"{xml} is not XML ({reason(error)}); expected the .xml that an EMPAD writes beside the .raw."
         ) from None
     return tree
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.room import check_room, check_small
 
 HEADER = 128
@@ -119,7 +119,9 @@ def _sentence(path: Path) -> Iterator[None]:
     try:
         yield
     except (DamagedError, struct.error, zlib.error, OSError, EOFError) as error:
-        raise FileError(f"{path} is not a whole .mat ({error}); save it again, patterns with '-v7.3'.") from None
+        raise FileError(
+            f"{path} is not a whole .mat ({reason(error)}); save it again, patterns with '-v7.3'."
+        ) from None
 
 
 def _order(dtype: np.dtype[Any]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import ArrayFrames, Frames
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.named_arrays import Raster, Stored, found_in
 from ptynb.io.reading.room import check_room, size
@@ -67,7 +67,7 @@ def read_npz(path: Path, given: Given) -> Found:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             arrays = {member.filename.removesuffix(".npy"): _stored(archive, member, path) for member in members}
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise FileError(f"{path} is not a whole .npz ({error}); write it again with numpy.savez.") from None
+        raise FileError(f"{path} is not a whole .npz ({reason(error)}); write it again with numpy.savez.") from None
     return found_in(NPZ.name, arrays, given, path)
 
 
@@ -140,7 +140,7 @@ def _whole(path: Path, name: str) -> NDArray[Any]:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise FileError(f"{path} can't be read at {name} ({error}); write it again with numpy.savez.") from None
+        raise FileError(f"{path} can't be read at {name} ({reason(error)}); write it again with numpy.savez.") from None
 
 
 def _in_place(

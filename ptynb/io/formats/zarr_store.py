@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import FileFrames, Frames
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.named_arrays import Raster, Stored, found_in
@@ -69,7 +69,7 @@ def read(path: Path, given: Given) -> Found:
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise FileError(f"{path} is no whole archive of zarr ({error}); copy it again.") from None
+        raise FileError(f"{path} is no whole archive of zarr ({reason(error)}); copy it again.") from None
     for name, said in described:
         kind = said.get("node_type") or ("array" if "shape" in said else "group")
         if kind == "array":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, metres_to_pixels
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Found, Given, missing
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.plausible import check_geometry, check_positions
@@ -152,7 +152,7 @@ def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found, g
         read = np.load(beside, allow_pickle=False) if beside.suffix == ".npy" else _text(beside)
     except (OSError, ValueError) as error:
         raise FileError(
-            f"{beside} can't be read as {name} ({error}); expected .npy, or text with numbers in columns."
+            f"{beside} can't be read as {name} ({reason(error)}); expected .npy, or text with numbers in columns."
         ) from None
     return _numbers(read, name, str(beside))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 
 
 def require(module: str, name: str, path: Path) -> None:
@@ -24,5 +24,6 @@ def sentences(path: Path, name: str) -> Iterator[None]:
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001
-        said = " ".join(str(error).split())[:120] or type(error).__name__
-        raise FileError(f"{path} can't be read by {name} ({said}); is the file whole? Copy it again.") from None
+        raise FileError(
+            f"{path} can't be read by {name} ({reason(error)}); is the file whole? Copy it again."
+        ) from None

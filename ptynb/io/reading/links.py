@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 
 import h5py
 
-from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.hdf5 import FileError, open_for_reading, reason
 
 FOLDER, ANYWHERE = "folder", "anywhere"
 """What links may lead to: files in the folder of the file, or below it; or any file."""
@@ -146,7 +146,9 @@ class Linked:
         try:
             real = target.resolve()
         except (OSError, RuntimeError) as error:
-            raise FileError(f"{what} in {target}, which can't be found ({error}); copy that file beside it.") from None
+            raise FileError(
+                f"{what} in {target}, which can't be found ({reason(error)}); copy that file beside it."
+            ) from None
         if self.links != ANYWHERE and not real.is_relative_to(self.path.parent):
             raise FileError(
                 f"{what} in {real}, outside the folder of the file; links that lead out are followed only where you "
@@ -191,7 +193,7 @@ class Linked:
             found = here[part]
         except (KeyError, RuntimeError, OSError, ValueError) as error:
             raise FileError(
-                f"{self.path} is damaged at {here.name.rstrip('/')}/{part} ({error}); copy the file again."
+                f"{self.path} is damaged at {here.name.rstrip('/')}/{part} ({reason(error)}); copy the file again."
             ) from None
         return found if isinstance(found, h5py.Group | h5py.Dataset) else None
 

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, dataset
+from ptynb.io.hdf5 import FileError, dataset, reason
 
 Array = NDArray[Any]
 SMALL = 2**26
@@ -38,7 +38,7 @@ def array(file: h5py.File, name: str, path: Path, dimensions: tuple[int, ...]) -
     try:
         return as_numbers(np.asarray(found[()]), name, path)
     except (OSError, TypeError) as error:
-        raise FileError(f"{path} has a dataset {name} that can't be read ({_one_line(error)}).") from None
+        raise FileError(f"{path} has a dataset {name} that can't be read ({reason(error)}).") from None
 
 
 def _inside(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
@@ -48,7 +48,7 @@ def _inside(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{path} has a dataset {name} that can't be read ({_one_line(error)}).") from None
+        raise FileError(f"{path} has a dataset {name} that can't be read ({reason(error)}).") from None
     if elsewhere:
         raise FileError(f"{path} keeps {name} in another file; a result has to hold its numbers itself.")
     return found
@@ -101,7 +101,3 @@ def flag(file: h5py.File, name: str, path: Path) -> bool:
 def square(size: float | None) -> tuple[float, float] | None:
     """A pixel size (y, x) from one that counts for both."""
     return None if size is None else (size, size)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
