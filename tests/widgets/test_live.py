@@ -181,7 +181,7 @@ def confirm_frames(view):
 
 
 def test_frames_go_out_with_object_and_probe(recon, sent, view):
-    until(lambda: frames_sent(sent, view))
+    until(lambda: frames_sent(sent, view) and view._panes.probe.frame["pictures"])
     first, probe = view._panes.object.frame, view._panes.probe.frame
     assert [picture["name"] for picture in first["pictures"]] == ["amplitude", "phase"]
     assert [picture["title"] for picture in probe["pictures"]] == ["mode 1", "mode 2"]
