@@ -97,6 +97,16 @@ FOUND = {
     "a CXI pixel without an end": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", np.inf), "positive, finite lengths"),
     "a CXI pixel of nothing": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", 1e-320), "positive, finite lengths"),
     "a CXI mask of records": ("CXI of CXIDB", put(f"{DETECTOR}/mask", RECORD), "a mask of type .*expected numbers"),
+    "an object of ptypy's without a mode": (
+        "a start of ptypy",
+        put("content/obj/SMFG00/data", np.ones((0, 40, 40), np.complex64)),
+        r"the object of shape \(0, 40, 40\), with nothing in it",
+    ),
+    "an object of PtyRAD's without a state": (
+        "a start of PtyRAD",
+        lambda path: [put(f"optimizable_tensors/{name}", np.ones((0, 1, 40, 40)))(path) for name in ("obja", "objp")],
+        r"obja of shape \(0, 1, 40, 40\), with nothing in it",
+    ),
     "a pixel of ptypy's of nothing": (
         "a start of ptypy",
         put("content/obj/SMFG00/_psize", h5py.Empty("f8")),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.starts.reading import array, as_complex, as_places
+from ptynb.io.starts.reading import array, as_complex, as_places, first
 from ptynb.io.starts.start import Start
 
 PROBE, OBJECT, POSITIONS = "content/probe", "content/obj", "content/positions"
@@ -51,7 +51,7 @@ def read(file: h5py.File, path: Path) -> Start:
     return Start(
         package="ptypy",
         path=path,
-        object=as_complex(object[0], "the object", path),
+        object=as_complex(first(object, "the object", path), "the object", path),
         probe=as_complex(probe, "the probe", path),
         positions=positions,
         pixel_size=(float(pixel[0]), float(pixel[1])),

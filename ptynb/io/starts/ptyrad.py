@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.starts.reading import array, as_complex, as_places, number, square
+from ptynb.io.starts.reading import array, as_complex, as_places, first, number, square
 from ptynb.io.starts.start import Start
 
 TENSORS = "optimizable_tensors"
@@ -48,7 +48,7 @@ def read(file: h5py.File, path: Path) -> Start:
     unit = 1.0 if _text(file, "params/init_params/probe_illum_type") == "xray" else ANGSTROM
     pixel = number(file, f"{ATTRIBUTES}/dx", path)
     thickness = number(file, f"{TENSORS}/slice_thickness", path) if slices > 1 else None
-    object = as_complex(amplitude[0] * np.exp(1j * phase[0].astype(np.float64)), "the object", path)
+    object = as_complex(first(amplitude, "obja", path) * np.exp(1j * phase[0].astype(np.float64)), "the object", path)
     return Start(
         package="PtyRAD",
         path=path,

@@ -72,6 +72,14 @@ def as_complex(values: Array, name: str, path: Path) -> NDArray[np.complex64]:
     return narrow
 
 
+def first(values: Array, name: str, path: Path) -> Array:
+    """The first of several modes or states. Raises FileError where there is none."""
+    if len(values) == 0:
+        raise FileError(f"{path} has {name} of shape {values.shape}, with nothing in it; the file is incomplete.")
+    found: Array = values[0]
+    return found
+
+
 def as_places(values: Array, name: str, path: Path) -> NDArray[np.float64]:
     """Positions (pattern, 2) as float64. Raises FileError for complex ones and for other shapes."""
     if values.dtype.kind == "c" or values.ndim != 2 or values.shape[1] != 2 or len(values) == 0:
