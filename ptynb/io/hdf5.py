@@ -16,18 +16,23 @@ from ptynb.io.heaps import damaged_heap
 
 FEW = 6
 """Numbers that a sentence may hold."""
-LONGEST_REASON = 200
-"""Characters of what another library said: with names out of a damaged file in them they may be anything."""
+LONGEST = 200
+"""Characters of what another library, or a damaged file, puts into a sentence: they may be anything."""
 
 
 class FileError(ValueError):
     """A file that can't be read or written; the message says what was found, what was expected and what to do."""
 
 
+def in_one_line(value: object) -> str:
+    """A value as text in one line that is not too long."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
 def reason(error: BaseException) -> str:
-    """What another library said was wrong, in one line that is not too long; the error's type where it said nothing."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said if len(said) <= LONGEST_REASON else f"{said[: LONGEST_REASON - 1]}…"
+    """What another library said was wrong, in one line; the error's type where it said nothing."""
+    return in_one_line(error) or type(error).__name__
 
 
 @contextmanager

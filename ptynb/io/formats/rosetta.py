@@ -252,24 +252,22 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
 
 def _check_datasets(path: Path) -> None:
     """Raises FileError for data of Velox in another file, as Velox never writes them, and for more than it can hold."""
-
-    def elsewhere(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
-        return name if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external) else None
-
-    def beyond(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
-        return name if isinstance(item, h5py.Dataset) and size(item.shape or (), item.dtype) > most else None
-
+    elsewhere = "keeps {} in another file, which Velox never does; load the file that it is in."
+    beyond = "claims more for {} than a file of its size can hold; it is damaged, copy it again."
     most = max(SMALL, MOST_EXPANSION * path.stat().st_size)
+
+    def wrong(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
+        if not isinstance(item, h5py.Dataset):
+            return None
+        if item.is_virtual or item.external:
+            return elsewhere.format(name)
+        return beyond.format(name) if size(item.shape or (), item.dtype) > most else None
+
     with open_for_reading(path) as file:
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
-        name = leads or file.visititems(elsewhere)
-        claims = None if name else file.visititems(beyond)
-    if name:
-        raise FileError(f"{path} keeps {name} in another file, which Velox never does; load the file that it is in.")
-    if claims:
-        raise FileError(
-            f"{path} claims more for {claims} than a file of its size can hold; it is damaged, copy it again."
-        )
+        sentence = elsewhere.format(leads) if leads else file.visititems(wrong)
+    if sentence:
+        raise FileError(f"{path} {sentence}")
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, in_one_line, reason
 
 MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
@@ -132,7 +132,7 @@ class Checked:
         try:
             found = json.loads(self._decoded(name, text))
         except (ValueError, RecursionError) as error:
-            raise FileError(f"{self.path} has {name}, which is no JSON ({_short(error)}); it is damaged.") from None
+            raise FileError(f"{self.path} has {name}, which is no JSON ({reason(error)}); it is damaged.") from None
         if not isinstance(found, kind):
             raise FileError(f"{self.path} has {name} as a {type(found).__name__}; expected a {kind.__name__}.")
         return found
@@ -162,7 +162,7 @@ class Checked:
             return float(value)
         except (TypeError, ValueError):
             raise FileError(
-                f"{self.path} has {_short(value)} as attribute {name} at {place.name}; expected a number."
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; expected a number."
             ) from None
 
     def numbers(self, place: h5py.Group | h5py.Dataset, name: str, count: int) -> tuple[float, ...]:
@@ -174,7 +174,8 @@ class Checked:
             found = ()
         if len(found) != count or not all(math.isfinite(one) for one in found):
             raise FileError(
-                f"{self.path} has {_short(value)} as attribute {name} at {place.name}; expected {count} finite numbers."
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; "
+                f"expected {count} finite numbers."
             )
         return found
 
@@ -188,13 +189,8 @@ class Checked:
         return text
 
     def _damaged(self, name: str, error: Exception) -> FileError:
-        return FileError(f"{self.path} is damaged: {name} can't be read ({_short(error)}).")
+        return FileError(f"{self.path} is damaged: {name} can't be read ({reason(error)}).")
 
 
 def _described(stored: h5py.Dataset) -> str:
-    return f"{_short(stored.dtype)} of shape {stored.shape}"
-
-
-def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    return f"{in_one_line(stored.dtype)} of shape {stored.shape}"
