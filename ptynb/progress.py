@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -50,6 +52,18 @@ class Shown(ABC):
     ) -> None: ...
 
 
+class _WholeRows(Progress):
+    """Rich's bar, which its own thread draws column by column: never one epoch's number beside another's loss."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console) -> None:
+        self.row = threading.RLock()
+        super().__init__(*columns, console=console)
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        with self.row:
+            return super().make_tasks_table(tasks)
+
+
 @final
 class Bar(Shown):
     """A bar in a terminal: epoch, loss over all engines, patterns/s, time left."""
@@ -62,7 +76,7 @@ class Bar(Shown):
             _SpeedColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=console)
+        self._progress = _WholeRows(*columns, console=console)
         self._task = self._progress.add_task("", total=target, completed=done, loss="-", speed=0.0)
 
     def __enter__(self) -> Self:
@@ -71,9 +85,10 @@ class Bar(Shown):
 
     def show(self, epoch: Epoch) -> None:
         """Moves the bar."""
-        self._progress.update(
-            self._task, completed=epoch.number, loss=f"{epoch.loss:.5f}", speed=epoch.patterns_per_second
-        )
+        with self._progress.row:
+            self._progress.update(
+                self._task, completed=epoch.number, loss=f"{epoch.loss:.5f}", speed=epoch.patterns_per_second
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,5 +1,6 @@
 import io
 import re
+import sys
 import threading
 import time
 
@@ -61,6 +62,28 @@ def test_the_bar_tells_epoch_loss_speed_and_time_left():
         assert re.fullmatch(r"0:00:0\d|-:--:--", left)
     assert "0:00:01" in [left for *_, left in seen]
     assert re.search(r"epoch 16/16 \S+ loss 0\.03125 +1246 patterns/s 0:00:00\s*$", shown)
+
+
+@pytest.fixture
+def threads_take_turns_often():
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("threads_take_turns_often")
+def test_an_epochs_number_is_never_beside_another_epochs_loss():
+    console = terminal()
+    with progress.Bar(console, 10**9, 0) as bar:
+        end, number = time.monotonic() + 1, 0
+        while time.monotonic() < end:  # far faster than the bar is drawn, by a thread of its own
+            number += 1
+            bar.show(epoch(number))
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    seen = re.findall(r"epoch (\d+)/\d+ \S+ loss [\d.]+ +(\d+) patterns/s", shown)
+    assert len(seen) >= 3
+    assert [int(speed) - int(number) for number, speed in seen] == [1230] * len(seen)
 
 
 @pytest.mark.parametrize("console", [terminal(), log()], ids=["terminal", "log"])
