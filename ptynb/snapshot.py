@@ -231,7 +231,8 @@ class Pictures:
     pictures: the panes that were asked for, under their names, then the probe's modes: "probe 1", "probe 2" ...
     powers: each probe mode's part of the total, of all modes.
     corner: (y, x) of the first pixel of the object's pictures in the object's array: what no probe has seen is left
-    out. slices, states: how many the object has. cost: for how long updates stood still [s].
+    out. slices, states: how many the object has. cost: for how long updates stood still [s];
+    on a CPU without what others had of its core meanwhile.
     """
 
     epoch: int

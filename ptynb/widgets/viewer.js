@@ -124,7 +124,7 @@ class Board {
   }
 
   confirm(number) {
-    if (this.get("shown") >= number) return;
+    if (!this.get("confirms") || this.get("shown") >= number) return;
     this.model.set("shown", number);
     this.model.save_changes();
   }

@@ -42,6 +42,7 @@ class Viewer(anywidget.AnyWidget):
     panes. tools: whether there is a row of tools (contrast, zoom) and a choice of colours at each pane.
     value_at: is asked for the exact value under the cursor, in a thread of its own: (picture, y, x) of a pixel of the
     array to a short text; without it the value is read from the grey level, to about 1/255 of the range.
+    confirms: whether pages confirm frames; where not, whoever shows them has to know when the page is ready.
 
     The wheel zooms a pane that has the focus (a click gives it) or any with Ctrl held; otherwise the page scrolls.
 
@@ -60,7 +61,8 @@ class Viewer(anywidget.AnyWidget):
     _css = styles()
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
-    shown = traitlets.Int(0).tag(sync=True)
+    shown = traitlets.Int(0).tag(sync=True, echo_update=False)
+    confirms = traitlets.Bool(True).tag(sync=True)
     coarse = traitlets.Int(1, min=1).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     cyclic: traitlets.List[str] = traitlets.List(list(CYCLIC)).tag(sync=True)
@@ -96,11 +98,12 @@ class Viewer(anywidget.AnyWidget):
         linked: bool = True,
         tools: bool = True,
         value_at: ValueAt | None = None,
+        confirms: bool = True,
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
-        super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables)
-        self._sent_at = 0.0
+        super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
+        self._sent_at, self._drawn = 0.0, 0
         self._clicked: list[Clicked] = []
         self._stroked: list[Stroked] = []
         self._value_at: ValueAt | None = None
@@ -129,8 +132,10 @@ class Viewer(anywidget.AnyWidget):
 
     @property
     def ready(self) -> bool:
-        """Whether another frame may be sent now."""
-        waiting = self.frame["number"] - self.shown
+        """Whether another frame may be sent now; always where pages do not confirm them."""
+        if not self.confirms:
+            return True
+        waiting = self.frame["number"] - self._drawn
         return waiting <= UNCONFIRMED or time.monotonic() - self._sent_at > PATIENCE
 
     @property
@@ -257,6 +262,11 @@ class Viewer(anywidget.AnyWidget):
         if len(names) not in (0, 2) or len(set(names)) < len(names):
             raise traitlets.TraitError(f"swipe is {names}; it needs the names of two pictures, or none.")
         return names
+
+    @traitlets.observe("shown")
+    def _confirmed(self, change: Any) -> None:
+        # Of several pages the quickest sets the pace: a slower one confirms frames that others drew long ago.
+        self._drawn = max(self._drawn, change["new"])
 
     @traitlets.observe("colours")
     def _colours_chosen(self, change: Any) -> None:

@@ -16,7 +16,7 @@ from ptynb import render
 from ptynb.settings import Settings
 from ptynb.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.widgets.live import Live, live
-from ptynb.widgets.live.panes import in_words
+from ptynb.widgets.live.panes import PROBE_SECONDS, in_words
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -175,7 +175,7 @@ def frames_sent(sent, view):
 
 def confirm_frames(view):
     """As a browser that keeps up does."""
-    for viewer in (view._panes.object, view._panes.probe, view._patterns.viewer):
+    for viewer in (view._panes.object, view._patterns.viewer):
         viewer.observe(lambda change: browser_sends(change["owner"], shown=change["new"]["number"]), "frame")
         browser_sends(viewer, shown=viewer.frame["number"])
 
@@ -340,18 +340,56 @@ def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view)
     update = re.search(r"\+ (\d+)/99", view._summary.value)[1]
     until(lambda: f"+ {update}/99" not in view._summary.value)
     browser_sends(view._panes.object, shown=1)
-    steady(lambda: frames_sent(sent, view) == [1, 2], 0.1)  # the probe's are on their way
-    browser_sends(view._panes.probe, shown=1)
     until(lambda: frames_sent(sent, view) == [1, 2, 3])
+    # Whoever confirms is told nothing back: the page has a message less to handle with each picture.
+    assert not [data for _, data, _ in sent if data["method"] == "echo_update"]
     confirm_frames(view)
     until(lambda: len(frames_sent(sent, view)) > 10)
+
+
+def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
+    until(lambda: "running" in view._summary.value)
+    recon.state = "paused"
+    until(lambda: "paused" in view._summary.value)
+    resume, words = view._controls.buttons["Resume"].comm.comm_id, view._summary.comm.comm_id
+    told = [(name, data["state"]) for name, data, _ in sent if data["method"] == "update"]
+    can = next(place for place, (name, state) in enumerate(told) if name == resume and state.get("disabled") is False)
+    reads = next(place for place, (name, state) in enumerate(told) if name == words and "paused" in state["value"])
+    assert can < reads
+
+
+def test_the_probe_is_drawn_now_and_then_and_is_there_before_the_objects_frame_is_confirmed(recon, sent, view):
+    confirm_frames(view)
+    time.sleep(1.2)
+    frames = [
+        (data["state"]["frame"]["facts"]["update"], "probe" if name == view._panes.probe.comm.comm_id else "object")
+        for name, data, _ in sent
+        if "frame" in data.get("state", {})
+        and name in (view._panes.probe.comm.comm_id, view._panes.object.comm.comm_id)
+    ]
+    probes = [update for update, whose in frames if whose == "probe"]
+    assert 3 <= len(probes) <= 1.2 / PROBE_SECONDS + 2 < len(frames) - len(probes)
+    assert all(frames[frames.index((update, "probe")) + 1] == (update, "object") for update in probes)
+    assert {request.modes for request in recon.requests} == {0, 4}
+    recon.state = "paused"  # what was left out is made up for
+    until(
+        lambda: view._panes.probe.frame_facts == view._panes.object.frame_facts == {"epoch": 0, "update": recon.update}
+    )
+    asked = recon.asked
+    view._panes._modes.value = 1  # another choice is drawn at once
+    until(lambda: len(view._panes.probe.frame["pictures"]) == 1, PROBE_SECONDS / 2)
+    assert recon.asked > asked
 
 
 def test_nothing_new_is_nothing_sent_and_nothing_asked(recon, sent, view):
     confirm_frames(view)
     until(lambda: frames_sent(sent, view))
     recon.state = "paused"
-    until(lambda: view._panes.object.frame["facts"]["update"] == recon.update)
+    until(
+        lambda: (
+            view._panes.object.frame["facts"]["update"] == view._panes.probe.frame["facts"]["update"] == recon.update
+        )
+    )
     time.sleep(0.1)
     asked, sent_so_far = recon.asked, len(frames_sent(sent, view))
     steady(lambda: recon.asked == asked and len(frames_sent(sent, view)) == sent_so_far, 0.3)

@@ -56,6 +56,24 @@ def test_at_most_two_frames_wait_unless_the_kernel_hears_nothing_for_long(viewer
     assert viewer.ready
 
 
+def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
+    for _ in range(3):
+        viewer.show([picture(RAMP, "ramp")])
+    for confirmed in (3, 1):
+        data = {"method": "update", "state": {"shown": confirmed}, "buffer_paths": []}
+        viewer.comm.handle_msg({"content": {"data": data}, "buffers": []})
+    assert viewer.ready
+
+
+def test_one_whose_pages_confirm_nothing_is_always_ready():
+    viewer = Viewer(confirms=False)
+    for _ in range(9):
+        assert viewer.ready
+        viewer.show([picture(RAMP, "ramp")])
+    assert viewer.ready
+    viewer.close()
+
+
 def test_wrong_pictures_and_choices_are_refused_in_a_sentence(viewer):
     with pytest.raises(ValueError, match="need different names"):
         viewer.show([picture(RAMP, "ramp"), picture(RAMP, "ramp")])

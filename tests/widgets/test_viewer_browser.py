@@ -99,6 +99,19 @@ def test_pictures_have_the_colours_of_their_levels_and_frames_are_confirmed(show
     assert viewer.percentiles == [25, 75]
 
 
+def test_a_page_that_is_not_to_confirm_frames_draws_them_and_says_nothing(page):
+    viewer = Viewer(confirms=False)
+    model = BrowserModel(page, viewer)
+    viewer.show([ramp("one")])
+    page.locator("[data-frame='1']").wait_for()
+    page.wait_for_timeout(180)
+    model.collect()
+    assert colour(model, "one", 50, 319) == [255, 255, 255]
+    assert viewer.shown == 0
+    model.close()
+    viewer.close()
+
+
 def test_zoom_holds_the_point_under_the_mouse_and_both_panes_follow(shown):
     viewer, model = shown
     before = hover(model, 100.5, 60.5).inner_text()

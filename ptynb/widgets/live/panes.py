@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import cmath
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import ipywidgets
 import numpy as np
@@ -17,6 +19,11 @@ OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
 MOST_MODES = 12
 REST = 20.0
 """Looks take at most one part in so many of the time of updates."""
+PROBE_SECONDS = 0.25
+"""From one picture of the probe to the next, which changes slowly: a page draws each as dearly as one of the object."""
+
+Shown = tuple[int, int, PictureRequest, Moment]
+"""What tells frames apart: the epochs and updates done, what was asked for, and `moment_of`."""
 
 
 class Panes:
@@ -30,7 +37,7 @@ class Panes:
     ) -> None:
         self._recon, self._size = recon, size
         self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at)
-        self.probe = Viewer(height=PROBE_HEIGHT, tools=False, value_at=self._value_at)
+        self.probe = Viewer(height=PROBE_HEIGHT, tools=False, value_at=self._value_at, confirms=False)
         self.object.observe(lambda _: changed(), "coarse")
         self.object.on_click(lambda _, y, x: clicked(y, x))
         self._ticks = {pane: checkbox(pane, pane != "complex", f"object {pane}") for pane in PANES}
@@ -57,7 +64,9 @@ class Panes:
         self._places: tuple[Array, Array] | None = None
         self._chosen: int | None = None
         self._marked: object = None
-        self._shown: tuple[int, int, PictureRequest, Moment] | None = None
+        self._shown: Shown | None = None
+        self._probe_shown: Shown | None = None
+        self._probe_at = float("-inf")
 
     @property
     def request(self) -> PictureRequest:
@@ -80,42 +89,52 @@ class Panes:
     @property
     def ready(self) -> bool:
         """Whether both viewers may be sent another frame."""
-        return self.object.ready and self.probe.ready
+        return self.object.ready
 
     def needs(self, epoch: int, update: int) -> bool:
         """Whether a frame of this moment would show anything new."""
-        return self._shown != (epoch, update, self.request, moment_of(self._recon))
+        now = epoch, update, self.request, moment_of(self._recon)
+        return now != self._shown or (now != self._probe_shown and self._probe_is_due(now[2], now[3]))
 
     def look(self) -> float:
         """Asks for pictures and shows them; returns how long no others are to be asked for [s]."""
         self._choose_what_there_is()
         request, moment = self.request, moment_of(self._recon)  # before asking: what changes meanwhile is asked again
-        pictures = self._recon.pictures(request)
+        with_probe = self._probe_is_due(request, moment)
+        pictures = self._recon.pictures(request if with_probe else replace(request, modes=0))
         if pictures is None:
             return 0.0
         shown = (pictures.epoch, pictures.update, request, moment)
+        facts = {"epoch": pictures.epoch, "update": pictures.update}
+        # The page has the probe's frame once it confirms the object's, which comes after it.
+        if with_probe and shown != self._probe_shown:
+            self.probe.show([one for one in pictures.pictures if one.name not in PANES], **facts)
+            self._probe_shown, self._probe_at = shown, time.monotonic()
         if shown == self._shown:
             return 0.0
-        facts = {"epoch": pictures.epoch, "update": pictures.update}
         self.object.show([one for one in pictures.pictures if one.name in PANES], **facts)
-        self.probe.show([one for one in pictures.pictures if one.name not in PANES], **facts)
         self._shown = shown
         self._longest = max((max(one.shape) for one in pictures.pictures if one.name in PANES), default=0)
         self._corner = pictures.corner
-        for field, count, first in ((self._slice, pictures.slices, 1), (self._state, pictures.states, 1)):
-            if field.max != max(count, first):
-                field.max = max(count, first)
+        for field, count in ((self._slice, pictures.slices), (self._state, pictures.states)):
+            _give_way(field, count)  # before its largest value falls, which would choose the last one
+            if field.max != max(count, 1):
+                field.max = max(count, 1)
             field.layout.display = None if count > 1 else "none"
         self._draw_marks()
         return REST * pictures.cost
 
+    def _probe_is_due(self, request: PictureRequest, moment: Moment) -> bool:
+        """At its own pace; at once where something else was chosen, or the reconstruction went on to another epoch."""
+        if self._probe_shown is None or self._probe_shown[2:] != (request, moment):
+            return True
+        return time.monotonic() - self._probe_at >= PROBE_SECONDS
+
     def _choose_what_there_is(self) -> None:
         """A chosen slice or state that a new structure does not have gives way to what every structure has."""
         settings = self._recon.settings
-        counts = (self._slice, settings.slices.count), (self._state, settings.object.states)
-        for field, count in counts:
-            if field.value > count:
-                field.value = field.min
+        _give_way(self._slice, settings.slices.count)
+        _give_way(self._state, settings.object.states)
 
     # Positions
 
@@ -162,6 +181,11 @@ class Panes:
 
     def _value_at(self, name: str, y: int, x: int) -> str:
         return in_words(name, self._recon.value_at(name, y, x, self.request))
+
+
+def _give_way(field: ipywidgets.BoundedIntText, count: int) -> None:
+    if field.value > count:
+        field.value = field.min
 
 
 def in_words(name: str, value: complex | float) -> str:

@@ -29,9 +29,11 @@ from ptynb.widgets.parts import Whole, complaint, put, remark
 ASK_SECONDS = 0.5
 """From one question for a pattern or positions to the next."""
 HEALTH_SECONDS = 2.0
-CURVE_SECONDS = 0.25
-"""From one drawing of the curves to the next: short epochs are many."""
+WORDS_SECONDS = 0.5
+"""From one telling of where a run is, in words and curves, to the next: nobody reads faster, and pages draw slowly."""
 LEAST_SECONDS = 0.02
+TRIES = 4
+"""How often in a turn's time it is tried whether the screen is ready."""
 ACTION, LOOK, QUESTION = "action", "look", "question"
 """What the three threads do, each of which may go wrong."""
 STANDING_STILL = ("failed", "closed", "recovering")
@@ -53,7 +55,8 @@ class Live(Whole):
         self._look_now, self._ask_now = threading.Event(), threading.Event()
         self._ended = threading.Event()
         self._drawn: tuple[Any, ...] = ()
-        self._not_before = self._health_at = self._drawn_at = float("-inf")
+        self._words_about: tuple[Any, ...] = ()
+        self._not_before = self._health_at = self._words_at = float("-inf")
         self._positions_of: tuple[int, Moment] | None = None
         self._failure: Exception | None = None
         self._troubles: dict[str, str] = {}
@@ -119,8 +122,11 @@ class Live(Whole):
 
     # What the looking thread does
 
-    def refresh(self) -> None:
-        """Takes over state and record now, and new pictures where the screen is ready for them."""
+    def refresh(self) -> bool:
+        """Takes over state and record now, and new pictures where the screen is ready for them.
+
+        Returns whether there are such and the screen was not ready.
+        """
         recon = self._recon
         status = recon.last_status()
         self._tell_failure(recon.failure)
@@ -129,16 +135,28 @@ class Live(Whole):
             put(self._notices, "".join(remark(notice) for notice in recon.notices))
         if status is None:
             put(self._summary, "starting: engines read the scan")
-            return
+            return False
         state = state_of(recon, status)
-        put(self._summary, summary(recon, status, state, recon.epochs))
-        self._draw_curve()
-        self._controls.follow(state, set(status.rates))
-        due = time.monotonic() >= self._not_before and self._panes.ready
+        self._controls.follow(state, set(status.rates))  # before the words: who reads "paused" can click Resume
+        if self._words_are_due(state):
+            put(self._summary, summary(recon, status, state, recon.epochs))
+            self._draw_curve()
         # What is known of a run is up to 0.1 s old: its pictures are newer, and asked for without looking.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
-        if state not in STANDING_STILL and due and new:
-            self._not_before = time.monotonic() + self._panes.look()
+        if state in STANDING_STILL or not new:
+            return False
+        if time.monotonic() < self._not_before or not self._panes.ready:
+            return True
+        self._not_before = time.monotonic() + self._panes.look()
+        return False
+
+    def _words_are_due(self, state: str) -> bool:
+        """Now and then; at once where somebody changed something, chose something else, and for the last time."""
+        about, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
+        if about == self._words_about and now - self._words_at < WORDS_SECONDS and not self._recon.closed:
+            return False
+        self._words_about, self._words_at = about, now
+        return True
 
     def _draw_curve(self) -> None:
         epochs, changes, r_factors = self._recon.epochs, self._recon.changes, self._recon.r_factors
@@ -151,10 +169,9 @@ class Live(Whole):
             r_factors[-1:],
             self._over.value,
         )
-        soon = time.monotonic() - self._drawn_at < CURVE_SECONDS and not self._recon.closed
-        if wanted == self._drawn or soon:
+        if wanted == self._drawn:
             return
-        self._drawn, self._drawn_at = wanted, time.monotonic()
+        self._drawn = wanted
         losses, marks = [epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]
         seconds = [epoch.seconds for epoch in epochs] if self._over.value == "seconds" else None
         put(self._curve, loss_curve(losses, marks, r_factors=r_factors, seconds=seconds))
@@ -162,13 +179,14 @@ class Live(Whole):
 
     # What the asking thread does
 
-    def ask(self) -> None:
-        """Takes over what may take longer: the chosen pattern, positions, and how the engines are."""
+    def ask(self) -> bool:
+        """Takes over what may take longer: the chosen pattern, positions, and how the engines are.
+
+        Returns False: nothing of it waits for the screen.
+        """
         status = self._recon.last_status()
-        if status is None or status.state == "loading":
-            return
-        if state_of(self._recon, status) in STANDING_STILL:
-            return
+        if status is None or status.state == "loading" or state_of(self._recon, status) in STANDING_STILL:
+            return False
         self._patterns.look(status.epoch, status.update)
         state = status.epoch, moment_of(self._recon)
         if self._panes.wants_positions and self._positions_of != state:
@@ -177,6 +195,7 @@ class Live(Whole):
         if time.monotonic() - self._health_at >= HEALTH_SECONDS:
             put(self._health, health_table(self._recon.health()))
             self._health_at = time.monotonic()  # after it: what failed is asked again at the next turn
+        return False
 
     # What was clicked
 
@@ -265,11 +284,12 @@ def _ask(reference: weakref.ref[Live]) -> None:
 def _turn(
     reference: weakref.ref[Live],
     name: str,
-    of: Callable[[Live], tuple[Callable[[], None], threading.Event, float]],
+    of: Callable[[Live], tuple[Callable[[], bool], threading.Event, float]],
 ) -> None:
     """Does the same again and again, at a pace, until the view or the reconstruction is closed.
 
-    name: under which the view remembers what went wrong, until the same works again.
+    name: under which the view remembers what went wrong, until the same works again. What could not be done since the
+    screen was not ready is tried again soon: else each such turn would cost a whole picture.
     """
     due = time.monotonic()
     while True:
@@ -278,8 +298,9 @@ def _turn(
             return
         work, at_once, pace = of(view)
         ended = view._recon.closed  # before the look: what ends during it is looked at once more
+        put_off = False
         try:
-            work()
+            put_off = work()
             if not view.closed:
                 view._forget_complaint(name)
         except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
@@ -288,8 +309,9 @@ def _turn(
         if ended:
             return  # that was the last look: nothing changes any more, and the view must not keep its scan alive
         del work, view
-        due = max(due + pace, time.monotonic() + LEAST_SECONDS)
-        if at_once.wait(due - time.monotonic()):
+        now = time.monotonic()
+        due = now + pace / TRIES if put_off else max(due + pace, now + LEAST_SECONDS)
+        if at_once.wait(due - now):
             at_once.clear()
             due = time.monotonic()
 
