@@ -94,13 +94,13 @@ class Panes:
     def needs(self, epoch: int, update: int) -> bool:
         """Whether a frame of this moment would show anything new."""
         now = epoch, update, self.request, moment_of(self._recon)
-        return now != self._shown or (now != self._probe_shown and self._probe_is_due(now[2], now[3]))
+        return now != self._shown or (now != self._probe_shown and self._probe_is_due(self.request))
 
     def look(self) -> float:
         """Asks for pictures and shows them; returns how long no others are to be asked for [s]."""
         self._choose_what_there_is()
         request, moment = self.request, moment_of(self._recon)  # before asking: what changes meanwhile is asked again
-        with_probe = self._probe_is_due(request, moment)
+        with_probe = self._probe_is_due(request)
         pictures = self._recon.pictures(request if with_probe else replace(request, modes=0))
         if pictures is None:
             return 0.0
@@ -124,9 +124,9 @@ class Panes:
         self._draw_marks()
         return REST * pictures.cost
 
-    def _probe_is_due(self, request: PictureRequest, moment: Moment) -> bool:
-        """At its own pace; at once where something else was chosen, or the reconstruction went on to another epoch."""
-        if self._probe_shown is None or self._probe_shown[2:] != (request, moment):
+    def _probe_is_due(self, request: PictureRequest) -> bool:
+        """At its own pace, and at once where something else was chosen."""
+        if self._probe_shown is None or self._probe_shown[2] != request:
             return True
         return time.monotonic() - self._probe_at >= PROBE_SECONDS
 
