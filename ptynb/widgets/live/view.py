@@ -179,14 +179,11 @@ class Live(Whole):
 
     # What the asking thread does
 
-    def ask(self) -> bool:
-        """Takes over what may take longer: the chosen pattern, positions, and how the engines are.
-
-        Returns False: nothing of it waits for the screen.
-        """
+    def ask(self) -> None:
+        """Takes over what may take longer: the chosen pattern, positions, and how the engines are."""
         status = self._recon.last_status()
         if status is None or status.state == "loading" or state_of(self._recon, status) in STANDING_STILL:
-            return False
+            return
         self._patterns.look(status.epoch, status.update)
         state = status.epoch, moment_of(self._recon)
         if self._panes.wants_positions and self._positions_of != state:
@@ -195,7 +192,6 @@ class Live(Whole):
         if time.monotonic() - self._health_at >= HEALTH_SECONDS:
             put(self._health, health_table(self._recon.health()))
             self._health_at = time.monotonic()  # after it: what failed is asked again at the next turn
-        return False
 
     # What was clicked
 
@@ -284,12 +280,12 @@ def _ask(reference: weakref.ref[Live]) -> None:
 def _turn(
     reference: weakref.ref[Live],
     name: str,
-    of: Callable[[Live], tuple[Callable[[], bool], threading.Event, float]],
+    of: Callable[[Live], tuple[Callable[[], bool | None], threading.Event, float]],
 ) -> None:
     """Does the same again and again, at a pace, until the view or the reconstruction is closed.
 
-    name: under which the view remembers what went wrong, until the same works again. What could not be done since the
-    screen was not ready is tried again soon: else each such turn would cost a whole picture.
+    name: under which the view remembers what went wrong, until the same works again. Work that returns True had to wait
+    for the screen and is tried again soon: else each such turn would cost a whole picture.
     """
     due = time.monotonic()
     while True:
@@ -298,7 +294,7 @@ def _turn(
             return
         work, at_once, pace = of(view)
         ended = view._recon.closed  # before the look: what ends during it is looked at once more
-        put_off = False
+        put_off: bool | None = False
         try:
             put_off = work()
             if not view.closed:
