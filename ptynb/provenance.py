@@ -14,6 +14,7 @@ class Loaded:
     size [bytes] and modified [s since 1970, UTC]: of that file then; None for a folder.
     given: the words that were given beside the path, as plain values ({"energy": 8000.0}).
     arrays: names of those words that were arrays, and so can't be written down ("mask", "positions").
+    digest, sample_digest: as in `ScanIdentity`, of the scan as `load` returned it.
     """
 
     path: str
@@ -21,6 +22,8 @@ class Loaded:
     modified: float | None = None
     given: dict[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
+    digest: str = ""
+    sample_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class ScanIdentity:
     name, patterns, window (y, x): as in `Scan`.
     path, size, modified, given, arrays: as in `Loaded`; empty and None for arrays and simulations.
     digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: the same only for the same metadata.
+    sample_digest: SHA-256 of eight of the patterns, hexadecimal (see `Scan.sample_digest`); empty: not known.
+    prepared: whether the scan was changed after it was loaded (cropped, flipped, masked ...).
     counts: sum of all counts where the mask is True; None: not known.
     fourier: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel (y, x)
         [m]: where they are known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
@@ -45,6 +50,8 @@ class ScanIdentity:
     given: dict[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
     digest: str = ""
+    sample_digest: str = ""
+    prepared: bool = False
     counts: float | None = None
     fourier: bool = True
     wavelength: float | None = None

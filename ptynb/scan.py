@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +22,10 @@ from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
 """What turns metres into object pixels."""
+
+
+SAMPLED_PATTERNS = 8
+"""Patterns by whose counts a scan is identified."""
 
 
 class ScanError(ValueError):
@@ -212,16 +218,42 @@ class Scan:
         high = np.rint(self.positions.max(0)).astype(int) + (window or self.window) + padding - shift
         return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
 
+    @functools.cached_property
+    def sample_digest(self) -> str:
+        """SHA-256 (hexadecimal) of up to eight patterns, evenly spaced from the first to the last, after preparation.
+
+        Unequal for scans whose stored patterns, or what was done to them since (flips, crops, scaling), differ. Raises
+        ValueError where the patterns can't be read.
+        """
+        found = hashlib.sha256()
+        for index in np.unique(np.linspace(0, len(self) - 1, SAMPLED_PATTERNS).astype(int)).tolist():
+            found.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())
+        return found.hexdigest()
+
+    def with_frames(self, frames: Frames) -> Scan:
+        """The same scan without its truth, where `frames` holds some of its patterns, or none, at the same indices."""
+        scan = dataclasses.replace(self, frames=frames, truth=None)
+        vars(scan)["sample_digest"] = self.sample_digest  # of the whole scan, which can't be computed from a part
+        return scan
+
     def part(self, patterns: NDArray[np.int64]) -> Scan:
         """What the engine with these patterns needs: indices stay those of the whole scan."""
-        return dataclasses.replace(
-            self, frames=self.frames.part(int(patterns.min()), int(patterns.max()) + 1), truth=None
-        )
+        return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
 
     def __repr__(self) -> str:
         pixel = self.pixel_size
         size = "" if pixel is None else f", object pixel {pixel[0]:.3g} x {pixel[1]:.3g} m"
         return f"<Scan {self.name}: {len(self)} patterns of {self.window[0]} x {self.window[1]}{size}>"
+
+
+def check_scan(scan: object) -> None:
+    """Raises TypeError where this is not a scan."""
+    if not isinstance(scan, Scan):
+        several = " Several scans can't be reconstructed together; reconstruct each by itself."
+        raise TypeError(
+            f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
+            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
+        )
 
 
 def default_name(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.session import Reconstruction
-from ptynb.scan import Scan
+from ptynb.scan import Scan, check_scan
 from ptynb.settings import Settings
 from ptynb.settings.script import as_python
 from ptynb.snapshot import Result
@@ -25,6 +25,8 @@ class Desk:
     """
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
+        if scan is not None:
+            check_scan(scan)
         self._scan, self._settings, self._cluster = scan, settings or Settings(), cluster
         self._recon: Reconstruction | None = None
         self.results: dict[str, Result] = {}

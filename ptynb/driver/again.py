@@ -111,6 +111,11 @@ def settings_of(result: Result, path: Path) -> dict[str, Any]:
 def same_scan(result: Result, path: Path) -> Scan:
     """The scan, opened as it was then. Raises FileError where it can't be, or the file has changed since."""
     then = result.scan
+    if then.prepared:
+        raise FileError(
+            f"{path} is the result of {then.path}, changed after it was loaded (cropped, flipped, masked ...), which "
+            "is not in the record; load it, change it in the same way, and give it: again(path, scan)."
+        )
     if not then.path or then.arrays:
         why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
         raise FileError(
@@ -142,12 +147,17 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
     if (len(scan), scan.window) != (patterns, window):
         raise FileError(
             f"{path} is the result of {patterns} patterns of {window[0]} x {window[1]} pixels, and this scan has "
-            f"{len(scan)} of {scan.window[0]} x {scan.window[1]}; expected the same scan."
+            f"{len(scan)} of {scan.window[0]} x {scan.window[1]}; expected the same scan, prepared in the same way."
         )
     if then.digest and digest(scan) != then.digest:
         raise FileError(
             f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
             "expected the same, prepared in the same way: again(path, scan)."
+        )
+    if then.sample_digest and scan.sample_digest != then.sample_digest:
+        raise FileError(
+            f"{path} is the result of a scan with other patterns than '{scan.name}' has: another file, or one that was "
+            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: again(path, scan)."
         )
 
 

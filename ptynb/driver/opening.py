@@ -36,6 +36,4 @@ class Opening:
         frames = self.scan.frames
         if frames.in_file:
             return self
-        return dataclasses.replace(
-            self, scan=dataclasses.replace(self.scan, frames=AbsentFrames(frames.shape, frames.dtype.str), truth=None)
-        )
+        return dataclasses.replace(self, scan=self.scan.with_frames(AbsentFrames(frames.shape, frames.dtype.str)))

@@ -134,8 +134,8 @@ class Reconstruction(Followed, Looking, Movable):
             raise SettingsError(f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.")
         confined = None if places is None else check_places(places, cluster)
         engines = 1 if cluster is None else len(confined or cluster)
-        check_shares(scan, settings, engines)
         check_together(scan, settings)
+        check_shares(scan, settings, engines)
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster CUDA is not even asked for
         held = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)

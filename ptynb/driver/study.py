@@ -27,7 +27,7 @@ from ptynb.driver.room import Room, refusal, room_for
 from ptynb.driver.session import make_way
 from ptynb.driver.study_file import StudyFile
 from ptynb.io.kept import new_folder
-from ptynb.scan import Scan
+from ptynb.scan import Scan, check_scan
 from ptynb.settings import Settings, SettingsError
 from ptynb.settings.base import flat
 from ptynb.settings.ranges import Between, Range, checked_ranges, value_of, with_values
@@ -66,6 +66,7 @@ class Study:
         for name, number in (("trials", trials), ("epochs", epochs), ("engines_per_trial", engines_per_trial)):
             if number < 1:
                 raise SettingsError(f"{name} is {number}; expected at least 1.")
+        check_scan(scan)
         check_metric(metric)
         self.settings, self.ranges = settings, checked_ranges(settings, ranges)
         if metric == "loss" and "loss" in self.ranges:

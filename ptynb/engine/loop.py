@@ -38,6 +38,13 @@ from ptynb.snapshot import Change, Epoch, Moment
 
 EVALUATION_BATCH = 32
 """Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
+SCAN_FACTS = {
+    "patterns": "number of patterns",
+    "window": "size of the patterns",
+    "positions": "positions",
+    "sample": "patterns",
+}
+"""What a state has in common with the scan it was kept of, and the words for it."""
 
 
 class Loop:
@@ -315,12 +322,15 @@ class Loop:
 
     def _check(self, state: State) -> None:
         """Refuses a state of another scan, or of a model of other parts."""
-        mine, theirs = dict(self.scan), dict(state.scan)
-        same = all(mine[name] == theirs.get(name) for name in ("patterns", "window", "positions"))
-        if not (same and math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9)):
+        mine, theirs = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
+        differ = [word for name, word in SCAN_FACTS.items() if mine[name] != theirs.get(name)]
+        if not math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9):
+            differ.append("sum of all counts")
+        if differ:
             raise ValueError(
-                f"The state belongs to another scan: to {_described(theirs)}, and this is {_described(mine)}; "
-                "go on with the scan that it was kept of."
+                f"The state belongs to another scan: it was kept of {_described(theirs)}, and this is "
+                f"{_described(mine)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
+                "(cropped, flipped, masked) in the same way."
             )
         model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
         kept = {name: one.shape for name, one in state.model.items()}

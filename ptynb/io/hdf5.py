@@ -101,6 +101,18 @@ def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     return found
 
 
+def read_all(dataset: h5py.Dataset) -> Any:
+    """All values of a dataset. Raises OSError where the columns of its type overlap.
+
+    They do where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
+    HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
+    """
+    columns = (dataset.dtype.fields or {}).values()
+    if columns and sum(kind.itemsize for kind, *_ in columns) > dataset.dtype.itemsize:
+        raise OSError(f"the columns of its type overlap: {dataset.dtype}")
+    return dataset[()]
+
+
 def attribute(place: h5py.Group | h5py.Dataset, name: str, path: Path) -> Any:
     """The value of an attribute of a file, group or dataset. Raises FileError where it is missing."""
     if name not in place.attrs:

@@ -21,8 +21,8 @@ from ptynb.tilted_geometry import TiltedGeometry
 GEOMETRIES: tuple[type[AnyGeometry], ...] = (Geometry, NearField, TiltedGeometry)
 
 
-def opened(path: Path, given: Given) -> Loaded:
-    """How `load` was called. Words that are arrays are named only."""
+def opened(path: Path, given: Given, scan: Scan) -> Loaded:
+    """How `load` was called, and what it returned. Words that are arrays are named only."""
     words: dict[str, Any] = {}
     arrays = []
     for name in given.names:
@@ -41,12 +41,15 @@ def opened(path: Path, given: Given) -> Loaded:
         status.st_mtime if file else None,
         words,
         tuple(sorted(arrays)),
+        digest(scan),
+        scan.sample_digest,
     )
 
 
 def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
     """What a result says of its scan. counts: sum of all, where it is known."""
     loaded, geometry = scan.loaded or Loaded(""), scan.geometry
+    found = digest(scan)
     wavelength, distance, pixel = (getattr(geometry, name, None) for name in LENGTHS)
     return ScanIdentity(
         name=scan.name,
@@ -57,7 +60,9 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         modified=loaded.modified,
         given=loaded.given,
         arrays=loaded.arrays,
-        digest=digest(scan),
+        digest=found,
+        sample_digest=scan.sample_digest,
+        prepared=bool(loaded.digest) and (loaded.digest, loaded.sample_digest) != (found, scan.sample_digest),
         counts=counts,
         fourier=scan.fourier,
         wavelength=wavelength,

@@ -100,13 +100,14 @@ def load(
     with looked_at(path) as head:
         native = head.file is not None and is_native(head.file)
     if not native:
-        return replace(assemble(find(path, given), given, path), loaded=opened(path, given))
+        scan = assemble(find(path, given), given, path)
+        return replace(scan, loaded=opened(path, given, scan))
     if given.names:
         raise FileError(f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(given.names)}.")
     scan = read_scan(path)
     for index in {0, len(scan) - 1}:
         scan.counts(index, index + 1)
-    return replace(scan, loaded=opened(path, given))
+    return scan
 
 
 def find(path: Path, given: Given) -> Found:

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from ptynb.frames import HDF5Frames
 from ptynb.geometry import Geometry, NearField
 from ptynb.io.hdf5 import FileError, open_for_reading, replacing
+from ptynb.io.identity import opened
 from ptynb.io.reading.checked import Checked
+from ptynb.io.reading.found import Given
 from ptynb.scan import AnyGeometry, Scan, Truth
 from ptynb.tilted_geometry import TiltedGeometry
 
@@ -112,7 +114,7 @@ def read_scan(path: Path) -> Scan:
             raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
-        return Scan(
+        scan = Scan(
             frames=HDF5Frames.of(patterns),
             positions=checked.array("positions", "fiu", 2).astype(np.float64),
             centred=checked.real(file, "centred") != 0,
@@ -124,6 +126,7 @@ def read_scan(path: Path) -> Scan:
             truth=truth,
             name=str(checked.attribute(file, "name")),
         )
+    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
 
 
 def _read_geometry(checked: Checked) -> AnyGeometry:

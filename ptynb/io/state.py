@@ -113,13 +113,14 @@ GROUPS = ("model", "rows")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """What tells one scan from another: name, number of patterns, window, positions (SHA-256), and the frames' file."""
+    """What tells one scan from another: name, number of patterns, window, file, digests of positions and patterns."""
     file = _file_of(scan.frames)
     return {
         "name": scan.name,
         "patterns": len(scan),
         "window": list(scan.window),
         "positions": hashlib.sha256(np.ascontiguousarray(scan.positions, dtype="<f8").tobytes()).hexdigest(),
+        "sample": scan.sample_digest,
         "file": None if file is None else str(file),
     }
 

@@ -37,13 +37,19 @@ from ptynb.physics.pieces import (
 )
 from ptynb.physics.propagate import angular_spectrum_kernel
 from ptynb.physics.tilted import far_field_resampling
-from ptynb.scan import ObjectFrame, Scan, ScanError
+from ptynb.scan import ObjectFrame, Scan, ScanError, check_scan
 from ptynb.settings import THIN_ONLY, Settings
 from ptynb.tilted_geometry import TiltedGeometry
 
 
 def check_together(scan: Scan, settings: Settings) -> None:
-    """Raises ScanError, with one sentence, where this scan can't be reconstructed with these settings."""
+    """Raises ScanError, with one sentence, where this scan can't be reconstructed with these settings.
+
+    Raises TypeError where one of them is something else.
+    """
+    check_scan(scan)
+    if not isinstance(settings, Settings):
+        raise TypeError(f"The settings are a {type(settings).__name__}; expected ptynb.Settings.")
     geometry, window = scan.geometry, model_window(scan, settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(

@@ -114,7 +114,9 @@ def environment_rows(result: Result) -> list[Row]:
         "Changed": utc(scan.modified)[:19].replace("T", " "),
         "Opened with": ", ".join(f"{name}={value!r}" for name, value in scan.given.items()),
         "Arrays given beside it": ", ".join(scan.arrays),
+        "Changed after loading": "yes (cropped, flipped, masked ...)" if scan.prepared else "",
         "SHA-256 of its metadata": scan.digest,
+        "SHA-256 of a sample of its patterns": scan.sample_digest,
         "Patterns": patterns,
         "Counts": "" if scan.counts is None else f"{scan.counts:.6g}",
         "Wavelength": "" if scan.wavelength is None else metric(scan.wavelength),
@@ -157,6 +159,8 @@ def lines_of(result: Result) -> str:
     lines = ["import ptynb as pt", "", f"scan = {opened}"]
     if scan.arrays:
         lines.append(f"# {', '.join(scan.arrays)}: given as arrays then, which are not written down")
+    if scan.prepared:
+        lines.append("# the scan was changed after it was loaded (cropped, flipped, masked ...): repeat that here")
     lines.append(f"settings = {_settings_line(result.began_with or result.settings)}")
     engines = result.machines.engines
     cluster = f"pt.Cluster({engines}) as cluster, " if engines > 1 else ""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb import preparation
 from ptynb.driver.again import compared, remarks_on
 from ptynb.io.result import load_result, save_result
 from ptynb.record import Change
@@ -103,6 +105,7 @@ def broken(first: Result) -> Iterator[tuple[str, Result, str]]:
     yield "gone", dataclasses.replace(where, path="/nowhere/a.h5"), "a.h5, which is not there any more"
     yield "size", dataclasses.replace(where, size=7), "bytes, and had 7 when"
     yield "digest", dataclasses.replace(where, digest="0"), "other positions, mask, geometry or guesses"
+    yield "sample", dataclasses.replace(where, sample_digest="0"), "is the result of a scan with other patterns than"
     yield "patterns", dataclasses.replace(where, patterns=7), "is the result of 7 patterns of 32 x 32 pixels, and this"
     yield "given", dataclasses.replace(where, given={"volts": 3}), "words that load does not know"
 
@@ -121,6 +124,46 @@ def test_another_scan_is_refused_with_one_sentence_and_the_remedy_works(
     moved = dataclasses.replace(scan, positions=scan.positions + 0.25)
     with pytest.raises(pt.FileError, match="with other positions, mask"):
         pt.again(alone, moved, device="cpu")
+
+
+CHANGES: dict[str, Callable[[Scan], Scan]] = {
+    "flipped": lambda scan: preparation.flip(scan, "x"),
+    "transposed": preparation.transpose,
+    "cropped": lambda scan: preparation.crop(scan, 24),
+    "masked": lambda scan: preparation.mask_pixels(scan, np.arange(32) != np.arange(32)[:, None]),
+    "scaled": lambda scan: preparation.normalise(scan, counts=1e5),
+}
+"""Steps after loading, none of which is in a result's record."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_scan_that_was_changed_after_loading_is_not_repeated_from_its_file(
+    name: str, file: Path, tmp_path: Path
+) -> None:
+    saved = pt.save_scan(pt.load(file), tmp_path / "saved.h5")
+    for scan in (pt.load(file), saved):
+        changed = CHANGES[name](scan)
+        with pt.Reconstruction(changed, SETTINGS, device="cpu") as recon:
+            list(recon.run(1))
+            path = recon.save(tmp_path / "result.h5")
+        assert load_result(path).scan.prepared
+        with pytest.raises(pt.FileError, match="changed after it was loaded"):
+            pt.again(path, device="cpu")
+        with pytest.raises(pt.FileError, match="is the result of"):
+            pt.again(path, scan, device="cpu")
+    assert pt.again(path, changed, device="cpu").equal
+
+
+def test_a_saved_scan_is_repeated_from_its_file_and_not_from_one_with_other_counts(file: Path, tmp_path: Path) -> None:
+    saved = pt.save_scan(pt.simulate(patterns=16, window=16, seed=2), tmp_path / "scan.h5")
+    with pt.Reconstruction(saved, SETTINGS, device="cpu") as recon:
+        list(recon.run(1))
+        path = recon.save(tmp_path / "result.h5")
+    assert pt.again(path, device="cpu").equal
+    with h5py.File(tmp_path / "scan.h5", "r+") as opened:
+        opened["patterns"][0] = opened["patterns"][0][:, ::-1]  # the file's size and the sum of counts stay
+    with pytest.raises(pt.FileError, match="with other patterns"):
+        pt.again(path, device="cpu")
 
 
 def test_own_pieces_have_to_be_given_again(alone: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,28 @@ def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -
     assert epochs[-1].loss < 0.5 * epochs[0].loss
     assert recon.epochs == tuple(epochs)
     assert all(epoch.patterns_per_second == pytest.approx(100 / epoch.seconds) for epoch in epochs)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda scan: pt.Reconstruction([scan, scan]),
+        lambda scan: pt.estimate([scan, scan]),
+        lambda scan: pt.advise([scan, scan]),
+        lambda scan: pt.preview([scan, scan]),
+        lambda scan: pt.tune([scan, scan], pt.Settings(), {"probe.rate": pt.between(0.01, 0.1)}),
+        lambda scan: pt.inspect([scan, scan]),
+        lambda scan: pt.workbench([scan, scan]),
+    ],
+)
+def test_several_scans_are_refused_by_name(begin: Callable[[Scan], object], scan: Scan) -> None:
+    with pytest.raises(TypeError, match=r"The scan is a list; expected one Scan.*reconstruct each by itself"):
+        begin(scan)
+
+
+def test_a_cluster_in_the_place_of_the_settings_is_refused(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(TypeError, match="The settings are a Cluster; expected"):
+        pt.Reconstruction(scan, cluster)  # type: ignore[arg-type]
 
 
 def test_start_returns_at_once_and_wait_waits_for_the_end(recon: pt.Reconstruction) -> None:

@@ -333,6 +333,21 @@ def in_itself(file, folder):
     file["probe"] = h5py.SoftLink("/probe")
 
 
+def overlapping_columns(file, folder):
+    """The exponent of a column of floats is damaged, so that h5py takes them for longer ones."""
+    stored = file["epochs"].id
+    damaged = h5py.h5t.create(h5py.h5t.COMPOUND, stored.get_type().get_size())
+    for name, (kind, offset) in file["epochs"].dtype.fields.items():
+        column = h5py.h5t.py_create(kind).copy()
+        if name == "loss":
+            column.set_ebias(column.get_ebias() - 4)
+        damaged.insert(name.encode(), offset, column)
+    space, attributes = stored.get_space().copy(), dict(file["epochs"].attrs)
+    del file["epochs"]
+    h5py.h5d.create(file.id, b"epochs", damaged, space)
+    file["epochs"].attrs.update(attributes)
+
+
 BROKEN = {
     "no object": (lambda file, folder: file.pop("object"), "has no dataset object"),
     "a group as the probe": (lambda file, folder: (file.pop("probe"), file.create_group("probe")), "no dataset probe"),
@@ -344,6 +359,7 @@ BROKEN = {
     "texts as positions": (put("positions", "here"), "expected real numbers"),
     "epochs without columns": (put("epochs", np.ones(3)), "expected rows with number, loss"),
     "epochs of texts": (put("epochs", np.zeros(2, [("number", "i8"), ("loss", "S3")])), "expected rows with number"),
+    "epochs whose columns overlap": (overlapping_columns, "epochs can't be read (the columns of its type overlap"),
     "changes of version 1": (put("changes", "[]"), "changes as object of shape (); expected rows"),
     "settings that are no JSON": (put("settings/at_end", "{batch"), "settings/at_end, which is no JSON"),
     "settings that are a list": (put("settings/at_end", "[]"), "settings/at_end as a list; expected a dict"),

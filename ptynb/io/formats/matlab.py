@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ptynb.frames import ArrayFrames, Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5 import FileError, open_for_reading
+from ptynb.io.hdf5 import FileError, open_for_reading, read_all
 from ptynb.io.reading.foreign import sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.links import own
@@ -212,7 +212,7 @@ def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> Stored:
 def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
     try:
         with open_for_reading(path) as file:
-            value = np.asarray(file[name][()])
+            value = np.asarray(read_all(file[name]))
     except (OSError, KeyError) as error:
         raise FileError(
             f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, in_one_line, reason
+from ptynb.io.hdf5 import FileError, in_one_line, read_all, reason
 
 MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
@@ -104,7 +104,7 @@ class Checked:
     def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
         """All of a dataset that was looked at."""
         try:
-            values: NDArray[Any] = stored[()]
+            values: NDArray[Any] = read_all(stored)
         except (OSError, RuntimeError, TypeError, ValueError, MemoryError) as error:
             raise self._damaged(name, error) from None
         return values

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames.filters import require_filters
-from ptynb.io.hdf5 import FileError, reason
+from ptynb.io.hdf5 import FileError, read_all, reason
 from ptynb.io.reading.units import attribute_of, factor, units_of
 
 MOST_BYTES = 2**28
@@ -80,7 +80,7 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
         )
     try:
         require_filters(dataset)
-        return np.asarray(dataset[()])
+        return np.asarray(read_all(dataset))
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         raise FileError(f"{path} has {what} at {where(dataset)} that can't be read ({reason(error)}).") from None
 

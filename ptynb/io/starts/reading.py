@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, dataset, reason
+from ptynb.io.hdf5 import FileError, dataset, read_all, reason
 
 Array = NDArray[Any]
 SMALL = 2**26
@@ -36,7 +36,7 @@ def array(file: h5py.File, name: str, path: Path, dimensions: tuple[int, ...]) -
             "the file is broken, take it from where it was made again."
         )
     try:
-        return as_numbers(np.asarray(found[()]), name, path)
+        return as_numbers(np.asarray(read_all(found)), name, path)
     except (OSError, TypeError) as error:
         raise FileError(f"{path} has a dataset {name} that can't be read ({reason(error)}).") from None
 

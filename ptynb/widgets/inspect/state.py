@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.inspection import Survey
-from ptynb.scan import Scan
+from ptynb.scan import Scan, check_scan
 from ptynb.widgets.actions import Actions
 
 ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
@@ -31,6 +31,7 @@ class State:
         replaced: Callable[[], None],
         clear: Callable[[], None],
     ) -> None:
+        check_scan(scan)
         self.scan = scan
         self.seen: Survey | None = None
         self.index = self.wanted = 0
