@@ -27,14 +27,15 @@ class Descent:
         rows = np.arange(len(given.corners)) if detection.rows is None else array(detection.rows)
         at_detector = detection.mask, detection.weights, detection.background
         self.seen = seen(detection.held, rows, *at_detector, moved.real.dtype)
-        self.floor, self.backwards = detection.floor, of_object or of_probes or of_shifts
+        self.smoothing = detection.floor, detection.damping
+        self.backwards = of_object or of_probes or of_shifts
 
     def value(self) -> float:
         """The loss."""
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.corners))
-        rest = self.seen, self.floor, self.backwards, values
+        rest = self.seen, *self.smoothing, self.backwards, values
         sections.misfit(moving, crossing, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)
         return float(values.sum())
@@ -63,7 +64,7 @@ class Misfit(torch.autograd.Function):
         *_, lighting, detection = given
         ctx.descent = Descent(lighting, detection, ctx.needs_input_grad[:-2])
         object: Tensor = lighting.object
-        return object.new_tensor(ctx.descent.value(), dtype=object.real.dtype)
+        return object.new_tensor(ctx.descent.value(), dtype=torch.float64)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:

@@ -25,7 +25,7 @@ class Lighting(NamedTuple):
 class Detection(NamedTuple):
     """What the detector saw of them, and how.
 
-    held, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor: ε of the amplitude loss [counts].
+    held, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.Amplitude` [counts].
     weights: w (pattern,); None: 1. background: B (y, x) [counts]; None: 0.
     """
 
@@ -35,3 +35,4 @@ class Detection(NamedTuple):
     floor: float = 0.0
     weights: Tensor | None = None
     background: Tensor | None = None
+    damping: float = 0.0

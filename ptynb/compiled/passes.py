@@ -288,15 +288,17 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
 
 
 @compiled
-def amplitude_loss(model: Any, seen: Any, of_background: Any, floor: float, first: int, last: int, values: Any) -> None:
+def amplitude_loss(
+    model: Any, seen: Any, of_background: Any, floor: float, damping: float, first: int, last: int, values: Any
+) -> None:
     """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
 
-    seen: `chain.Seen`. of_background: (y, x), to which is added.
+    seen: `chain.Seen`. of_background: (y, x), to which is added. damping: of the slope, see `losses.Amplitude`.
     """
     _, height, width = model.shape
     masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
     number = model.dtype.type
-    least, weight = number(floor), number(1)
+    least, weight, damped = number(floor), number(1), number(damping)
     for pattern in range(first, last):
         total, brightness = 0.0, 0.0
         if detected:
@@ -313,7 +315,10 @@ def amplitude_loss(model: Any, seen: Any, of_background: Any, floor: float, firs
                 difference = amplitude - np.sqrt(number(measured[x]) + least)
                 if masked:
                     difference *= seen.mask[y, x]
-                slope = difference / amplitude
+                if damping > 0:
+                    slope = difference * amplitude / (amplitude * amplitude + damped)
+                else:
+                    slope = difference / amplitude
                 row += difference * difference
                 bright += bare * slope
                 modelled[x] = weight * slope

@@ -89,6 +89,7 @@ def misfit(
     intensity: Any,
     seen: Seen,
     floor: float,
+    damping: float,
     backwards: bool,
     values: Any,
     share: int,
@@ -111,7 +112,7 @@ def misfit(
         chain.move(moving, moved, one, end)
         chain.cross(crossing, probes, arriving, waves, one, end)
         chain.propagate(moving.plans, waves, one, end, pattern)
-        passes.amplitude_loss(pattern, seen, of_background, floor, one, end, values)
+        passes.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
         if backwards:
             chain.propagate_back(moving.plans, waves, pattern, one, end)
             chain.cross_back(crossing, probes, arriving, waves, one, end)
@@ -154,6 +155,7 @@ def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> No
 
 
 @in_shares
-def amplitude_loss(model: Any, seen: Seen, floor: float, values: Any, share: int, shares: int) -> None:
+def amplitude_loss(model: Any, seen: Seen, floor: float, damping: float, values: Any, share: int, shares: int) -> None:
     """`passes.amplitude_loss`, of all patterns."""
-    passes.amplitude_loss(model, seen, seen.of_background[share], floor, *part(len(values), share, shares), values)
+    first, last = part(len(values), share, shares)
+    passes.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)

@@ -205,8 +205,10 @@ class Intensity(torch.autograd.Function):
         return (torch.from_numpy(change).view(waves.shape),)
 
 
-def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: float) -> tuple[Tensor, Tensor]:
-    """`losses.Amplitude`: its value, a sum (scalar), and its slope (pattern, y, x).
+def amplitude_loss(
+    model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float
+) -> tuple[Tensor, Tensor]:
+    """`losses.Amplitude`: its value, a sum (scalar float64), and its slope (pattern, y, x).
 
     Raises ValueError where shapes differ.
     """
@@ -217,8 +219,8 @@ def amplitude_loss(model: Tensor, frames: Tensor, mask: Tensor | None, floor: fl
         )
     slope, values = copied(model), np.empty(len(model))
     detected = seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype)
-    sections.amplitude_loss(slope, detected, floor, values, shares=len(detected.of_background))
-    return model.new_tensor(values.sum()), torch.from_numpy(slope)
+    sections.amplitude_loss(slope, detected, floor, damping, values, shares=len(detected.of_background))
+    return model.new_tensor(values.sum(), dtype=torch.float64), torch.from_numpy(slope)
 
 
 def seen(

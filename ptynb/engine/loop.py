@@ -32,7 +32,7 @@ from ptynb.physics.model import Model, Slab
 from ptynb.physics.piece import Extension, Imposed, Piece, overrides
 from ptynb.record import Words
 from ptynb.scan import Scan
-from ptynb.settings import Settings
+from ptynb.settings import THIN_ONLY, Settings
 from ptynb.settings.terms import DataTerm, MeanPattern
 from ptynb.snapshot import Change, Epoch, Moment
 
@@ -413,7 +413,8 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
-    loss, terms = make_loss(settings.loss, mean_count), _data_terms(settings)
+    damped = settings.optimiser in ("rpie", *THIN_ONLY)
+    loss, terms = make_loss(settings.loss, mean_count, damped), _data_terms(settings)
     if not terms:
         return loss
     others = [make_loss(term.loss, mean_count) for term in terms]

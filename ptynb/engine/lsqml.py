@@ -3,7 +3,8 @@
 Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018). With Ψ_jm the wave on the detector, M_j its
 intensity, and P_jm, O_j the probe's modes and the object's window of pattern j,
 
-    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      what the exit waves lack; 0 at bad pixels
+    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      what the exit waves lack; 0 at bad pixels, and damped
+                                                             where M_j is nearly 0 (`losses.Amplitude`)
     ΔO   = Σ_jm P_jm* χ_jm / (Σ_jm |P_jm|² + δ max)          the direction of the object; that of the probe likewise
     a_j, b_j = argmin Σ_m ‖χ_jm - a ΔO_j P_jm - b ΔP_jm O_j‖²   real: how far this pattern would go
     O   += rate ΔO Σ_j a_j |P_j|² / Σ_j |P_j|²               by the mean of the steps, weighted with the illumination
@@ -110,8 +111,12 @@ def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -
 
     lacking χ, object_change x, probe_change y: (pattern, mode, y, x), complex; all modes count.
     """
-    chi, x, y = (torch.view_as_real(waves).flatten(1) for waves in (lacking, object_change, probe_change))
-    xx, xy, yy, cx, cy = ((one * other).sum(1).double() for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y)))
+    chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (lacking, object_change, probe_change))
+    # Rows in their own precision, which is one pass, and their sums in double.
+    xx, xy, yy, cx, cy = (
+        torch.linalg.vecdot(one, other).sum(1, dtype=torch.float64)
+        for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y))
+    )
     # A millionth more on the diagonal: where the changes do the same, or one is 0, there is still one answer.
     more = 1e-6 * (xx + yy) + 1e-100
     xx, yy = xx + more, yy + more

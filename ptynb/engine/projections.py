@@ -1,6 +1,7 @@
 """Difference map and RAAR: exit waves of all patterns, projected in turn on what was measured and on what overlaps.
 
-The modulus projection gives waves on the detector the measured amplitudes, modes together, and leaves bad pixels:
+The modulus projection gives waves on the detector the measured amplitudes, modes together, and leaves bad pixels, and
+pixels where the waves are nearly 0 and so have no phase (the damping of `losses.Amplitude`):
 
     π_a(ψ_j) = F⁻¹[√(I_j / Σ_m |F ψ_jm|²) F ψ_jm]
 

@@ -128,7 +128,7 @@ def varied(given: Lighting, detection: Detection) -> tuple[Tensor | None, ...]:
 def _check(given: Lighting, detection: Detection) -> None:
     """Refuses what does not fit together, or is not compiled."""
     object, corners, probes, shifts, kernel = given
-    held, rows, mask, _, weights, background = detection
+    held, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts)
     numbers = np.arange(len(held)) if rows is None else rows.numpy()
     if (

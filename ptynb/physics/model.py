@@ -249,7 +249,9 @@ class Model(nn.Module):
                 weights = piece.of(batch)
             elif isinstance(piece, Background):
                 background = piece.counts
-        return Detection(batch.held, batch.rows, self.mask, self.loss.floor, weights, background)
+        loss = self.loss
+        assert isinstance(loss, Amplitude)
+        return Detection(batch.held, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
 
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""

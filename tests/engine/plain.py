@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.frames import ArrayFrames
+from ptynb.physics.losses import FLOOR, SLOPE_DAMPING
 from ptynb.scan import Scan
 from ptynb.settings import Optimiser, Probe, Settings
 
@@ -74,6 +75,7 @@ class Plain:
     object: Array
     probe: Array
     floor: float
+    damping: float
 
     @classmethod
     def of(cls, loop: Loop, scan: Scan) -> Plain:
@@ -88,7 +90,8 @@ class Plain:
             places - whole,
             object_of(loop),
             probe_of(loop),
-            1e-6 * float(counts.mean()),
+            FLOOR * float(counts.mean()),
+            SLOPE_DAMPING * float(counts.mean()),
         )
 
     def __len__(self) -> int:
@@ -117,11 +120,11 @@ class Plain:
         return self.moved(self.probe, j) * self.window(j)
 
     def fitting(self, waves: Array, j: int) -> Array:
-        """The waves (mode, y, x) with the measured modulus."""
+        """The waves (mode, y, x) with the measured modulus; where theirs is nearly 0, as it is."""
         far = np.fft.fft2(waves, norm="ortho")
-        modulus = np.sqrt((np.abs(far) ** 2).sum(0) + self.floor)
-        ratio = np.where(self.good, np.sqrt(self.counts[j] + self.floor) / modulus, 1)
-        fitting: Array = np.fft.ifft2(ratio * far, norm="ortho")
+        intensity = (np.abs(far) ** 2).sum(0) + self.floor
+        change = (np.sqrt((self.counts[j] + self.floor) / intensity) - 1) * intensity / (intensity + self.damping)
+        fitting: Array = np.fft.ifft2((1 + np.where(self.good, change, 0)) * far, norm="ortho")
         return fitting
 
     def misfit(self, j: int) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 import ptynb as pt
 from ptynb.engine.group import SingleGroup
-from ptynb.engine.lbfgs import LBFGS, flat
+from ptynb.engine.lbfgs import CURVATURE, DECREASE, LBFGS, flat, line_search
 from ptynb.engine.loop import Loop
 from ptynb.physics.piece import Batch, Piece
 from ptynb.physics.terms import object_terms
@@ -67,34 +69,33 @@ def test_what_constraints_change_counts_as_a_part_of_the_lbfgs_step() -> None:
     """The curvature of the last step is between the gradients at its ends, wherever a constraint has moved them."""
     loop = after(a_scan(), double("lbfgs", probe=MODES, terms=(TotalVariation(weight=0.1),)), 3)
     algorithm = algorithm_of(loop)
-    assert algorithm._optimiser is not None
     before, before_gradient = flat(algorithm._moving), gradient_of(loop)
     loop.step()
     loop.model.object.set(0.9 * loop.model.object.values.detach())
     here, gradient = flat(algorithm._moving), gradient_of(loop)
     loop.step()
-    state = algorithm._optimiser.state[algorithm._moving[0]]
-    torch.testing.assert_close(state["old_stps"][-1], here - before, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(state["old_dirs"][-1], gradient - before_gradient, rtol=1e-6, atol=1e-9)
+    step, change = algorithm._history[-1]
+    torch.testing.assert_close(step, here - before, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(change, gradient - before_gradient, rtol=1e-6, atol=1e-9)
 
 
 def test_lbfgs_starts_anew_where_something_else_moves_or_is_minimised() -> None:
     settings = double("lbfgs", probe=Probe(modes=2, first=3))
     loop = a_loop(a_scan(), settings)
     algorithm, start = algorithm_of(loop), probe_of(loop)
-    first = algorithm._optimiser
     while loop.epoch < 2:
-        assert algorithm._optimiser is first
+        assert len(algorithm._history) == max(loop.epoch - 1, 0)
         loop.step()
     np.testing.assert_array_equal(probe_of(loop), start)
-    second = algorithm._optimiser
-    assert second is not first
+    assert len(algorithm._history) == 0
+    loop.step()
     loop.step()
     assert difference(start, probe_of(loop)) > 1e-6
+    assert len(algorithm._history) == 1
     loop.change(settings.replace(object={"rate": 0.5}))
-    assert algorithm._optimiser is second, "the size of a rate does not matter"
+    assert len(algorithm._history) == 1, "the size of a rate does not matter"
     loop.change(settings.replace(terms=[{"kind": "total_variation", "weight": 1.0}]))
-    assert algorithm._optimiser is not second
+    assert len(algorithm._history) == 0
     passes = algorithm.passes
     loop.step()
     assert algorithm.passes > passes + 1, "the loss is another one at the same place"
@@ -135,6 +136,53 @@ def test_lbfgs_moves_amplitude_and_phase_or_the_phase_alone(amplitude_rate: floa
     loop.change(settings.replace(object={"amplitude_rate": 0.0 if amplitude_rate is None else None}))
     loop.step()
     assert torch.equal(before, amplitude) == (amplitude_rate is None)
+
+
+FUNCTIONS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "quadratic": (lambda t: (t - 1) ** 2, lambda t: 2 * (t - 1)),
+    "far away": (lambda t: (t / 1e4 - 1) ** 2, lambda t: 2e-4 * (t / 1e4 - 1)),
+    "near": (lambda t: (1e5 * t - 1) ** 2, lambda t: 2e5 * (1e5 * t - 1)),
+    "wavy": (lambda t: math.cos(3 * t) / 5 - t / 10, lambda t: -0.6 * math.sin(3 * t) - 0.1),
+    "not convex": (lambda t: -t / (t * t + 2), lambda t: (t * t - 2) / (t * t + 2) ** 2),
+    "a wall": (lambda t: (t - 1) ** 2 if t < 2 else math.nan, lambda t: 2 * (t - 1) if t < 2 else math.nan),
+    "an edge": (lambda t: -t if t < 0.3 else 100 * t - 30.3, lambda t: -1.0 if t < 0.3 else 100.0),
+}
+"""Losses along a direction, and their slopes. The one that is not convex: Moré and Thuente, ACM TOMS 20, 286 (1994)."""
+
+
+@pytest.mark.parametrize("first", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_line_search_ends_where_the_wolfe_conditions_hold(name: str, first: float) -> None:
+    loss, slope = FUNCTIONS[name]
+    tried: list[float] = []
+
+    def evaluate(length: float) -> tuple[float, float]:
+        tried.append(length)
+        return loss(length), slope(length)
+
+    found = line_search(evaluate, loss(0.0), slope(0.0), first, shortest=1e-12, noise=0.0)
+    assert tried[0] == first
+    assert (found.loss, found.slope) == (loss(found.length), slope(found.length))
+    assert found.loss <= loss(0.0) + DECREASE * found.length * slope(0.0)
+    if name != "an edge":  # where the slope jumps over all that would do
+        assert abs(found.slope) <= CURVATURE * abs(slope(0.0))
+        assert tried[-1] == found.length, "what was evaluated last has to be evaluated again"
+        assert len(tried) <= 12
+
+
+def test_a_line_search_without_a_lower_loss_ends_where_it_began() -> None:
+    found = line_search(lambda t: (1.0 + t, 1.0), 1.0, -1.0, 1.0, shortest=1e-6, noise=0.0)
+    assert (found.length, found.loss) == (0.0, 1.0)
+
+
+def test_a_line_search_takes_a_loss_that_is_higher_by_its_rounding_only() -> None:
+    """At the bottom of a valley slopes still tell where it goes down, while losses are all rounding."""
+
+    def evaluate(length: float) -> tuple[float, float]:
+        return 5.0 + 1e-7, 1e-9 * (length - 1)
+
+    assert line_search(evaluate, 5.0, -1e-9, 0.5, shortest=1e-12, noise=5 * 1.2e-7).length == 0.5
+    assert line_search(evaluate, 5.0, -1e-9, 0.5, shortest=1e-12, noise=0.0).length == 0.0
 
 
 class Dimmer(Piece):

@@ -584,9 +584,10 @@ def test_weights_and_backgrounds_that_do_not_fit_are_refused(wrong, implementati
             far_field_misfit(given, detection._replace(**wrong))
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.7])
 @pytest.mark.parametrize("lit", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, implementation):
+def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, damping, implementation):
     if implementation == "torch":
         return
     problem = Problem((8, 7), 2, True, "amplitude")
@@ -594,11 +595,12 @@ def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(
     given = Lighting(problem.object[None, None], problem.corners, problem.probe[None], problem.shifts)
     weights = (torch.rand(4, dtype=torch.float64, generator=generator) + 0.5).requires_grad_() if weighted else None
     background = torch.rand(8, 7, dtype=torch.float64, generator=generator).requires_grad_() if lit else None
-    detection = Detection(problem.counts, None, problem.mask, problem.loss.floor, weights, background)
+    floor = problem.loss.floor
+    detection = Detection(problem.counts, None, problem.mask, floor, weights, background, damping)
     one = far_field_misfit(given, detection)
     patterns = far_field_patterns(given)
     patterns = patterns * (1 if weights is None else weights[:, None, None]) + (0 if background is None else background)
-    two = loss_of(patterns, problem.counts, problem.mask, problem.loss)
+    two = loss_of(patterns, problem.counts, problem.mask, Amplitude(floor, damping))
     torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
     leaves = [leaf for leaf in (weights, background) if leaf is not None]
     for left, right in (

@@ -4,7 +4,15 @@ import scipy.special
 import scipy.stats
 import torch
 
-from ptynb.physics.losses import Sums, WeightedSum, amplitude_residual, make_loss, sum_of_squares
+from ptynb.physics.losses import (
+    SLOPE_DAMPING,
+    Amplitude,
+    Sums,
+    WeightedSum,
+    amplitude_residual,
+    make_loss,
+    sum_of_squares,
+)
 
 LOSSES = ["amplitude", "poisson", "intensity"]
 SHAPE = (3, 6, 5)
@@ -62,10 +70,37 @@ def test_single_precision_resolves_a_nearly_perfect_fit(name):
     loss = make_loss(name, 1e4)
     counts = torch.full((1, 4, 4), 1e4)
     model = counts * 1.001
-    single = loss.value_and_slope(model.clone(), counts, None)[0]
-    double = loss.value_and_slope(model.double(), counts.double(), None)[0]
-    assert single.dtype == torch.float32
+    single, slope = loss.value_and_slope(model.clone(), counts, None)
+    double, _ = loss.value_and_slope(model.double(), counts.double(), None)
+    assert (single.dtype, slope.dtype) == (torch.float64, torch.float32)
     assert single.item() == pytest.approx(double.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("side", [32, 34], ids=["compiled", "torch"])
+def test_a_damped_slope_is_as_before_where_there_is_light_and_0_where_there_is_none(side):
+    model = torch.logspace(-12, 2, side * side, dtype=torch.float64).reshape(1, side, side)
+    counts = torch.full((1, side, side), 3.0)
+    plain, damped = (make_loss("amplitude", MEAN, damped=one) for one in (False, True))
+    assert isinstance(damped, Amplitude)
+    assert damped.damping == SLOPE_DAMPING * MEAN > 0
+    (value, slope), (same, less) = (one.value_and_slope(model.clone(), counts, None) for one in (plain, damped))
+    assert same == value
+    light = model + damped.floor
+    torch.testing.assert_close(less, slope * light / (light + damped.damping), rtol=1e-12, atol=0)
+    assert (less / slope).min() < 1e-2
+    assert (less / slope).max() > 0.999
+    assert (make_loss("poisson", MEAN, damped=True).floor, make_loss("amplitude", MEAN).damping) == (plain.floor, 0)
+
+
+@pytest.mark.parametrize("side", [128, 134], ids=["compiled", "torch"])
+def test_losses_of_many_pixels_are_summed_in_double(name, side):
+    """A line search looks at differences of losses that are a millionth of them."""
+    model = MEAN * torch.rand((16, side, side), generator=random(3))
+    counts = torch.poisson(torch.full((16, side, side), MEAN), generator=random(4))
+    single = make_loss(name, MEAN).value_and_slope(model.clone(), counts, None)[0]
+    double = make_loss(name, MEAN).value_and_slope(model.double(), counts.double(), None)[0]
+    assert single.dtype == torch.float64
+    assert single.item() == pytest.approx(double.item(), rel=1e-7)
 
 
 @pytest.mark.parametrize("masked", [False, True])
