@@ -13,21 +13,14 @@ import h5py
 from numpy.typing import NDArray
 
 from ptynb.io.heaps import damaged_heap
+from ptynb.text import in_one_line as in_one_line
 
 FEW = 6
 """Numbers that a sentence may hold."""
-LONGEST = 200
-"""Characters of what another library, or a damaged file, puts into a sentence: they may be anything."""
 
 
 class FileError(ValueError):
     """A file that can't be read or written; the message says what was found, what was expected and what to do."""
-
-
-def in_one_line(value: object) -> str:
-    """A value as text in one line that is not too long."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def reason(error: BaseException) -> str:
