@@ -117,6 +117,30 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         (f"{LEAST}epochs: 4", "'epochs' is given twice"),
         ("scan: [", "is not valid YAML: "),
         ("- scan", "holds a list; expected names with values"),
+        (LEAST.replace("3", "1" + "0" * 30), f"epochs is 1{'0' * 30}: expected less than or equal to 1000000000."),
+        (LEAST.replace("3", "true"), "epochs is True: expected a number, not true or false."),
+        (LEAST.replace("3", "3.5"), "epochs is 3.5: expected a valid integer, got a number with a fractional part."),
+        (LEAST.replace("a.h5", '"a\\0.h5"'), r"scan is 'a\x00.h5': expected text without control characters."),
+        (
+            LEAST.replace("a.h5", "~nobody-at-all/a.h5"),
+            "home folder that '~nobody-at-all/a.h5' begins with is not known",
+        ),
+        (f"{LEAST}cluster: {{engines: true}}", "cluster.engines is True: expected a number"),
+        (f"{LEAST}cluster: {{engines: 10000}}", "cluster.engines is 10000: expected less than or equal to 4096."),
+        (f"{LEAST}cluster: {{lease: 1e9}}", "cluster.lease is 1000000000.0: expected less than or equal to 10000000."),
+        (
+            f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 0}}}}",
+            "cluster.hosts.a is 0: expected greater than or equal to 1.",
+        ),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: {{a: yes}}}}", "cluster.hosts is {'a': True}: expected a number"),
+        (
+            LEAST + "".join(f"x{number}: 1\n" for number in range(5000)),
+            "there is no field 'x2'; expected one of scan, load, epochs, result, start, cluster, keep, on_failure, "
+            "settings; 4997 more fields are wrong.",
+        ),
+        (f"{LEAST}? {'x' * 10_000}\n: 1", f"there is no field '{'x' * 79}…'; expected one of"),
+        (f"{LEAST}settings: {{constraints: [{{kind: {'x' * 10_000}}}]}}", "expected an entry whose 'kind' is one of "),
+        (f"{LEAST}cluster: {{kind: {'x' * 4000}}}", f"cluster.kind is '{'x' * 198}…; expected one of 'local'"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_path, text, sentence):
@@ -124,7 +148,8 @@ def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_p
         read(text)
     assert str(told.value).startswith(str(tmp_path / "run.yaml"))
     assert sentence in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 1200
 
 
 @pytest.mark.parametrize(
@@ -135,7 +160,7 @@ def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_p
     ],
 )
 def test_a_name_is_given_once_as_the_message_says(read, twice, once):
-    with pytest.raises(SettingsError, match=r"line \d: '\w+' is given twice below it; give it once"):
+    with pytest.raises(SettingsError, match=r"line \d, column \d: '\w+' is given twice; give it once"):
         read(twice)
     assert read(once).settings.batch in (Settings().batch, 9)
 
@@ -189,6 +214,31 @@ def test_the_words_of_load_are_the_same_everywhere():
     assert accepted == [name for name in inspect.signature(info).parameters if name != "path"]
     assert accepted == [field.name for field in dataclasses.fields(Given)]
     assert accepted == list(WORDS) == list(Load.model_fields)
+
+
+def test_a_home_folder_of_nobody_is_to_be_written_out(read):
+    with pytest.raises(SettingsError, match=r"'~nobody-at-all/a\.h5' begins with is not known; write it out"):
+        read(LEAST.replace("a.h5", "~nobody-at-all/a.h5"))
+    with pytest.raises(SettingsError, match="is not known; write it out"):
+        read(LEAST, {"result": Path("~nobody-at-all/b.h5")})
+    assert read(LEAST.replace("a.h5", "/home/somebody/a.h5")).scan == Path("/home/somebody/a.h5")
+
+
+def test_a_name_too_long_for_a_file_is_a_dataset(read):
+    name = "entry/" + "x" * 300
+    assert read(f"{LEAST}load: {{mask: {name}}}").load.mask == name
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--epochs", "1" + "0" * 30), ("--pictures", "nan"), ("--threads", "100000"), ("--engines", "-1")],
+)
+def test_options_have_the_bounds_of_the_file(tmp_path, capsys, option, value):
+    (tmp_path / "run.yaml").write_text(LEAST)
+    assert cli.main(["run", str(tmp_path / "run.yaml"), option, value]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{option.removeprefix('--')} is " in told
+    assert ": expected " in told
 
 
 def parsed(line):

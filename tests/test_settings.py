@@ -1,9 +1,14 @@
 import json
+from pathlib import Path
+from typing import Literal, get_args, get_origin
 
+import numpy as np
 import pydantic
 import pytest
 
 from ptynb.settings import PARTS, Object, Probe, Schedule, Settings, SettingsError
+from ptynb.settings.base import kinds_in
+from ptynb.settings.runfile import RunFile
 
 UNUSUAL = Settings(
     object=Object(rate=1e-5, padding=0),
@@ -369,3 +374,132 @@ def test_rates_for_several_engines_have_limits():
 def test_a_batch_of_the_group_is_the_same_for_any_number_of_engines():
     assert [Settings(batch=8).effective_batch(engines) for engines in (1, 3)] == [8, 8]
     assert [Settings(batch=8, batch_per="engine").effective_batch(engines) for engines in (1, 3)] == [8, 24]
+
+
+# Bounds, of every field of every model
+
+
+def models_below(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models_below(field.annotation)
+    for inner in get_args(annotation):
+        yield from models_below(inner)
+
+
+FIELDS = [
+    (model, name, {*kinds_in(field.annotation)} if name != "kind" else set())
+    for model in dict.fromkeys(models_below(RunFile))
+    for name, field in model.model_fields.items()
+    if get_origin(field.annotation) is not Literal and not [*models_below(field.annotation)]
+]
+NUMBERS = [(model, name) for model, name, kinds in FIELDS if kinds & {int, float}]
+TEXTS = [(model, name) for model, name, kinds in FIELDS if kinds & {str, Path}]
+
+
+def within(model, name, value):
+    """The value as the field takes it: alone, in a list or in a mapping."""
+    annotation = str(model.model_fields[name].annotation)
+    if "dict" in annotation:
+        return {"host": value}
+    return [value, value] if "tuple" in annotation else value
+
+
+def complaint(model, name, value):
+    """What is said of this field alone; nothing where its value is taken."""
+    try:
+        model(**{name: value})
+    except SettingsError as error:
+        sentence = str(error)
+        assert "\n" not in sentence
+        assert len(sentence) < 1500
+        return [problem for problem in error.problems if problem["loc"][:1] == (name,)]
+    return []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, False, np.True_, float("nan"), float("inf"), "-inf", 10**30, "1e300", -(10**30), 10**5000],
+    ids=["True", "False", "numpy", "nan", "inf", "-inf", "large", "larger", "low", "endless"],
+)
+def test_no_number_is_a_switch_or_without_bounds(value):
+    taken = [
+        (model.__name__, name) for model, name in NUMBERS if not complaint(model, name, within(model, name, value))
+    ]
+    assert taken == []
+
+
+def test_the_ends_of_every_range_are_known_and_in_it():
+    for model, name in NUMBERS:
+        low, high = bounds(model, name)
+        assert low < high
+        assert not complaint(model, name, within(model, name, high)), (model, name)
+
+
+def bounds(model, name):
+    """The ends of its range, as its schema has them."""
+    found = {}
+
+    def look(schema):
+        if isinstance(schema, list):
+            for one in schema:
+                look(one)
+        elif isinstance(schema, dict):
+            for end in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+                if end in schema:
+                    found[end] = schema[end]
+            for one in schema.values():
+                look(one)
+
+    look(model.model_json_schema()["properties"][name])
+    high = found.get("maximum")
+    if high is None:
+        beyond = found["exclusiveMaximum"]
+        high = beyond - 1 if beyond > 2 else beyond * 0.999
+    return found.get("minimum", found.get("exclusiveMinimum")), high
+
+
+@pytest.mark.parametrize("value", ["a\0b", "a\nb", "a\x1b[31m", "x" * 5000], ids=["NUL", "line", "escape", "long"])
+def test_no_text_has_control_characters_or_no_end(value):
+    for model, name in TEXTS:
+        inside = {value: 1} if name == "hosts" else within(model, name, value)
+        assert complaint(model, name, inside), (model, name)
+
+
+def test_fields_of_all_kinds_were_looked_at():
+    assert {("RunFile", "epochs"), ("SshCluster", "hosts"), ("Load", "raster"), ("Schedule", "epochs")} <= {
+        (model.__name__, name) for model, name in NUMBERS
+    }
+    assert {("RunFile", "scan"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Keep", "folder")} <= {
+        (model.__name__, name) for model, name in TEXTS
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {f"unknown{number}": 1 for number in range(5000)},
+        {"probe": {f"unknown{number}": 1 for number in range(5000)}},
+        {"constraints": [{"kind": f"unknown{number}"} for number in range(5000)]},
+        {"constraints": [{"kind": "x" * 100_000}]},
+        {"x" * 100_000: 1},
+        {"probe": {"x" * 100_000: 1}},
+        {"batch": "x" * 100_000},
+        {"batch": [*range(100_000)]},
+        {"loss": "x" * 3000},
+        {"object": "x\x1b[31m\u202e"},
+    ],
+    ids=lambda values: f"{values!r:.40}",
+)
+def test_an_error_is_one_line_however_much_is_wrong(values):
+    with pytest.raises(SettingsError) as caught:
+        Settings(**values)
+    sentence = str(caught.value)
+    assert len(sentence) < 2000
+    assert sentence.isprintable()
+    assert len(caught.value.problems) == max(
+        len(values), len(values.get("probe", "")), len(values.get("constraints", ""))
+    )
+    if len(caught.value.problems) > 3:
+        assert "4997 more" in sentence

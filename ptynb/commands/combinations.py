@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ptynb.text import quoted
 
 MOST = 1000
 """Combinations: more is a slip of the keyboard, or a case for `ptynb.tune`."""
 RECORD = "combination.json"
+FIELDS: dict[str, Any] = {"values": dict, "notebook": str, "error": str, "seconds": int | float, "result": str}
+"""What is in it."""
+MOST_BYTES = 2**20
 NOTEBOOK = "notebook.ipynb"
 RESERVED = ("sweep", "folder")
 """Names that a notebook gets its dotted values and its folder by."""
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -73,29 +75,28 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         name, equals, text = option.partition("=")
         name = name.strip()
         if not equals or not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"-p {option!r} is no name with values; expected such as -p probe.modes=1,2,4.")
+            raise ValueError(f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4.")
         if name in found:
             raise ValueError(f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.")
         if name in RESERVED:
             raise ValueError(f"The name {name!r} is what a sweep itself gives the notebook; use another one.")
-        try:
-            values = yaml.safe_load(f"[{text}]")
-        except yaml.YAMLError:
-            raise ValueError(
-                f"The values of {name} are {text!r}; expected them with commas between, as YAML."
-            ) from None
-        if not values:
-            raise ValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
-        values = [_number(value) for value in values]
-        if len({json.dumps(value, default=str) for value in values}) < len(values):
-            raise ValueError(f"The values of {name} are {text}; expected each of them once.")
-        found[name] = tuple(values)
+        found[name] = _parsed(name, text)
     return found
 
 
-def _number(value: Any) -> Any:
-    """A number that YAML 1.1 takes for a word: 1e-3."""
-    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+def _parsed(name: str, text: str) -> tuple[Any, ...]:
+    """The values '1,2,4'. Raises ValueError."""
+    from ptynb.settings.yaml_reader import read_yaml
+
+    try:
+        values = read_yaml(f"[{text}]", f"-p {name}")
+    except ValueError as error:
+        raise ValueError(f"{str(error).removesuffix('.')}; expected values with commas between.") from None
+    if not values:
+        raise ValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
+    if len({json.dumps(value) for value in values}) < len(values):
+        raise ValueError(f"The values of {name} are {quoted(text)}; expected each of them once.")
+    return tuple(values)
 
 
 def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], notebook: Path) -> None:
@@ -176,17 +177,20 @@ def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
 
 
 def _record(path: Path) -> dict[str, Any] | None:
-    """What is written there; None where nothing, or nothing whole, is."""
+    """What is written there; None where nothing, or nothing whole, is. The folder may have come from elsewhere."""
     try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError):
+        with path.open("rb") as file:
+            record = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         return None
-    wanted = {"values", "notebook", "error", "seconds", "result"}
-    return record if isinstance(record, dict) and wanted <= record.keys() else None
+    if not isinstance(record, dict) or not all(isinstance(record.get(name), kind) for name, kind in FIELDS.items()):
+        return None
+    result = Path(record["result"])
+    return None if result.is_absolute() or ".." in result.parts else record
 
 
 def _key(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True, default=str)
+    return json.dumps(values, sort_keys=True)
 
 
 def _file_name(values: Mapping[str, Any]) -> str:
@@ -227,5 +231,5 @@ def _cells(notebook: Path) -> list[tuple[str, str, list[str]]]:
         ]
     except FileNotFoundError:
         raise ValueError(f"There is no notebook {notebook}; name one that is there.") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.") from None

@@ -7,17 +7,32 @@ reconstruction runs and whether forms show it first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
+from ptynb.text import has_control_characters, in_one_line, quoted
+
 LIVE: JsonDict = {"live": True}
 """Marks a field that may change while a reconstruction runs."""
 SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
+
+MOST_EPOCHS = 10**9
+"""More than anybody computes, and few enough for every counter."""
+MOST_SECONDS = 10**7
+"""Four months, of anything that is waited for."""
+MOST_LETTERS = 4096
+"""Of a text: what Linux takes for a path."""
+MOST_PROBLEMS = 3
+"""That one error tells; the rest is counted."""
+LONGEST_NAME = 80
+"""Letters of a name that an error repeats; no field has such a long one."""
 
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
 
@@ -36,11 +51,60 @@ class SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
     def __init__(self, **values: Any) -> None:
+        problems = [*_not_plain(type(self), values)]
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problems = tuple(_whole_names(error))
-            raise SettingsError(_sentences(problems, type(self)), problems) from None
+            known = {problem["loc"][0] for problem in problems}
+            problems += [one for one in _whole_names(error) if not known & {*one["loc"][:1]}]
+        if problems:
+            raise SettingsError(_sentences(problems, type(self)), tuple(problems)) from None
+
+
+def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
+    """What pydantic takes, and settings don't: true and false as the numbers 1 and 0, texts that no path can be."""
+    for name, value in values.items():
+        if name not in model.model_fields:
+            continue
+        inside: tuple[Any, ...] = ()
+        if isinstance(value, list | tuple | dict):
+            inside = (*value, *value.values()) if isinstance(value, dict) else (*value,)
+        for one in inside or (value,):
+            if message := _wrong_with_text(one) or (_is_switch(one) and _wrong_with_switch(model, name)):
+                yield {"type": "not_plain", "loc": (name,), "msg": message, "input": value}
+                break
+
+
+def _is_switch(value: Any) -> bool:
+    """Whether it is Python's or numpy's true or false."""
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+
+
+@functools.cache
+def _wrong_with_switch(model: type[BaseModel], name: str) -> str:
+    kinds = [*kinds_in(model.model_fields[name].annotation)]
+    numeric = any(kind is int or kind is float for kind in kinds) and not any(kind is bool for kind in kinds)
+    return "Input should be a number, not true or false" if numeric else ""
+
+
+def _wrong_with_text(value: Any) -> str:
+    if not isinstance(value, str | Path):
+        return ""
+    text = str(value)
+    if len(text) > MOST_LETTERS:
+        return f"Input should be text of at most {MOST_LETTERS} letters, not of {len(text)}"
+    if has_control_characters(text):
+        return "Input should be text without control characters"
+    return ""
+
+
+def kinds_in(annotation: Any) -> Iterator[Any]:
+    """The types in an annotation such as `int | None`."""
+    inner = get_args(annotation)
+    if not inner:
+        yield annotation
+    for kind in inner:
+        yield from kinds_in(kind)
 
 
 class Part(SettingsModel):
@@ -48,11 +112,17 @@ class Part(SettingsModel):
 
     rate: Rate = Field(default=0.0, description="Step size of its updates; 0 freezes it")
     first: int = Field(
-        default=1, ge=1, title="First epoch", description="First epoch in which it is updated", json_schema_extra=LIVE
+        default=1,
+        ge=1,
+        le=MOST_EPOCHS,
+        title="First epoch",
+        description="First epoch in which it is updated",
+        json_schema_extra=LIVE,
     )
     last: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_EPOCHS,
         title="Last epoch",
         description="Last epoch in which it is updated; none: to the end",
         json_schema_extra=LIVE,
@@ -129,19 +199,34 @@ def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
             yield problem
 
 
-def _sentences(problems: tuple[ErrorDetails, ...], model: type[BaseModel]) -> str:
-    """One sentence for each problem."""
+def _sentences(problems: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
+    """One sentence for each problem, the first few."""
     sentences = []
-    for problem in problems:
-        name = ".".join(str(part) for part in problem["loc"])
+    for problem in problems[:MOST_PROBLEMS]:
+        name, message = dotted(problem["loc"]), message_of(problem)
         if problem["type"] == "extra_forbidden":
             known = ", ".join(names_beside(model, problem["loc"]))
             sentences.append(f"There is no setting '{name}'; known here are {known}.")
         elif not name:
-            sentences.append(f"{problem['msg'].removeprefix('Value error, ')}.")
+            sentences.append(f"{message}.")
         else:
-            sentences.append(f"{name} is {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}.")
+            sentences.append(f"{name} is {quoted(problem['input'])}: {message}.")
+    if len(problems) > MOST_PROBLEMS:
+        sentences.append(f"{len(problems) - MOST_PROBLEMS} more settings can't be used.")
     return " ".join(sentences)
+
+
+def dotted(location: Iterable[int | str]) -> str:
+    """The name of a field by its place, fit for a sentence."""
+    return ".".join(in_one_line(part, LONGEST_NAME) for part in location)
+
+
+def message_of(problem: ErrorDetails) -> str:
+    """What pydantic says of a field, without a full stop."""
+    if problem["type"] == "union_tag_invalid":  # its own words repeat the input, however long
+        context = problem["ctx"]
+        return f"Input should be an entry whose {context['discriminator']} is one of {context['expected_tags']}"
+    return problem["msg"].removeprefix("Value error, ").rstrip(".")
 
 
 def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

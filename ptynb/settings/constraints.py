@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ptynb.settings.base import SettingsModel, check_span
+from ptynb.settings.base import MOST_EPOCHS, SettingsModel, check_span
 
 Strength = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
@@ -15,9 +15,11 @@ Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
 class Constraint(SettingsModel):
     """When it is imposed: after the last update of an epoch, or after every update of it."""
 
-    first: int = Field(default=1, ge=1, title="First epoch", description="First epoch with it")
-    every: int = Field(default=1, ge=1, title="Every", description="From one time to the next [epochs]")
-    last: int | None = Field(default=None, ge=1, title="Last epoch", description="Last epoch with it; none: to the end")
+    first: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch with it")
+    every: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="Every", description="From one time to the next [epochs]")
+    last: int | None = Field(
+        default=None, ge=1, le=MOST_EPOCHS, title="Last epoch", description="Last epoch with it; none: to the end"
+    )
     after: Literal["epoch", "update"] = Field(
         default="epoch", description="Whether it follows every update of these epochs, or only their end"
     )
@@ -123,8 +125,8 @@ class AmplitudeLimits(Constraint):
     """The object's amplitude stays between two values."""
 
     kind: Literal["amplitude_limits"] = "amplitude_limits"
-    low: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="Smallest amplitude")
-    high: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="Largest amplitude")
+    low: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False, description="Smallest amplitude")
+    high: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False, description="Largest amplitude")
 
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
@@ -137,7 +139,7 @@ class TiedAmplitude(Constraint):
     """Amplitude follows phase, as in a single material: |O| = exp(-ratio * phase)."""
 
     kind: Literal["tied_amplitude"] = "tied_amplitude"
-    ratio: float = Field(ge=0, allow_inf_nan=False, description="Absorption over phase shift, beta / delta")
+    ratio: float = Field(ge=0, le=1e6, allow_inf_nan=False, description="Absorption over phase shift, beta / delta")
     strength: Strength = Field(default=1.0, description="1: wholly, 0: not at all")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -9,8 +10,10 @@ from pydantic import Field
 
 from ptynb.settings.base import SettingsModel
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+"""What no experiment has, such as keV taken for eV, `load` itself refuses."""
+Finite = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+Rows = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Load(SettingsModel):
@@ -20,7 +23,7 @@ class Load(SettingsModel):
     positions: str | None = Field(default=None, description="Dataset of the positions, or a file (.npy, text)")
     mask: str | None = Field(default=None, description="Dataset of the mask, or a file; true where the detector works")
     units: Literal["metres", "pixels"] | None = Field(default=None, description="Of positions; none: metres")
-    raster: tuple[int, int] | None = Field(default=None, description="Rows and columns of a scan line by line")
+    raster: tuple[Rows, Rows] | None = Field(default=None, description="Rows and columns of a scan line by line")
     step: tuple[Finite, Finite] | None = Field(default=None, description="Of a raster (y, x) [m]")
     rotation: Finite | None = Field(default=None, description="Of the scan against the detector, from x to y [rad]")
     wavelength: Positive | None = Field(default=None, description="Of the beam [m]")
@@ -44,5 +47,6 @@ class Load(SettingsModel):
     def placed(self, folder: Path) -> Self:
         """The same with files named from `folder`; names that are no files there are datasets of the scan."""
         files = {name: getattr(self, name) for name in ("positions", "mask") if getattr(self, name) is not None}
-        found = {name: str(folder / value) for name, value in files.items() if (folder / value).is_file()}
+        # Not pathlib's, which raises an error for a dataset with a name too long for a file.
+        found = {name: str(folder / value) for name, value in files.items() if os.path.isfile(folder / value)}
         return self.model_copy(update=found)

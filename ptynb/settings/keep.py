@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ptynb.settings.base import SettingsModel
+from ptynb.settings.base import MOST_EPOCHS, MOST_SECONDS, SettingsModel
 
 
 class Keep(SettingsModel):
@@ -15,14 +15,21 @@ class Keep(SettingsModel):
     folder: Path | None = Field(
         default=None, description="Folder for the states, one that all engines see; none: one of ptynb's own"
     )
-    epochs: int | None = Field(default=None, ge=1, description="Epochs from one state to the next; none: don't count")
+    epochs: int | None = Field(
+        default=None, ge=1, le=MOST_EPOCHS, description="Epochs from one state to the next; none: don't count"
+    )
     seconds: float | None = Field(
-        default=60.0, gt=0, allow_inf_nan=False, description="Seconds from one state to the next; none: don't count"
+        default=60.0,
+        gt=0,
+        le=MOST_SECONDS,
+        allow_inf_nan=False,
+        description="Seconds from one state to the next; none: don't count",
     )
     last: int = Field(default=3, ge=1, le=10_000, description="States that stay; older ones are removed")
     pictures: float | None = Field(
         default=None,
         gt=0,
+        le=MOST_SECONDS,
         allow_inf_nan=False,
         description="Seconds from one set of pictures and status.json to the next; none: no pictures",
     )

@@ -49,6 +49,7 @@ class Slices(Part):
     thickness: float | None = Field(
         default=None,
         gt=0,
+        le=10,
         allow_inf_nan=False,
         description="Distance between two slices [m]",
         json_schema_extra=SIMPLE,
@@ -134,7 +135,7 @@ class Detector(SettingsModel):
         default=0.0, ge=0, le=64, description="Standard deviation of the detector's point spread [detector pixels]"
     )
     saturation: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Highest count a pixel can show; none: no limit"
+        default=None, gt=0, le=1e12, allow_inf_nan=False, description="Highest count a pixel can show; none: no limit"
     )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from ptynb.settings.base import SettingsError
+from ptynb.settings.base import SettingsError, kinds_in
 from ptynb.settings.settings import Settings
+from ptynb.text import quoted
 
 Choice = bool | int | float | str | None
 
@@ -76,7 +77,7 @@ def value_of(settings: Settings, name: str) -> Any:
 
 def is_whole(name: str) -> bool:
     """Whether the setting of this dotted name takes whole numbers only."""
-    kinds = {*_kinds(_annotation(name))}
+    kinds = {*kinds_in(_annotation(name))}
     return int in kinds and float not in kinds
 
 
@@ -93,7 +94,7 @@ def _checked(settings: Settings, name: str, given: Any) -> Range:
         _check_value(settings, name, value)
     if isinstance(chosen, tuple):
         return chosen
-    if not {int, float} & {*_kinds(_annotation(name))}:
+    if not {int, float} & {*kinds_in(_annotation(name))}:
         raise SettingsError(f"{name} is no number, and its range is {chosen!r}; give its choices as a tuple.")
     if is_whole(name):
         return Between(int(chosen.low), int(chosen.high), chosen.log)
@@ -105,16 +106,16 @@ def _as_range(name: str, given: Any) -> Range:
         return given
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise SettingsError(
-            f"The range of {name} is {given!r}; expected pt.between(low, high), or its choices as a tuple."
+            f"The range of {name} is {quoted(given)}; expected pt.between(low, high), or its choices as a tuple."
         )
     if len(given) == 3 and isinstance(given[2], bool) and _is_number(given[0]) and _is_number(given[1]):
         return Between(*given)
     if not given or not all(isinstance(choice, Choice) for choice in given):
         raise SettingsError(
-            f"The choices of {name} are {given!r}; expected at least one, each a number, a word or None."
+            f"The choices of {name} are {quoted(given)}; expected at least one, each a number, a word or None."
         )
     if len({*given}) < len(given):
-        raise SettingsError(f"The choices of {name} are {given!r}; expected each of them once.")
+        raise SettingsError(f"The choices of {name} are {quoted(given)}; expected each of them once.")
     return tuple(given)
 
 
@@ -152,15 +153,6 @@ def _annotation(name: str) -> Any:
     for part in name.split("."):
         kind = kind.model_fields[part].annotation
     return kind
-
-
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types in an annotation such as `int | None`."""
-    inner = get_args(annotation)
-    if not inner:
-        yield annotation
-    for kind in inner:
-        yield from _kinds(kind)
 
 
 def _is_number(value: object) -> bool:

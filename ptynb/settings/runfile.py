@@ -7,39 +7,52 @@ result are given beside it, on the command line.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from ptynb.settings.base import SettingsError, SettingsModel, check_names, merge, names_beside
+from ptynb.settings.base import (
+    LONGEST_NAME,
+    MOST_EPOCHS,
+    MOST_PROBLEMS,
+    MOST_SECONDS,
+    SettingsError,
+    SettingsModel,
+    check_names,
+    dotted,
+    merge,
+    message_of,
+    names_beside,
+)
 from ptynb.settings.given import Load
 from ptynb.settings.keep import Keep
 from ptynb.settings.settings import Settings
+from ptynb.settings.yaml_reader import read_yaml_file
+from ptynb.text import quoted
 
 Device = Literal["auto", "cpu", "cuda"]
 TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
 """As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes ..."""
 
 
-Lease = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=4096)]
+"""Of what one machine has: engines, GPUs, cores."""
+Lease = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
 LEASE = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
-Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
+ADDRESS = "Of this machine, where the engines find it; none: found"
 
 
 class LocalCluster(SettingsModel):
     """Engines on this machine."""
 
     kind: Literal["local"] = "local"
-    engines: int | None = Field(default=None, ge=1, description="How many; none: one a GPU, or 2 on the CPU")
+    engines: Count | None = Field(default=None, description="How many; none: one a GPU, or 2 on the CPU")
     device: Device = Field(default="auto", description="What engines compute on")
-    threads: int | None = Field(
-        default=None, ge=1, description="Of each engine on the CPU; none: its share of the cores"
-    )
+    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share of the cores")
     lease: Lease = Field(default=None, description=LEASE)
     timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
 
@@ -49,24 +62,26 @@ class NoCluster(SettingsModel):
 
     kind: Literal["none"] = "none"
     device: Device = Field(default="auto", description="What it computes on")
-    threads: int | None = Field(default=None, ge=1, description="Of this process on the CPU; none: all cores")
+    threads: Count | None = Field(default=None, description="Of this process on the CPU; none: all cores")
 
 
 class SlurmCluster(SettingsModel):
     """Engines on nodes that Slurm gives."""
 
     kind: Literal["slurm"] = "slurm"
-    nodes: int | None = Field(default=None, ge=1, description="How many nodes; none: those of the job around it")
-    gpus_per_node: int | None = Field(default=None, ge=1, description="GPUs, and engines, of each node")
-    engines_per_node: int | None = Field(default=None, ge=1, description="Engines of each node, where they have no GPU")
+    nodes: int | None = Field(
+        default=None, ge=1, le=100_000, description="How many nodes; none: those of the job around it"
+    )
+    gpus_per_node: Count | None = Field(default=None, description="GPUs, and engines, of each node")
+    engines_per_node: Count | None = Field(default=None, description="Engines of each node, where they have no GPU")
     device: Device = Field(default="auto", description="What engines compute on")
-    cpus_per_engine: int | None = Field(default=None, ge=1, description="Cores, and threads, of each engine")
+    cpus_per_engine: Count | None = Field(default=None, description="Cores, and threads, of each engine")
     time: str | None = Field(default=None, pattern=TIME, description="Longest time of the job, hours:minutes:seconds")
     partition: str | None = Field(default=None, description="Slurm's partition")
     account: str | None = Field(default=None, description="Slurm's account")
     memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
-    extra: tuple[str, ...] | None = Field(default=None, description="More options for sbatch")
-    address: str | None = Field(default=None, description="Of this machine, where the engines find it; none: found")
+    extra: tuple[str, ...] | None = Field(default=None, max_length=64, description="More options for sbatch")
+    address: str | None = Field(default=None, description=ADDRESS)
     lease: Lease = Field(default=None, description=LEASE)
     timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
 
@@ -80,14 +95,23 @@ class SshCluster(SettingsModel):
     """Engines on hosts that ssh reaches."""
 
     kind: Literal["ssh"] = "ssh"
-    hosts: dict[str, int | None] = Field(
-        min_length=1, description="Names of the hosts for ssh, as a list, or with how many engines each gets"
+    hosts: dict[str, Count | None] = Field(
+        min_length=1,
+        max_length=4096,
+        description="Names of the hosts for ssh, as a list, or with how many engines each gets",
     )
     device: Device = Field(default="auto", description="What engines compute on")
-    threads: int | None = Field(default=None, ge=1, description="Of each engine on the CPU; none: its share")
-    python: str | None = Field(default=None, description="On the hosts; none: the path of this one")
-    ssh: tuple[str, ...] | None = Field(default=None, description="The command, with its options")
-    address: str | None = Field(default=None, description="Of this machine, where the engines find it; none: found")
+    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share")
+    python: str | None = Field(
+        default=None,
+        description="On the hosts; none: the path of this one",
+    )
+    ssh: tuple[str, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="The command, with its options",
+    )
+    address: str | None = Field(default=None, description=ADDRESS)
     lease: Lease = Field(default=None, description=LEASE)
     timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
 
@@ -106,7 +130,7 @@ class RunFile(SettingsModel):
 
     scan: Path = Field(description="File with the scan")
     load: Load = Field(default=Load(), description="What the scan's file lacks or has wrong")
-    epochs: int = Field(ge=1, description="Epochs in all, those before a --resume counted")
+    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Epochs in all, those before a --resume counted")
     result: Path = Field(description="File that the result is written to")
     start: Path | None = Field(
         default=None,
@@ -138,11 +162,11 @@ class RunFile(SettingsModel):
 
     def placed(self, folder: Path, name: Path) -> Self:
         """The same with paths relative to `folder` (where the file is), and a name for the folder of states."""
-        result = folder / self.result.expanduser()
+        result = folder / _expanded(self.result)
         kept = self.keep.folder if self.keep.folder is not None else result.with_name(f"{result.stem}.states")
-        keep = self.keep.model_copy(update={"folder": folder / kept.expanduser()})
-        start = None if self.start is None else folder / self.start.expanduser()
-        placed = {"scan": folder / self.scan.expanduser(), "load": self.load.placed(folder), "start": start}
+        keep = self.keep.model_copy(update={"folder": folder / _expanded(kept)})
+        start = None if self.start is None else folder / _expanded(self.start)
+        placed = {"scan": folder / _expanded(self.scan), "load": self.load.placed(folder), "start": start}
         return self.model_copy(update={**placed, "result": result, "keep": keep})
 
 
@@ -154,15 +178,15 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
 
     Raises SettingsError with the file, the field, and what was expected.
     """
-    path, options = path.expanduser(), dict(options or {})
+    path, options = _expanded(path), dict(options or {})
     values = _values(path)
     if values.keys() & Settings.model_fields.keys() and not values.keys() & RunFile.model_fields.keys():
         values = {"settings": values}
     for name in ("scan", "result", "start"):
         if name in options:
-            options[name] = Path(options[name]).expanduser().absolute()
+            options[name] = _expanded(Path(options[name])).absolute()
     if (options.get("keep") or {}).get("folder") is not None:
-        options["keep"] = {**options["keep"], "folder": Path(options["keep"]["folder"]).expanduser().absolute()}
+        options["keep"] = {**options["keep"], "folder": _expanded(Path(options["keep"]["folder"])).absolute()}
     kind = (options.get("cluster") or {}).get("kind")
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
@@ -174,7 +198,17 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
             raise SettingsError(f"{path}: {error}") from None
         # An unknown name comes first: it may be what another one is missing for.
         problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
-        raise SettingsError(f"{path}: {'; '.join(_sentence(problem) for problem in problems)}.") from None
+        sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]
+        if len(problems) > MOST_PROBLEMS:
+            sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are wrong")
+        raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems) from None
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise SettingsError(f"The home folder that {str(path)!r} begins with is not known; write it out.") from None
 
 
 def _kind_of(cluster: Any) -> Any:
@@ -185,10 +219,7 @@ def _values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
-    try:
-        values = yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
-        raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
+    values = read_yaml_file(path)
     if values is None:
         values = {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
@@ -201,27 +232,27 @@ def _sentence(problem: ErrorDetails) -> str:
     location = problem["loc"]
     # A cluster's kind stands second, and is no name in the file.
     shown = ("cluster", *location[2:]) if location[:1] == ("cluster",) else location
-    name = ".".join(str(part) for part in shown)
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected").rstrip(".")
+    name = dotted(shown)
+    message = message_of(problem).replace("Input should be", "expected")
     if problem["type"] == "extra_forbidden":
         return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
     if problem["type"] == "missing":
         option = f" in the file or by --{name}" if len(shown) == 1 else ""
         return f"'{name}' is missing ({_description(name)}); give it{option}"
-    if problem["type"] == "union_tag_invalid":
+    if problem["type"] == "union_tag_invalid" and shown == ("cluster",):
         kinds = ", ".join(f"'{model.model_fields['kind'].default}'" for model in CLUSTERS)
-        return f"cluster.kind is {problem['input'].get('kind')!r}; expected one of {kinds}"
+        return f"cluster.kind is {quoted(problem['input'].get('kind'))}; expected one of {kinds}"
     if problem["type"] == "string_pattern_mismatch":
-        return f"{name} is {problem['input']!r}; expected {_description(name)}"
+        return f"{name} is {quoted(problem['input'])}; expected {_description(name)}"
     if not name:
         return message
-    return f"{name} is {_short(problem['input'])}: {message}"
+    return f"{name} is {quoted(problem['input'])}: {message}"
 
 
 def _unknown(name: str, last: str, known: list[str]) -> str:
     if "." not in name and last in Settings.model_fields:
         return f"'{name}' is one of the settings; expected it below 'settings:'"
-    near = difflib.get_close_matches(last, known, 1)
+    near = difflib.get_close_matches(last, known, 1) if len(last) <= LONGEST_NAME else []
     meant = f" (did you mean '{near[0]}'?)" if near else ""
     return f"there is no field '{name}'{meant}; expected one of {', '.join(known)}"
 
@@ -236,33 +267,3 @@ def _description(name: str) -> str:
         if field is not None and field.description:
             return field.description[0].lower() + field.description[1:]
     return "another value"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without two of its traps: 12:30:00 stays a time instead of 45000, and no name is given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: '{twice}' is given twice below it; give it once")
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    ]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), [*"-+0123456789"])
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|nan)$", re.I),
-    [*"-+.0123456789"],
-)

@@ -10,7 +10,18 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import LIVE, SIMPLE, Part, SettingsError, SettingsModel, check_names, flat, merge, nested
+from ptynb.settings.base import (
+    LIVE,
+    MOST_EPOCHS,
+    SIMPLE,
+    Part,
+    SettingsError,
+    SettingsModel,
+    check_names,
+    flat,
+    merge,
+    nested,
+)
 from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
@@ -28,6 +39,7 @@ from ptynb.settings.parts import (
     Weights,
 )
 from ptynb.settings.terms import LossName, MeanPattern, Similarity, Term
+from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
@@ -49,6 +61,7 @@ class Schedule(SettingsModel):
     epochs: int = Field(
         default=100,
         ge=1,
+        le=MOST_EPOCHS,
         title="Final at epoch",
         description="Epoch at which the final factor is reached",
         json_schema_extra=LIVE,
@@ -260,11 +273,10 @@ class Settings(SettingsModel):
     @classmethod
     def from_yaml(cls, text_or_path: str | Path) -> Self:
         """Settings from YAML (or JSON, which is YAML too): a `Path` is read, a `str` is the text itself."""
-        try:
-            text = text_or_path.read_text() if isinstance(text_or_path, Path) else text_or_path
-            values = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, dates that are none, endless depth
-            raise SettingsError(f"The settings are not valid YAML: {' '.join(str(error).split())}") from None
+        if isinstance(text_or_path, Path):
+            values = read_yaml_file(text_or_path)
+        else:
+            values = read_yaml(text_or_path, "The text of the settings")
         if values is None:
             values = {}
         if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

@@ -12,7 +12,9 @@ LossName = Literal["amplitude", "poisson", "intensity"]
 
 
 class _Term(SettingsModel):
-    weight: float = Field(gt=0, allow_inf_nan=False, description="Weight beside the main loss, whose weight is 1")
+    weight: float = Field(
+        gt=0, le=1e12, allow_inf_nan=False, description="Weight beside the main loss, whose weight is 1"
+    )
 
 
 class DataTerm(_Term):

@@ -118,7 +118,10 @@ def test_values_are_yaml_with_commas_between(options, expected):
         (["probe.modes"], "is no name with values; expected such as -p probe.modes=1,2,4"),
         (["a b=1"], "is no name with values"),
         (["x="], "x has no values"),
-        (["x=[1"], "The values of x are '[1'"),
+        (
+            ["x=[1"],
+            "-p x is not valid YAML: line 1, column 5: expected ',' or ']', but got '<stream end>'; expected values",
+        ),
         (["x=1,1"], "expected each of them once"),
         (["x=1", "x=2"], "x is given twice; give all its values at once"),
     ],
@@ -219,3 +222,45 @@ def test_settings_take_values_by_dotted_name():
     assert pt.Settings().with_values({}) == pt.Settings()
     with pytest.raises(SettingsError, match=r"There is no setting 'probe\.mode'"):
         pt.Settings().with_values({"probe.mode": 3})
+
+
+@pytest.mark.parametrize("values", ["true", "2,true", "2.5", "65", "1" + "0" * 30], ids=str)
+def test_a_setting_is_swept_within_its_bounds(tmp_path, values):
+    path = write_notebook(tmp_path)
+    with pytest.raises(SettingsError, match=r"range of probe\.modes can't be used: probe\.modes is "):
+        check(parse([f"probe.modes={values}"]), parameters_of(path), path)
+
+
+DONE = {"values": {"x": 1}, "notebook": "here", "error": "", "seconds": 1.0, "result": "mine.h5"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "[" * 100_000,
+        json.dumps([DONE]),
+        json.dumps({**DONE, "values": 3}),
+        json.dumps({**DONE, "seconds": "long"}),
+        json.dumps({**DONE, "result": ["mine.h5"]}),
+        json.dumps({**DONE, "result": "../../others/result.h5"}),
+        json.dumps({**DONE, "result": "/others/result.h5"}),
+        json.dumps({**DONE, "error": "x" * 2**21}),
+    ],
+    ids=["deep", "list", "values", "seconds", "result", "above", "elsewhere", "large"],
+)
+def test_a_record_that_no_sweep_wrote_counts_for_nothing(tmp_path, record):
+    folder = tmp_path / "001-x=1"
+    folder.mkdir()
+    written = Combination(1, {"x": 1}, folder)
+    (folder / "combination.json").write_text(json.dumps(DONE))
+    assert written.done().result == "mine.h5"
+    (folder / "combination.json").write_text(record)
+    assert written.done() is None
+    assert combinations({"x": (1,)}, tmp_path, "there")[0].folder == folder
+
+
+def test_a_notebook_nested_without_end_is_none(tmp_path):
+    path = tmp_path / "deep.ipynb"
+    path.write_text('{"cells": ' + "[" * 100_000)
+    with pytest.raises(ValueError, match="is no notebook; expected an"):
+        identity(path)

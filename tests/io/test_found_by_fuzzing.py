@@ -81,13 +81,13 @@ FOUND = {
         "not a readable .npy file",
     ),
     "a state of 64 GiB": ("a state", claimed("loss_sums", 2**33), "claims .* bytes for loss_sums"),
-    "settings in no UTF-8": ("settings", text(b"batch: \xff"), "not valid YAML: .*can't decode byte"),
+    "settings in no UTF-8": ("settings", text(b"batch: \xff"), r"is not UTF-8 \(byte 7\)"),
     "settings with a name that is none": (
         "settings",
         text(b"probe: {null: 3}"),
         "None stands for a name below 'probe'",
     ),
-    "settings on a day that is none": ("settings", text(b"batch: 2001-99-99"), "not valid YAML"),
+    "settings on a day that is none": ("settings", text(b"batch: 2001-99-99"), "batch is '2001-99-99': "),
     "settings without a bottom": ("settings", text(b"[" * 1500), "not valid YAML"),
     "a run file with a name that is none": (
         "a run file",

@@ -322,7 +322,11 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
         ("probe.rate", "1e-3", "", 1e-3),
         ("probe.rate", "fast", "", "fast"),
         ("slices.thickness", " none ", "nm", None),
+        ("slices.thickness", "1e9999999", "nm", "1e9999999"),
+        ("batch", "9" * 5000, "", "9" * 5000),
+        ("probe.rate", "9" * 5000, "", "9" * 5000),
     ],
+    ids=lambda value: f"{value!s:.20}",
 )
 def test_what_is_typed_is_read_in_its_unit(name, text, unit, expected):
     found = value_of(text, structure().setting(name), unit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from ptynb.settings.structure import Setting
@@ -18,6 +18,8 @@ UNITS: dict[str, dict[str, Decimal]] = {
 _SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 _NUMBER = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]*)$")
 _NONE = ("", "none")
+LONGEST_NUMBER = 100
+"""Characters of a number; longer ones are left for the settings to refuse, as no float may hold them."""
 
 
 def units_of(setting: Setting) -> tuple[str, ...]:
@@ -63,12 +65,14 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
     written = _SPELLINGS.get(written, written)
     if written and written not in (*units_of(setting), setting.unit):
         return text
+    if len(number) > LONGEST_NUMBER:
+        return text
     if setting.kind == "integer":
         return int(number) if re.fullmatch(r"[-+]?\d+", number) else float(number)
     factor = _factor(setting, written or unit)
     try:
         return float(number) if factor == 1 else float(Decimal(number) * factor)
-    except InvalidOperation:
+    except ArithmeticError:
         return text
 
 

@@ -1,0 +1,166 @@
+"""The only reader of YAML in the package: plain values from a text that anybody may have written.
+
+The parser's events are turned into values one by one, without recursion, so that size, nesting and everything that is
+not plain data are refused before anything is built of them. Anchors and aliases are refused too: a few hundred bytes
+of them stand for as many values as one likes ("billion laughs"), or for a list that contains itself.
+
+Of YAML 1.1 two traps are left out: 12:30:00 is text and not 45000, and 1e-3 is a number. JSON is read as well.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.error import MarkedYAMLError
+from yaml.reader import ReaderError
+
+from ptynb.settings.base import SettingsError
+from ptynb.text import in_one_line, quoted
+
+MOST_BYTES = 2**20
+MOST_VALUES = 20_000
+"""A run file with every setting there is has two hundred."""
+DEEPEST = 20
+LONGEST_NUMBER = 100
+"""Characters of a number."""
+LONGEST_ECHO = 60
+"""Characters of the file that an error repeats."""
+
+INTEGER = re.compile(r"[-+]?[0-9]+")
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan)", re.IGNORECASE)
+WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null"), None),
+    **dict.fromkeys(("yes", "true", "on"), True),
+    **dict.fromkeys(("no", "false", "off"), False),
+}
+"""In small letters; YAML takes them with a capital and in capitals too."""
+MISSING = object()
+
+
+def read_yaml_file(path: Path) -> Any:
+    """The plain values in a YAML file; None where nothing is in it. Raises SettingsError, OSError."""
+    if not path.is_file():  # a pipe, which might never answer, is not waited for
+        raise SettingsError(f"{path} is no file; expected one with YAML.")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise SettingsError(f"{path} has more than {MOST_BYTES} bytes; expected settings, which have some thousands.")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 (byte {error.start}); expected YAML as text in UTF-8.") from None
+    return read_yaml(text, str(path))
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """The plain values in a YAML text; None where nothing is in it.
+
+    source: what errors call the text. Raises SettingsError with line and column of what can't be read.
+    """
+    if len(text) > MOST_BYTES:
+        raise SettingsError(f"{source} has more than {MOST_BYTES} characters; expected settings, which have thousands.")
+    try:
+        return _values(text)
+    except _RefusedError as error:
+        problem, line, column = str(error), error.line, error.column
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context or "it can't be read"
+        line, column = (0, 0) if mark is None else (mark.line, mark.column)
+    except ReaderError as error:
+        problem = f"the character {chr(error.character)!r} is not allowed"
+        before = text[: error.position]
+        line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
+    raise SettingsError(f"{source} is not valid YAML: line {line + 1}, column {column + 1}: {in_one_line(problem)}.")
+
+
+class _RefusedError(ValueError):
+    """What is YAML, and not read. line, column: from 0."""
+
+    def __init__(self, event: yaml.Event, problem: str) -> None:
+        super().__init__(problem)
+        mark = event.start_mark
+        self.line, self.column = (0, 0) if mark is None else (mark.line, mark.column)
+
+
+class _Open:
+    """A list or mapping that is being read. key: of a mapping, what the next value belongs to."""
+
+    def __init__(self, values: list[Any] | dict[Any, Any]) -> None:
+        self.values = values
+        self.key: Any = MISSING
+
+    def add(self, value: Any, event: yaml.NodeEvent) -> None:
+        """The next value, or name, in it."""
+        if isinstance(self.values, list):
+            self.values.append(value)
+        elif self.key is not MISSING:
+            self.values[self.key] = value
+            self.key = MISSING
+        elif isinstance(value, list | dict):
+            raise _RefusedError(event, "a list or mapping stands where a name is expected")
+        elif value == "<<":
+            raise _RefusedError(event, "merge keys (<<) are not allowed; write the values out")
+        elif value in self.values:
+            raise _RefusedError(event, f"{quoted(value, LONGEST_ECHO)} is given twice; give it once")
+        else:
+            self.key = value
+
+
+def _values(text: str) -> Any:
+    """Raises _RefusedError, yaml.YAMLError."""
+    whole = _Open([])
+    stack, count = [whole], 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        count += 1
+        if count > MOST_VALUES:
+            raise _RefusedError(
+                event, f"more than {MOST_VALUES} values; expected those of a run, which are some hundreds"
+            )
+        value = _value(event)
+        if len(stack) == 1 and whole.values:
+            raise _RefusedError(event, "a second document begins; expected one")
+        stack[-1].add(value, event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(_Open(value))
+            if len(stack) > DEEPEST + 1:
+                raise _RefusedError(event, f"values are nested more than {DEEPEST} deep")
+    return whole.values[0] if whole.values else None
+
+
+def _value(event: yaml.NodeEvent) -> Any:
+    """What begins with this event: a scalar, or a list or mapping that is still empty."""
+    if event.anchor is not None:  # of an alias, too
+        name = in_one_line(event.anchor, LONGEST_ECHO)
+        raise _RefusedError(event, f"anchors (&{name}) and aliases (*{name}) are not allowed; write the values out")
+    tag = getattr(event, "tag", None)
+    if tag is not None:
+        raise _RefusedError(event, f"the tag {quoted(tag, LONGEST_ECHO)} is not allowed; leave it out")
+    if isinstance(event, yaml.ScalarEvent):
+        return _number_or_word(event.value, event) if event.implicit[0] else event.value  # those with quotes are text
+    return [] if isinstance(event, yaml.SequenceStartEvent) else {}
+
+
+def _number_or_word(text: str, event: yaml.NodeEvent) -> Any:
+    if text.lower() in WORDS and text in (text.lower(), text.upper(), text.capitalize()):
+        return WORDS[text.lower()]
+    found = INTEGER.fullmatch(text) or FLOAT.fullmatch(text)
+    if found is None:
+        return text
+    if len(text) > LONGEST_NUMBER:
+        raise _RefusedError(event, f"a number of {len(text)} characters; expected at most {LONGEST_NUMBER}")
+    if INTEGER.fullmatch(text):
+        return int(text)
+    number = math.inf if text[-1].isalpha() else float(text)  # .inf and .nan end with letters
+    if not math.isfinite(number):
+        raise _RefusedError(event, f"{text} is not a finite number")
+    return number
