@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading
+from ptynb.io.hdf5 import FileError, open_for_reading, reason
+from ptynb.io.reading.checked import Checked
 from ptynb.io.state import header_of, newest_state, newest_written, put, states
 from ptynb.snapshot import Branch, KeptState
 
 MAIN = "main"
 FOLDER = "branches"
 NOTE = "branch.json"
+MOST_BYTES = 2**24
+"""Of a note, which names states: thousands of them are some hundred thousand bytes."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -105,16 +108,25 @@ def read_note(folder: Path) -> Note:
     then that may be to stay.
     """
     try:
-        text = (folder / NOTE).read_text()
+        with (folder / NOTE).open("rb") as file:
+            text = file.read(MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return Note()
     try:
-        said: Any = json.loads(text)
-        return Note(**{**said, "stays": tuple(said["stays"])})
-    except (ValueError, TypeError, KeyError):
+        return _note(json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise FileError(
             f"{folder / NOTE}, which says what states are to stay, is damaged; remove it, and none of them is any more."
         ) from None
+
+
+def _note(said: Any) -> Note:
+    """Raises ValueError, TypeError or KeyError where it is none."""
+    note = Note(**{**said, "stays": tuple(said["stays"])})
+    right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
+    if not right or not all(isinstance(name, str) for name in note.stays):
+        raise TypeError("values of other kinds than a note has")
+    return note
 
 
 def write_note(folder: Path, note: Note) -> None:
@@ -269,6 +281,11 @@ def _summary(path: Path) -> tuple[int, int, float | None]:
 @functools.lru_cache(maxsize=4096)
 def _summary_of(path: Path, node: int, age: int) -> tuple[int, int, float | None]:
     with open_for_reading(path) as file:
-        record = json.loads(dataset(file, "record", path)[()].tobytes())
-    epochs = record["epochs"]
-    return int(record["epoch"]), int(record["update"]), float(epochs[-1]["loss"]) if epochs else None
+        checked = Checked(file, path)
+        text = checked.read("record", checked.dataset("record")).tobytes()
+    try:
+        record = json.loads(text)
+        epochs = record["epochs"]
+        return int(record["epoch"]), int(record["update"]), float(epochs[-1]["loss"]) if epochs else None
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise FileError(f"{path} is damaged ({reason(error)}); its record does not say where it stands.") from None

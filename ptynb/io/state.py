@@ -287,9 +287,11 @@ def header_of(path: Path) -> Header | None:
     if not text.startswith(f"{FORMAT} ".encode()):
         return None
     try:
-        return Header(**json.loads(text.split(b"\n")[1]))
-    except (ValueError, TypeError, IndexError):
+        header = Header(**json.loads(text.split(b"\n")[1]))
+    except (ValueError, TypeError, IndexError, RecursionError):
         return None
+    right = isinstance(header.run, str) and isinstance(header.token, str) and isinstance(header.written, int)
+    return header if right else None
 
 
 def missing_parts(path: Path, token: str, parts: int) -> list[int]:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -145,15 +146,15 @@ def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypat
     assert branches.read_note(root / "nothing") == branches.Note()
     branches.stay(root / "state-00002.h5")
     keeper = Keeper(Keep(folder=root, last=1), 0, 1, "a scan", root / "state-00006.h5")
-    plain = Path.read_text
+    plain = Path.open
 
-    def fail(path: Path, *arguments: Any, **more: Any) -> str:
+    def fail(path: Path, *arguments: Any, **more: Any) -> Any:
         if path.name == branches.NOTE:
             raise OSError(5, "Input/output error")
         return plain(path, *arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", fail)
+        patch.setattr(Path, "open", fail)
         keeper._remove_old(root)
         for act in (branches.read_note, branches.use, branches.newest):
             with pytest.raises(OSError, match="Input/output"):
@@ -195,3 +196,43 @@ def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch:
         os.utime(path, (1, 1))
     kept.make_room(kept.new_folder("new"))
     assert not old.exists()
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[" * 100_000,
+        "[]",
+        '{"stays": 3}',
+        '{"stays": [3]}',
+        '{"stays": [], "used": "now"}',
+        '{"stays": [], "origin": ["main"]}',
+        '{"stays": [], "epoch": "last"}',
+        '{"stays": [], "more": 1}',
+    ],
+)
+def test_a_note_with_other_values_is_damaged(root: Path, note: str) -> None:
+    (root / branches.NOTE).write_text(note)
+    with pytest.raises(FileError, match="is damaged; remove it"):
+        branches.newest(root)
+    assert len(branches.all_states(root)) == 3
+    (root / branches.NOTE).unlink()
+    assert branches.newest(root).name == "state-00006.h5"
+
+
+@pytest.mark.parametrize("header", ['{"run": "a", "token": "b", "written": "now"}', '{"run": [', "[" * 400])
+def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(root: Path, header: str) -> None:
+    path = root / "state-00004.h5"
+    with path.open("r+b") as file:
+        file.write(f"ptynb state 1\n{header}\n".encode().ljust(512, b"\0"))
+    os.utime(path, ns=(1, 1))
+    assert names(root) == ["state-00004.h5", "state-00002.h5", "state-00006.h5"]
+
+
+@pytest.mark.parametrize("record", ["[" * 100_000, "[1]", '{"epoch": [], "update": 0, "epochs": []}', '{"epochs": 3}'])
+def test_a_state_with_another_record_is_left_out(root: Path, record: str) -> None:
+    path = root / "state-00004.h5"
+    with h5py.File(path, "r+") as file:
+        del file["record"]
+        file["record"] = np.frombuffer(record.encode(), np.uint8)
+    assert [one.epoch for one in branches.all_states(root)] == [2, 6]
