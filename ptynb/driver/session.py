@@ -39,7 +39,9 @@ from ptynb.provenance import Machines
 from ptynb.record import Words
 from ptynb.scan import Scan
 from ptynb.settings import Keep, Settings, SettingsError
+from ptynb.settings.base import MOST_EPOCHS
 from ptynb.snapshot import Epoch, Kept, Result, Status
+from ptynb.text import quoted
 from ptynb.warned import PtynbWarning
 
 Answer = TypeVar("Answer")
@@ -193,6 +195,7 @@ class Reconstruction(Followed, Looking, Movable):
 
         Raises ReconstructionError where it is farther already. A lost engine ends it, whatever `on_failure` says.
         """
+        epoch, update = _whole("run_to", epoch, 0), _whole("run_to", update, 0, "updates")
         self._end_what_was_cut()
         self._errands.run(lambda: self._begin_to(epoch, update))
 
@@ -207,7 +210,7 @@ class Reconstruction(Followed, Looking, Movable):
                 "completed; go_back leads to an earlier state."
             )
         self._advancing = self._link.wanted = None
-        self._link.command("reach", [int(epoch), int(update)])
+        self._link.command("reach", [epoch, update])
 
     def _begin(self, epochs: int, advancing: int | None = None) -> None:
         """advancing: the thread that advances epoch by epoch."""
@@ -644,15 +647,17 @@ class Reconstruction(Followed, Looking, Movable):
         return None
 
 
-def _whole(what: str, epochs: int) -> int:
+def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
     """A number of epochs as Python has it: numpy's own do not travel to other engines."""
     try:
-        number = operator.index(epochs)
+        found = operator.index(number)
     except TypeError:
-        raise ReconstructionError(f"{what} got {epochs!r}; expected a whole number of epochs.") from None
-    if number < 1:
-        raise ReconstructionError(f"{what} got {number} epochs; expected at least 1.")
-    return number
+        found = None
+    if found is None or isinstance(number, bool):
+        raise ReconstructionError(f"{what} got {quoted(number)}; expected a whole number of {of}.")
+    if not least <= found <= MOST_EPOCHS:
+        raise ReconstructionError(f"{what} got {quoted(found)} {of}; expected at least {least}, at most {MOST_EPOCHS}.")
+    return found
 
 
 def check_places(places: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:

@@ -136,6 +136,26 @@ def test_start_twice_and_nonsense_are_refused(recon: pt.Reconstruction) -> None:
         recon.start(0)
 
 
+NO_NUMBERS: list[Any] = [10**30, 10**5000, True, np.True_, 2.0, "3", None, -1]
+
+
+def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
+    with pt.Reconstruction(scan, keep=None) as recon:
+        orders: list[Any] = [recon.start, recon.run, recon.run_to]
+        orders += [lambda one: setattr(recon, "target", one), lambda one: recon.run_to(1, one)]
+        for number in NO_NUMBERS:
+            for order in orders:
+                with pytest.raises(
+                    pt.ReconstructionError, match=r"got .*; expected (a whole number of|at least) "
+                ) as no:
+                    order(number)
+                assert len(str(no.value)) < 300
+        assert recon.status()[0].epoch == 0
+        recon.start(np.int64(1))
+        recon.wait(30)
+        assert recon.epoch == 1
+
+
 def test_an_interrupted_loop_stops_the_engines_and_goes_on_where_it_stopped(recon: pt.Reconstruction) -> None:
     for epoch in recon.run(100):
         if epoch.number == 3:
