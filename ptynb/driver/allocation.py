@@ -8,10 +8,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ptynb.text import quoted
+
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED")
 """Slurm's spellings: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on."""
 MEMORY = re.compile(r"\d+[KMGT]?")
-NAME = re.compile(r"[\w.,+@-]*")
+NAME = re.compile(r"([\w.+@][\w.,+@-]*)?")
+OPTION = re.compile(r"-[^\x00-\x1f\x7f]+")
+MOST = 100_000
+"""Nodes, or anything of one node."""
 USUAL_CORES = 4
 """Of an engine, unless told otherwise: it computes, reads frames, answers and keeps at the same time."""
 
@@ -41,23 +46,32 @@ class Allocation:
     def __post_init__(self) -> None:
         for name, least in (("nodes", 1), ("engines_per_node", 0), ("gpus_per_node", 0), ("cpus_per_engine", 0)):
             number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < least:
-                raise ValueError(f"{name} is {number!r}; expected a whole number, at least {least}.")
+            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
+                raise ValueError(
+                    f"{name} is {quoted(number)}; expected a whole number, at least {least} and at most {MOST}."
+                )
         if self.gpus_per_node and self.engines_per_node not in (0, self.gpus_per_node):
             raise ValueError(
                 f"{self.engines_per_node} engines on {self.gpus_per_node} GPUs of a node were asked for; each engine "
                 "has a GPU of its own: leave out engines_per_node, or gpus_per_node for CPU engines."
             )
         if self.time and not TIME.fullmatch(self.time):
-            raise ValueError(f"time is {self.time!r}; expected hours:minutes:seconds or days-hours, as '01:00:00'.")
+            raise ValueError(
+                f"time is {quoted(self.time)}; expected hours:minutes:seconds or days-hours, as '01:00:00'."
+            )
         if self.memory and not MEMORY.fullmatch(self.memory):
-            raise ValueError(f"memory is {self.memory!r}; expected a number and K, M, G or T, as '64G'.")
+            raise ValueError(f"memory is {quoted(self.memory)}; expected a number and K, M, G or T, as '64G'.")
         for name in ("partition", "account"):
             if not NAME.fullmatch(getattr(self, name)):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a name without spaces or quotes.")
+                raise ValueError(
+                    f"{name} is {quoted(getattr(self, name))}; expected a name without spaces or quotes, and no '-' at "
+                    "its beginning."
+                )
         extra: object = self.extra
-        if not isinstance(extra, tuple) or not all(re.fullmatch(r"-[^\n]+", option) for option in self.extra):
-            raise ValueError(f"extra is {self.extra!r}; expected options of sbatch, each a string, as ('--qos=high',).")
+        if not isinstance(extra, tuple) or not all(map(OPTION.fullmatch, self.extra)):
+            raise ValueError(
+                f"extra is {quoted(self.extra)}; expected options of sbatch, each a string, as ('--qos=high',)."
+            )
 
     @property
     def per_node(self) -> int:

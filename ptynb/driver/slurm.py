@@ -18,6 +18,7 @@ from ptynb.driver.addresses import address_towards
 from ptynb.driver.allocation import Allocation
 from ptynb.driver.devices import ClusterError, Device
 from ptynb.driver.job_state import JobState
+from ptynb.text import has_control_characters
 
 COMMAND_SECONDS = 30.0
 """How long a command of Slurm may take: its controller is slow where thousands of jobs wait."""
@@ -85,6 +86,10 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
         "--export=ALL",
         *allocation.options(),
     )
+    if has_control_characters(str(folder)):
+        raise ClusterError(
+            f"The cluster's folder is {str(folder)!r}; expected a path that fits into one line of a job."
+        )
     there = shlex.quote(str(folder))
     return "\n".join(
         [

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.metadata
 import json
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from ptynb.driver.controller import engine_file
 from ptynb.driver.devices import GPU, ClusterError, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
 from ptynb.driver.guardian import MARK
 from ptynb.driver.launcher import Launcher, begin, is_alive
+from ptynb.text import has_control_characters, quoted
 
 ASK_SECONDS = 40.0
 OPTIONS = (
@@ -52,6 +54,9 @@ REMEDIES = (
 )
 """What ssh says -> what it means and what to do."""
 NOT_FOUND, SSH_FAILED = (126, 127), 255
+HOST = re.compile(r"(ssh://)?(\w[\w.+@-]*@)?[\w:\[][\w.:%\]-]*/?")
+"""What ssh can't take for an option, and no shell for more than a name: ssh puts it into commands of its settings."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +71,29 @@ class Remote:
     python: str
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises ClusterError for words that would be read as something else than they are."""
+        if not self.ssh or self.ssh[0].startswith("-") or any(map(has_control_characters, self.ssh)):
+            raise ClusterError(
+                f"ssh is {quoted(self.ssh)}; expected a command and its options, as ('ssh', '-J', 'gate')."
+            )
+        if not self.python or self.python.startswith("-") or "=" in self.python or has_control_characters(self.python):
+            raise ClusterError(
+                f"python is {quoted(self.python)}; expected a path, without '=', that does not begin with '-'."
+            )
+        for name, value in self.environment.items():
+            if not VARIABLE.fullmatch(name) or has_control_characters(str(value)):
+                raise ClusterError(
+                    f"environment has {quoted(name)}: {quoted(value)}; expected a name of letters, digits and '_', and "
+                    "a value in one line."
+                )
+
     def command(self, host: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
         """What starts the host's Python with these arguments there."""
         options = [word for option in OPTIONS for word in ("-o", option)]
         given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
         remote = shlex.join(["exec", "env", *given, self.python, *arguments])
-        return [*self.ssh, "-T", *options, host, remote]
+        return [*self.ssh, "-T", *options, "--", host, remote]
 
     def by_hand(self, host: str) -> str:
         """What a user types to see what is wrong there: the same way, and free to ask."""
@@ -93,8 +115,14 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
     """
     if not names:
         raise ClusterError("No host was named; expected at least one: Cluster.ssh({'host': engines}).")
-    if len(set(names)) < len(names) or any(not name or name.startswith("-") for name in names):
-        raise ClusterError(f"The hosts are {[*names]}; expected names by which ssh reaches them, each once.")
+    for name in names:
+        if not HOST.fullmatch(name):
+            raise ClusterError(
+                f"A host is named {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (no - at "
+                "its beginning); give a host with another name such a one in ~/.ssh/config."
+            )
+    if len(set(names)) < len(names):
+        raise ClusterError(f"The hosts are {quoted([*names])}; expected names by which ssh reaches them, each once.")
     with ThreadPoolExecutor(len(names)) as pool:
         hosts = tuple(pool.map(lambda name: _ask(name, remote), names))
     for host in hosts:

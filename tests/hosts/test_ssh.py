@@ -180,7 +180,7 @@ def fake_torch(hosts: Hosts) -> str:
         ({"one": 1}, {"device": "cuda"}, "On one: "),
         ({}, {}, "No host was named"),
         (["one", "one"], {}, "each once"),
-        (["-oProxyCommand=touch /tmp/x"], {}, "expected names by which ssh reaches them"),
+        (["-oProxyCommand=touch /tmp/x"], {}, "expected a name for ssh"),
     ],
 )
 def test_a_host_that_can_not_be_used_is_named_with_the_remedy(

@@ -36,6 +36,13 @@ from ptynb.driver.slurm_launcher import SlurmLauncher
         ({"extra": "--qos=high"}, "extra is '--qos=high'; expected options of sbatch, each a string"),
         ({"extra": ("qos",)}, "extra is "),
         ({"extra": ("--comment=a\nrm",)}, "extra is "),
+        ({"extra": ("--comment=a\rrm",)}, "extra is "),
+        ({"extra": ("--comment=\0",)}, "extra is "),
+        ({"partition": "-gpu"}, "partition is '-gpu'; expected a name without spaces or quotes, and no '-' at its"),
+        ({"account": "--uid=0"}, "account is '--uid=0'"),
+        ({"partition": "a\n"}, "partition is "),
+        ({"nodes": 10**30}, f"nodes is {10**30}; expected a whole number, at least 1 and at most 100000"),
+        ({"cpus_per_engine": 10**5000}, "cpus_per_engine is <int that is too long to be shown>; expected a whole"),
     ],
 )
 def test_what_can_not_be_is_refused_with_one_sentence(wrong: dict[str, Any], told: str) -> None:
@@ -229,6 +236,27 @@ def test_a_script_says_what_was_asked_for_and_no_secret(tmp_path: Path) -> None:
                      "--partition=gpu", "--account=beam", "--mem=64G", "--qos=high", "--no-kill"):  # fmt: skip
         assert expected in options
     assert options[-1] == r'"--comment=a \"b\" c"'
+
+
+def test_a_folder_of_any_name_is_one_word_of_a_script(tmp_path: Path) -> None:
+    there = tmp_path / "a b; touch 'c' $(touch d) `touch e` \"f\""
+    there.mkdir()
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    (stubs / "squeue").write_text("#!/bin/sh\n")
+    (stubs / "squeue").chmod(0o700)
+    environment = {"PATH": f"{stubs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    text = slurm.script(Allocation(), "ptynb-1", there, ["test", "-d", str(there)])
+    for expected in (0, 3):
+        done = subprocess.run(
+            ["sh"], input=text, env=environment, cwd=tmp_path, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == expected, done.stderr
+        assert {path.name for path in tmp_path.iterdir()} <= {there.name, "stubs"}
+        if there.exists():
+            there.rmdir()
+    with pytest.raises(pt.ClusterError, match="expected a path that fits into one line of a job"):
+        slurm.script(Allocation(), "ptynb-1", tmp_path / "a\n#SBATCH --uid=0", ["true"])
 
 
 def test_a_surrounding_step_leaves_no_trace_in_what_is_asked() -> None:
