@@ -11,7 +11,9 @@ log/            what the processes wrote
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +40,23 @@ def make_folder(name: str) -> Path:
 
 def known_clusters() -> list[Path]:
     """The folders of all clusters of this user, on whichever machine that shares its home folder."""
-    return sorted(path for path in Path(jupyter_runtime_dir()).glob(f"{PREFIX}*") if (path / "cluster.json").exists())
+    found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
+    return sorted(path for path in found if _is_own(path) and (path / "cluster.json").exists())
 
 
 def all_folders() -> list[Path]:
     """The same, and those of clusters that ended before they had written what they are."""
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
-    return sorted(path for path in found if NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink())
+    return sorted(path for path in found if NAME.fullmatch(path.name) and _is_own(path))
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a folder in which only this user can write: `ptynb stop` runs commands that its files name."""
+    try:
+        found = path.lstat()
+    except OSError:  # it has just been removed
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def write(folder: Path, name: str, content: dict[str, Any]) -> None:
