@@ -2,7 +2,8 @@
 
 Each process is a rank: torchrun says which, or Kubernetes, by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT. Without them it is one alone. The file and the options are those of `ptynb run`; of its
-cluster only device and threads matter here. The result is the one that a cluster of as many engines gives.
+cluster only device and threads matter here. The result is the one that a cluster of as many engines gives. Ranks can't
+ask: a file whose `keep.transfer` nobody has confirmed to `ptynb run` needs `--trust`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 
 # torch is imported once the environment is set that it reads when it loads.
-from ptynb.commands.run import add_options, again, plan_of, print_example
+from ptynb.commands.run import add_options, again, check_plan, plan_of, print_example
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         place = Place.of(os.environ)
         plan = plan_of(chosen)
+        check_plan(plan, chosen, on_ranks=True)
         seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
     except (ValueError, RuntimeError, OSError) as error:
         if os.environ.get("RANK", "0") == "0":  # the others find the same

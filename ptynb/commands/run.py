@@ -40,6 +40,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="of each engine on the CPU")
     parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
     parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="obey lines of FILE that call functions, run programs or reach other hosts: you know who wrote them",
+    )
     parser.add_argument("--example", action="store_true", help="print a run file to begin with")
     add_given(parser)
 
@@ -59,6 +64,27 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
     options["cluster"] = {**cluster, "device": chosen.device, "threads": chosen.threads}
     return read_run(chosen.file, _given(options))
+
+
+def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = False) -> None:
+    """Raises SettingsError where the file says more than how to reconstruct, and nobody has confirmed it.
+
+    on_ranks: whether somebody else started this process, one of several: then nobody can be asked, and what the file
+    says of its cluster is not obeyed.
+    """
+    from ptynb.commands.trust import check_trust
+    from ptynb.settings.trust import lines_to_confirm
+
+    if chosen.trust:
+        return
+    file = chosen.file.expanduser()
+    lines = [
+        line
+        for line in lines_to_confirm(plan, file)
+        # What the command line says, the user has said.
+        if getattr(chosen, line.name, None) is None and not (on_ranks and line.name.startswith("cluster."))
+    ]
+    check_trust(file, lines, ask=not on_ranks)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +112,8 @@ def again(command: str, chosen: argparse.Namespace) -> str:
         value = getattr(chosen, name, None)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return f"{command} {shlex.join([*words, *as_options(chosen)])} --resume"
+    trust = ["--trust"] if chosen.trust else []
+    return f"{command} {shlex.join([*words, *as_options(chosen), *trust])} --resume"
 
 
 def print_example() -> None:
@@ -103,6 +130,7 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.again:
         return _again(chosen)
     plan = plan_of(chosen)
+    check_plan(plan, chosen)
     told = again("ptynb run", chosen)
     if plan.cluster.kind == "none":
         from ptynb.driver.places import Place, take_seat
@@ -149,5 +177,5 @@ def _again(chosen: argparse.Namespace) -> int:
     return 0
 
 
-NOT_AGAIN = ("epochs", "keep", "pictures", "on_failure", "resume")
-"""Options that the record has its own values for."""
+NOT_AGAIN = ("epochs", "keep", "pictures", "on_failure", "resume", "trust")
+"""Options that the record has its own values for, or no use: a result calls nothing."""

@@ -23,6 +23,8 @@ LIVE: JsonDict = {"live": True}
 SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
 
+TRUST = "trust"
+"""Marks, with what it does, a field that runs code or reaches other machines: see `ptynb.settings.trust`."""
 MOST_EPOCHS = 10**9
 """More than anybody computes, and few enough for every counter."""
 MOST_SECONDS = 10**7

@@ -17,6 +17,7 @@ from ptynb.settings.settings import Settings
 HEAD = """\
 # A run without a notebook: ptynb run FILE. Paths are relative to this file.
 # Lines behind '#:' hold anyway; take the mark away from those to change, and from the line of the part they belong to.
+# keep.transfer, the hosts of ssh and the like run code or reach other machines: they are asked about, or need --trust.
 """
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """What has no default."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ptynb.settings.base import MOST_EPOCHS, MOST_SECONDS, SettingsModel
+from ptynb.settings.base import MOST_EPOCHS, MOST_SECONDS, TRUST, SettingsModel
 
 
 class Keep(SettingsModel):
@@ -37,4 +37,5 @@ class Keep(SettingsModel):
         default=None,
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
         description="Function, as 'module:function', that is handed the path of each file when it is whole",
+        json_schema_extra={TRUST: "is the function that is called with the path of each file that is kept"},
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
 from ptynb.settings.base import (
@@ -19,6 +20,7 @@ from ptynb.settings.base import (
     MOST_EPOCHS,
     MOST_PROBLEMS,
     MOST_SECONDS,
+    TRUST,
     SettingsError,
     SettingsModel,
     check_names,
@@ -44,6 +46,7 @@ Lease = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False
 LEASE = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
 Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
 ADDRESS = "Of this machine, where the engines find it; none: found"
+LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
 
 
 class LocalCluster(SettingsModel):
@@ -80,8 +83,10 @@ class SlurmCluster(SettingsModel):
     partition: str | None = Field(default=None, description="Slurm's partition")
     account: str | None = Field(default=None, description="Slurm's account")
     memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
-    extra: tuple[str, ...] | None = Field(default=None, max_length=64, description="More options for sbatch")
-    address: str | None = Field(default=None, description=ADDRESS)
+    extra: tuple[str, ...] | None = Field(
+        default=None, max_length=64, description="More options for sbatch", json_schema_extra={TRUST: "goes to sbatch"}
+    )
+    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
     lease: Lease = Field(default=None, description=LEASE)
     timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
 
@@ -99,19 +104,22 @@ class SshCluster(SettingsModel):
         min_length=1,
         max_length=4096,
         description="Names of the hosts for ssh, as a list, or with how many engines each gets",
+        json_schema_extra={TRUST: "are the hosts that ssh connects to, and that run engines as you"},
     )
     device: Device = Field(default="auto", description="What engines compute on")
     threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share")
     python: str | None = Field(
         default=None,
         description="On the hosts; none: the path of this one",
+        json_schema_extra={TRUST: "is the program that is run on the hosts"},
     )
     ssh: tuple[str, ...] | None = Field(
         default=None,
         max_length=64,
         description="The command, with its options",
+        json_schema_extra={TRUST: "is the command that is run here for each host"},
     )
-    address: str | None = Field(default=None, description=ADDRESS)
+    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
     lease: Lease = Field(default=None, description=LEASE)
     timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
 

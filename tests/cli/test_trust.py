@@ -1,0 +1,295 @@
+"""Run files that do more than reconstruct: who is asked, what is remembered, and that no other file does so much."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+import ptynb as pt
+import ptynb.run
+from ptynb import cli
+from ptynb.commands.run import again, check_plan, plan_of
+from ptynb.commands.trust import trusted_file
+from ptynb.engine import keeper
+from ptynb.settings.base import TRUST, kinds_in
+from ptynb.settings.example import example
+from ptynb.settings.runfile import CLUSTERS, RunFile, read_run
+from ptynb.settings.trust import lines_to_confirm
+
+LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
+TRANSFER = "keep: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
+SSH = "cluster: {kind: ssh, hosts: [one], ssh: [ssh, -J, gate], python: /opt/python, address: 10.0.0.1}\n"
+SLURM = "cluster: {kind: slurm, nodes: 2, partition: gpu, extra: ['--wrap=id'], address: 10.0.0.1}\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_answers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered among the user's own answers."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Any:
+    def write(text: str, folder: str = "here") -> Path:
+        path = tmp_path / folder / "run.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+class Terminal(io.StringIO):
+    """What somebody types, or sees, at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
+    """What is shown before the run of this command line, where somebody at a terminal would answer so."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys, "stderr", shown)
+    chosen = cli._parser().parse_args(["run", *line])
+    check_plan(plan_of(chosen), chosen)
+    return shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (LEAST, []),
+        (LEAST + "cluster: {engines: 3, threads: 2, lease: 5}\nkeep: {folder: /data/kept, pictures: 1}\n", []),
+        (LEAST + "load: {links: anywhere, mask: entry/mask}\nstart: /data/theirs.mat\n", []),
+        (LEAST + "cluster: {kind: slurm, nodes: 2, partition: gpu, account: beam, memory: 4G, time: 1:00:00}\n", []),
+        (LEAST + TRANSFER, ["keep.transfer"]),
+        (LEAST + SSH, ["cluster.hosts", "cluster.python", "cluster.ssh", "cluster.address"]),
+        (LEAST + "cluster: {kind: ssh, hosts: {one: 1}}\n", ["cluster.hosts"]),
+        (LEAST + SLURM, ["cluster.extra", "cluster.address"]),
+        (LEAST.replace("out.h5", "/data/out.h5"), []),
+        (LEAST.replace("out.h5", "sub/.bashrc"), []),
+        (LEAST.replace("out.h5", "~/.bashrc"), ["result"]),
+        (LEAST.replace("out.h5", "../../x.pth"), ["result"]),
+    ],
+)
+def test_lines_that_do_more_than_reconstruct_are_known(run_file: Any, text: str, names: list[str]) -> None:
+    path = run_file(text)
+    assert [line.name for line in lines_to_confirm(read_run(path), path)] == names
+
+
+HARMLESS = {
+    "RunFile.scan": "is read",
+    "RunFile.start": "is read",
+    "RunFile.result": "is written; `lines_to_confirm` looks at where",
+    "Keep.folder": "gets files whose names are ptynb's own",
+    "Load.patterns": "is read",
+    "Load.positions": "is read",
+    "Load.mask": "is read",
+    "SlurmCluster.time": "has a pattern",
+    "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",
+    "SlurmCluster.account": "the same",
+    "SlurmCluster.memory": "the same",
+}
+
+
+def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    found = {model.__name__: model}
+    for field in model.model_fields.values():
+        for kind in kinds_in(field.annotation):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                found |= models(kind)
+    return found
+
+
+def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
+    """A new field has to be put on one of the two lists."""
+    free, marked = set(), set()
+    for name, model in models(RunFile).items():
+        for field, info in model.model_fields.items():
+            kinds = [*kinds_in(info.annotation)]
+            extra = info.json_schema_extra
+            if isinstance(extra, dict) and TRUST in extra:
+                marked.add(f"{name}.{field}")
+            elif field != "kind" and any(kind in (str, Path, Any) for kind in kinds if isinstance(kind, type)):
+                free.add(f"{name}.{field}")
+    assert {model.__name__ for model in CLUSTERS} <= {*models(RunFile)}
+    assert free == {*HARMLESS}
+    assert marked == {
+        "Keep.transfer",
+        *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
+        *(f"SlurmCluster.{name}" for name in ("extra", "address")),
+    }
+
+
+def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
+    run_file: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run_file(LEAST + TRANSFER)
+    pt.save_scan(pt.simulate(patterns=12, window=16, seed=3), path.parent / "scan.h5")
+    (tmp_path / "helper.py").write_text(
+        f"from pathlib import Path\nSENT = Path({str(tmp_path / 'sent')!r})\nSENT.touch()\n"
+        "def send(path):\n    with SENT.open('a') as file:\n        print(path.name, file=file)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    line = ["run", str(path), "--cluster", "none", "--device", "cpu", "--threads", "1"]
+    assert cli.main(line) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "keep.transfer: 'helper:send'" in told
+    assert "if you know who wrote them, add --trust, or run it once" in told
+    assert ptynb.run.main([str(path)]) == 1
+    assert "add --trust" in " ".join(capsys.readouterr().err.split())
+    assert "helper" not in sys.modules
+    assert not (tmp_path / "sent").exists()
+    assert cli.main([*line, "--trust"]) == 0
+    assert "state-00001.h5" in (tmp_path / "sent").read_text()
+    assert not trusted_file().exists(), "the option is for one command"
+    assert cli.main([*line, "--resume"]) == 1
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n", "yes please\n"])
+def test_anything_but_yes_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    with pytest.raises(pt.SettingsError, match="was not run, since its lines were not confirmed; take them out"):
+        asked(monkeypatch, answer, str(run_file(LEAST + TRANSFER)))
+    assert not trusted_file().exists()
+
+
+def test_a_yes_holds_for_these_lines_of_this_file(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run_file(LEAST + TRANSFER)
+    shown = asked(monkeypatch, "y\n", str(path))
+    assert "keep.transfer: 'helper:send'\n" in shown
+    assert trusted_file().stat().st_mode & 0o777 == 0o600
+    assert asked(monkeypatch, "", str(path)) == ""
+    run_file(LEAST.replace("2", "5") + "settings: {batch: 8}\n" + TRANSFER)
+    assert asked(monkeypatch, "", str(path)) == ""
+    chosen = cli._parser().parse_args(["run", str(path)])
+    check_plan(plan_of(chosen), chosen, on_ranks=True)
+
+    run_file(LEAST + TRANSFER + SSH)
+    shown = asked(monkeypatch, "yes\n", str(path))
+    assert "'gate'" in shown
+    assert "helper" not in shown, "that was confirmed"
+    assert asked(monkeypatch, "", str(path)) == ""
+    for changed in (
+        run_file(LEAST + TRANSFER.replace("send", "remove")),
+        run_file(LEAST + SSH.replace("gate", "other")),
+        run_file(LEAST + TRANSFER, "downloads"),  # where 'helper' may be another module
+    ):
+        with pytest.raises(pt.SettingsError, match="was not run"):
+            asked(monkeypatch, "", str(changed))
+
+
+def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("y\ny\n"))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for text, passes in ((LEAST + SSH, True), (LEAST + SSH + TRANSFER, False)):
+        chosen = cli._parser().parse_args(["run", str(run_file(text))])
+        if passes:
+            check_plan(plan_of(chosen), chosen, on_ranks=True)
+        else:
+            with pytest.raises(pt.SettingsError, match=r"\(keep\.transfer: 'helper:send'\).* add --trust"):
+                check_plan(plan_of(chosen), chosen, on_ranks=True)
+    assert sys.stdin.read() == "y\ny\n"
+
+
+def test_what_the_command_line_says_is_not_asked_about(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run_file(LEAST.replace("out.h5", "~/.bashrc") + SSH)
+    line = (str(path), "--result", "/data/out.result", "--cluster", "local")
+    assert asked(monkeypatch, "", *line) == ""
+    assert asked(monkeypatch, "", str(path), "--trust") == ""
+    chosen = cli._parser().parse_args(["run", str(path), "--trust"])
+    assert again("ptynb run", chosen) == f"ptynb run {path} --trust --resume"
+
+
+def test_lines_are_shown_so_that_nothing_hides_in_them(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = SSH.replace("gate", '"\\u202eetag\\u202c"')
+    shown = asked(monkeypatch, "y\n", str(run_file(LEAST + hidden)))
+    assert r"\u202eetag\u202c" in shown
+    assert shown.replace("\n", "").isprintable()
+    long = SSH.replace("gate", "x" * 4000)
+    with pytest.raises(pt.SettingsError, match=r"too long to be shown here .*; read the file, and add --trust"):
+        asked(monkeypatch, "y\n", str(run_file(LEAST + long)))
+    assert asked(monkeypatch, "", str(run_file(LEAST + long)), "--trust") == ""
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_answers_that_others_could_give_are_refused(run_file: Any, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    path = run_file(LEAST + TRANSFER)
+    asked(monkeypatch, "y\n", str(path))
+    trusted_file().chmod(mode)
+    with pytest.raises(pt.SettingsError, match=r"is not a file that you alone can write; remove it, and confirm"):
+        asked(monkeypatch, "y\n", str(path))
+    trusted_file().unlink()
+    assert "helper:send" in asked(monkeypatch, "y\n", str(path))
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(pt.SettingsError, match="is not a file that you alone can write"):
+        asked(monkeypatch, "y\n", str(path))
+
+
+def test_the_example_asks_for_nothing_and_says_what_would(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, "", str(run_file(example()))) == ""
+    assert "--trust" in example()
+
+
+# Other files can't cause such calls
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that a keeper was to import."""
+    called: list[str] = []
+    monkeypatch.setattr(keeper, "_imported", called.append)
+    return called
+
+
+def spoil(path: Path, name: str, change: dict[str, Any]) -> None:
+    """Puts values into a JSON record of an HDF5 file, whose checksums then hold again."""
+    with h5py.File(path, "r+") as file:
+        stored = file[name]
+        text = stored[()].tobytes() if stored.dtype == np.uint8 else stored.asstr()[()]
+        changed = json.dumps({**json.loads(text), **change})
+        shape = "shape" in stored.attrs
+        del file[name]
+        if shape:
+            values = np.frombuffer(changed.encode(), np.uint8)
+            file.create_dataset(name, data=values).attrs["shape"] = np.array(values.shape)
+        else:
+            file[name] = changed
+
+
+MORE = {"keep": {"transfer": "os:system"}, "extensions": ["os:system"], "cluster": {"kind": "ssh", "hosts": ["one"]}}
+
+
+def test_results_and_states_call_nothing_whatever_they_say(tmp_path: Path, calls: list[str]) -> None:
+    pt.save_scan(pt.simulate(patterns=12, window=16, seed=3), tmp_path / "scan.h5")
+    scan = pt.load(tmp_path / "scan.h5")
+    keep = pt.Keep(folder=tmp_path / "states", seconds=None)
+    with pt.Reconstruction(scan, pt.Settings(), device="cpu", keep=keep) as recon:
+        recon.start(1)
+        recon.wait(60)
+        state, result = recon.keep(), recon.save(tmp_path / "result.h5")
+    assert calls == []
+    spoil(result, "settings/at_start", MORE)
+    with pytest.raises(pt.SettingsError, match="There is no setting 'keep'"):
+        pt.again(result, device="cpu")
+    recon.save(result)
+    spoil(result, "scan/given", {"transfer": "os:system"})
+    with pytest.raises(pt.FileError, match="words that load does not know"):
+        pt.again(result, device="cpu")
+    whole = state.read_bytes()
+    for name, change in (("record", MORE), ("record", {"settings": {**pt.Settings().model_dump(mode="json"), **MORE}})):
+        state.write_bytes(whole)
+        spoil(state, name, change)
+        with pytest.raises(ValueError, match=r"is not a whole state|There is no setting 'keep'"):
+            pt.resume(state, device="cpu")
+    assert calls == []
+    assert cli.main(["run", str(result), "--again", "--trust"]) == 1  # it has no use there
