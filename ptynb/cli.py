@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from ptynb.commands import dashboard, export, info, ps, report, run, sweep, watch
 from ptynb.commands.given import add_given, given_words
+from ptynb.commands.module_path import without_working_folder
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     chosen = parser.parse_args(arguments)
     try:
-        status: int = chosen.run(chosen)
+        # Notebooks find modules beside them, as they do in Jupyter.
+        with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
+            status: int = chosen.run(chosen)
     except (ValueError, RuntimeError, OSError) as error:
         Console(stderr=True).print(f"ptynb: {error}", style="red", markup=False, highlight=False)
         return 1
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ptynb", description="Ptychographic reconstruction, interactively, in Jupyter."
     )
+    parser.set_defaults(notebooks=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="simulate a scan, reconstruct it on a cluster, write result and figure")
@@ -62,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="where the copy goes")
     lab.add_argument("--no-open", action="store_true", help="copy only, and say where")
     lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab', after '--'")
-    lab.set_defaults(run=_lab)
+    lab.set_defaults(run=_lab, notebooks=True)
 
     doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
     doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")

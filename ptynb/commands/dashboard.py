@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     dashboard.add_argument("--dark", action="store_true", help="light letters on dark")
     dashboard.add_argument("--no-open", action="store_true", help="print the address only")
     add_given(dashboard)
-    dashboard.set_defaults(run=_dashboard)
+    dashboard.set_defaults(run=_dashboard, notebooks=True)
 
 
 def _dashboard(chosen: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptynb.commands.given import add_given, as_options, given_words, in_folder
+from ptynb.commands.module_path import with_working_folder
 
 if TYPE_CHECKING:
     from ptynb.settings.runfile import RunFile
@@ -131,6 +132,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return _again(chosen)
     plan = plan_of(chosen)
     check_plan(plan, chosen)
+    if plan.keep.transfer is not None:
+        with_working_folder()  # where its module may be
     told = again("ptynb run", chosen)
     if plan.cluster.kind == "none":
         from ptynb.driver.places import Place, take_seat

@@ -54,7 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sweep.add_argument(
         "--report", action=argparse.BooleanOptionalAction, default=True, help="a report of each result, and of all"
     )
-    sweep.set_defaults(run=_sweep)
+    sweep.set_defaults(run=_sweep, notebooks=True)
 
 
 def _sweep(chosen: argparse.Namespace) -> int:

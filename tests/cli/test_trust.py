@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import ptynb.run
 from ptynb import cli
 from ptynb.commands.run import again, check_plan, plan_of
 from ptynb.commands.trust import trusted_file
+from ptynb.driver import running
 from ptynb.engine import keeper
 from ptynb.settings.base import TRUST, kinds_in
 from ptynb.settings.example import example
@@ -238,6 +240,26 @@ def test_answers_that_others_could_give_are_refused(run_file: Any, monkeypatch: 
 def test_the_example_asks_for_nothing_and_says_what_would(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(monkeypatch, "", str(run_file(example()))) == ""
     assert "--trust" in example()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(LEAST, False), (LEAST + "keep: {transfer: 'os:remove'}\n", True)],
+    ids=["plain", "with a function of one's own"],
+)
+def test_modules_beside_a_run_file_are_no_packages(
+    run_file: Any, monkeypatch: pytest.MonkeyPatch, text: str, found: bool
+) -> None:
+    """An engine is `python -m ...`, as what is started here."""
+    path = run_file(text)
+    (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
+    monkeypatch.chdir(path.parent)
+    engine = [sys.executable, "-m", "ptynb.driver.sweep", "no cluster"]
+    monkeypatch.setattr(running, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
+    before = dict(os.environ)
+    assert cli.main(["run", str(path), "--trust"]) == 0
+    assert Path("taken").exists() == found
+    assert dict(os.environ) == before
 
 
 # Other files can't cause such calls
