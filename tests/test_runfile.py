@@ -133,6 +133,14 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
             "cluster.hosts.a is 0: expected greater than or equal to 1.",
         ),
         (f"{LEAST}cluster: {{kind: ssh, hosts: {{a: yes}}}}", "cluster.hosts is {'a': True}: expected a number"),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: [[a]]}}", "cluster.hosts is [['a']]: expected names, or names with"),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: [{{a: 1}}]}}", "cluster.hosts is [{'a': 1}]: expected names, or names"),
+        (LEAST.replace("out/b.h5", "/"), "result is '/': expected the name of a file, such as"),
+        (LEAST.replace("out/b.h5", "''"), "expected the name of a file, such as scan.result.h5"),
+        (LEAST.replace("out/b.h5", "out/.."), "expected the name of a file, such as scan.result.h5"),
+        (f"{LEAST}self: 1", "there is no field 'self'"),
+        (f"{LEAST}settings: {{probe: {{self: 1}}}}", "there is no field 'settings.probe.self'"),
+        (f"{LEAST}? {'x' * 10_000}\n: {{null: 1}}", f"None stands for a name below '{'x' * 79}…'; expected text"),
         (
             LEAST + "".join(f"x{number}: 1\n" for number in range(5000)),
             "there is no field 'x2'; expected one of scan, load, epochs, result, start, cluster, keep, on_failure, "

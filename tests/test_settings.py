@@ -264,6 +264,23 @@ def test_replace_takes_a_whole_part():
 
 
 @pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"probe.modes": True}, "probe.modes is True: Input should be a number"),
+        ({"probe.modes": 10**30}, "less than or equal to 64"),
+        ({"object.last": 10**30}, "less than or equal to 1000000000"),
+        ({"probe.a.b": 1}, "There is no setting 'probe.a'"),
+        ({"probe": 3, "probe.rate": 1}, "probe is 3, and probe.rate is given too; give one of them"),
+        ({"self": 1}, "There is no setting 'self'"),
+    ],
+)
+def test_dotted_values_have_the_same_bounds(values, words):
+    with pytest.raises(SettingsError, match=words):
+        Settings().with_values(values)
+    assert Settings().with_values({"probe.rate": 1}).probe.rate == 1
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"batch": -3}, "batch is -3"),

@@ -52,7 +52,7 @@ class SettingsModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:  # 'self' is a name that a file may hold
         problems = [*_not_plain(type(self), values)]
         try:
             super().__init__(**values)
@@ -164,8 +164,8 @@ def check_names(values: Any, below: str = "") -> None:
     if isinstance(values, Mapping):
         for name, value in values.items():
             if not isinstance(name, str):
-                place = f" below '{below}'" if below else ""
-                raise SettingsError(f"{name!r} stands for a name{place}; expected text, or quotes around it.")
+                place = f" below '{in_one_line(below, LONGEST_NAME)}'" if below else ""
+                raise SettingsError(f"{quoted(name)} stands for a name{place}; expected text, or quotes around it.")
             check_names(value, name)
     elif isinstance(values, list):
         for value in values:
@@ -186,7 +186,12 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
         part, _, last = name.rpartition(".")
-        (found.setdefault(part, {}) if part else found)[last] = value
+        place = found.setdefault(part, {}) if part else found
+        if not isinstance(place, dict):
+            raise SettingsError(
+                f"{dotted([part])} is {quoted(place)}, and {dotted([name])} is given too; give one of them."
+            )
+        place[last] = value
     return found
 
 

@@ -126,7 +126,11 @@ class SshCluster(SettingsModel):
     @field_validator("hosts", mode="before")
     @classmethod
     def _named(cls, hosts: Any) -> Any:
-        return dict.fromkeys(hosts) if isinstance(hosts, list | tuple) else hosts
+        if not isinstance(hosts, list | tuple):
+            return hosts
+        if not all(isinstance(host, str) for host in hosts):
+            raise ValueError("expected names, or names with numbers of engines as {name: 2}")
+        return dict.fromkeys(hosts)
 
 
 AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
@@ -152,6 +156,13 @@ class RunFile(SettingsModel):
         default="continue", description="After an engine is lost: end, or go on from the last kept state"
     )
     settings: Settings = Field(default=Settings(), description="All that is chosen for the reconstruction")
+
+    @field_validator("result")
+    @classmethod
+    def _file(cls, result: Path) -> Path:
+        if result.name in ("", ".."):
+            raise ValueError("expected the name of a file, such as scan.result.h5")
+        return result
 
     @model_validator(mode="before")
     @classmethod

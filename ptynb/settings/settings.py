@@ -210,7 +210,7 @@ class Settings(SettingsModel):
         assert isinstance(part, Part)
         return part
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """These settings with some values changed, validated again.
 
         Parts are given as mappings and merged: `settings.replace(batch=32, probe={"rate": 0.01})`.
