@@ -101,7 +101,10 @@ class HDF5Frames(FileFrames):
             for source in self.sources:
                 if not source.is_file():
                     raise OSError(f"they lie in {source}, which is not there")
-            dataset = file[self.dataset]
+            # Raw files lie beside the file that names them; HDF5 would look for them in the working folder.
+            access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+            access.set_efile_prefix(b"${ORIGIN}")
+            dataset = h5py.Dataset(h5py.h5d.open(file.id, self.dataset.encode(), access))
             require_filters(dataset)
             yield dataset
 

@@ -86,14 +86,6 @@ def told(values: NDArray[Any]) -> str:
     return f"{values.tolist()}" if values.size <= FEW else f"of shape {values.shape}"
 
 
-def dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
-    """The dataset of this name. Raises FileError where it is missing, a group, or a link that leads nowhere."""
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        raise FileError(f"{path} has no dataset {name}; the file is incomplete or of another kind.")
-    return found
-
-
 def read_all(dataset: h5py.Dataset) -> Any:
     """All values of a dataset. Raises OSError where the columns of its type overlap.
 

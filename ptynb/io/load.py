@@ -74,7 +74,8 @@ def load(
     distance to the detector [m] and detector_pixel (y, x) [m]; or angular_pixel (y, x) [rad], a detector pixel as it is
         seen from the sample.
     clip_negative: negative counts become 0 (else they are an error).
-    links: external links and virtual datasets of HDF5 may lead to files in the "folder" of the file, or "anywhere".
+    links: other files that the file names, by links of HDF5, symbolic links in a folder or names in its metadata, may
+        lie in the "folder" of the file (a zarr store or a folder of pictures is its own) and below it, or "anywhere".
 
     Raises FileError or ScanError, both ValueErrors, that say what was found, what was expected and what to do. The
     first and the last pattern are looked at now, the others when an engine reads them.

@@ -41,9 +41,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.frames import Frames
-from ptynb.io.hdf5 import FileError, dataset, open_for_reading
+from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.kept import default_folder as default_folder
 from ptynb.io.reading.checked import Checked
+from ptynb.io.reading.links import dataset
 from ptynb.scan import Scan
 from ptynb.snapshot import Change, Epoch, Moment, as_plain
 

@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
     """Whether this looks like a CXI file with patterns."""
     if head.file is None:
         return False
-    return "cxi_version" in head.file or any(ENTRY.fullmatch(name) for name in head.file)
+    return any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file)
 
 
 def read(path: Path, given: Given) -> Found:

@@ -90,8 +90,8 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
         nonlocal seen
         seen += 1
         if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
-            inside = "data" in item and isinstance(item.get("data", getlink=True), h5py.HardLink)
-            if inside and isinstance(item["data"], h5py.Dataset) and item["data"].ndim in (3, 4):
+            data = item["data"] if isinstance(item.get("data", getlink=True), h5py.HardLink) else None
+            if isinstance(data, h5py.Dataset) and data.ndim in (3, 4):
                 found.append(item)
         return True if seen >= MOST else None
 
@@ -187,8 +187,8 @@ def _angle(
 
 def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     """(step, unit) of an axis of the data; version 1.0 counts axes from 0, the older one from 1."""
-    first = 0 if "dim0" in cube else 1
-    axis = dict(own(cube)).get(f"dim{number + first}")
+    inside = dict(own(cube))
+    axis = inside.get(f"dim{number + (0 if 'dim0' in inside else 1)}")
     if not isinstance(axis, h5py.Dataset) or axis.size is None or axis.size < 2 or axis.dtype.kind not in "iuf":
         return math.nan, ""
     values = np.asarray(axis[:2], dtype=np.float64)

@@ -35,6 +35,7 @@ from defusedxml.ElementTree import fromstring
 from ptynb.electrons import electron_wavelength
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.scales import volts
 from ptynb.io.reading.stack import placed
 
@@ -59,10 +60,11 @@ def recognises(head: Head) -> bool:
 
 def read(path: Path, given: Given) -> Found:
     """What the two files say."""
+    policy, remarks = LinkPolicy.around(path, given.links), list[str]()
     if path.suffix.lower() == ".raw":
-        raw, xml = path, _xml_of(path)
+        raw, xml = path, _xml_of(path, policy, remarks)
     else:
-        raw, xml = _raw_of(path), path
+        raw, xml = _raw_of(path, policy), path
     said = _nothing(raw) if xml is None else _said(xml, given)
     count, rest = divmod(raw.stat().st_size, STRIDE)
     if rest or not count:
@@ -79,7 +81,6 @@ def read(path: Path, given: Given) -> Found:
     frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
     beam = given.beam or (None if said.voltage is None else electron_wavelength(said.voltage))
     angle = None if said.reciprocal is None or beam is None else said.reciprocal * beam
-    remarks = []
     if expected is not None and expected < count:
         remarks.append(f"{raw.name} holds {count} patterns; the {count - expected} after the raster's are left out.")
     if angle is None and said.camera_length is not None:
@@ -154,7 +155,7 @@ def _raw_name(tree: Element) -> str | None:
     return last if last and last not in (".", "..") and "\0" not in last else None
 
 
-def _raw_of(xml: Path) -> Path:
+def _raw_of(xml: Path, policy: LinkPolicy) -> Path:
     tree = _tree(xml)
     if (tree.findtext(".//sensor/type") or "").strip() == "EMPAD2":
         raise FileError(
@@ -165,18 +166,28 @@ def _raw_of(xml: Path) -> Path:
     if name is None:
         raise FileError(f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...")
     raw = xml.parent / name
+    policy.check(raw, f"{xml} keeps its patterns")
     if not raw.is_file():
         raise FileError(f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.")
     return raw
 
 
-def _xml_of(raw: Path) -> Path | None:
-    """The .xml beside a .raw: that of the same name, or else the one that names it."""
+def _xml_of(raw: Path, policy: LinkPolicy, remarks: list[str]) -> Path | None:
+    """The .xml beside a .raw: that of the same name, or else the one that names it; remarks: on those left out."""
     beside = sorted(found for found in raw.parent.iterdir() if found.suffix.lower() == ".xml" and found.is_file())
     for candidate in beside:
         if candidate.stem == raw.stem:
+            policy.check(candidate, f"{raw} keeps its metadata")
             return candidate
-    naming = [candidate for candidate in beside if _names(candidate, raw)]
+    naming = []
+    for candidate in beside:
+        try:
+            policy.check(candidate, f"{candidate.name} is not looked at: it is")
+        except FileError as error:
+            remarks.append(str(error))
+            continue
+        if _names(candidate, raw):
+            naming.append(candidate)
     if len(naming) > 1:
         raise FileError(
             f"{', '.join(found.name for found in naming)} in {raw.parent} all name {raw.name}; load the one that is "

@@ -33,6 +33,7 @@ from ptynb.io.formats.mat5 import Variable, variables
 from ptynb.io.hdf5 import FileError, open_for_reading, read_all
 from ptynb.io.reading.foreign import sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.links import own
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
 from ptynb.io.reading.room import check_room, size
@@ -58,7 +59,7 @@ def read(path: Path, given: Given) -> Found:
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
     with sentences(path, "HDF5"):
-        return found_in(FORMAT.name, _renamed(_version_73(path), path), given, path)
+        return found_in(FORMAT.name, _renamed(_version_73(path, given), path), given, path)
 
 
 FORMAT = Format("MATLAB", recognises, read)
@@ -173,8 +174,10 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path) -> dict[str, Stored]:
+def _version_73(path: Path, given: Given) -> dict[str, Stored]:
     para = _para(path)
+    if para is not None:
+        LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")
     with open_for_reading(path) as file:
         arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
     if para is not None:

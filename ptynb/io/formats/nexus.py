@@ -28,7 +28,7 @@ from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.choosing import candidates, choose, without_doubles
 from ptynb.io.reading.found import Format, Found, Given, Head
-from ptynb.io.reading.links import Item, Linked, identity
+from ptynb.io.reading.links import Item, Linked, identity, own
 from ptynb.io.reading.names import PAIRS, Names, positions_in
 from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
 from ptynb.io.reading.units import attribute_of, factor, units_of
@@ -49,14 +49,12 @@ def recognises(head: Head) -> bool:
     """Whether a group of the top is an NXentry, of a file that is not CXI, or is for ptychography by its definition."""
     if head.file is None:
         return False
-    for name in head.file:
-        if isinstance(head.file.get(name, getlink=True), h5py.HardLink):
-            item = head.file[name]
-            if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
-                definition = item.get("definition", getlink=True)
-                stated = text(item["definition"]) if isinstance(definition, h5py.HardLink) else ""
-                if stated in DEFINITIONS or "cxi_version" not in head.file:
-                    return True
+    is_cxi = "cxi_version" in set(head.file)
+    for _, item in own(head.file):
+        if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
+            definition = dict(own(item)).get("definition")
+            if not is_cxi or (isinstance(definition, h5py.Dataset) and text(definition) in DEFINITIONS):
+                return True
     return False
 
 
@@ -245,6 +243,7 @@ def _translations(linked: Linked, entry: h5py.Group, count: int, notes: Notes) -
             continue
         if item.ndim < 2 or item.shape[-1] not in (2, 3) or item.size // item.shape[-1] != count:
             continue
+        linked.check_sources(item)
         values, remark = lengths(item, "translations")
         notes.remark(remark)
         notes.at("positions", where(item))
@@ -264,6 +263,7 @@ def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes)
         _check_lengths(found, patterns, linked)
         for number, one in enumerate(_scanned(found, patterns)):
             item = found[one]
+            linked.check_sources(item)
             values = _over_scan(item, number, patterns)
             scale = factor(units_of(item) or "m", "length")
             vector = _vector(item, one)

@@ -31,7 +31,8 @@ LOOKED_AT = 64
 
 def recognises(head: Head) -> bool:
     """Whether this is what ptypy writes: chunks beside meta or info."""
-    return head.file is not None and "chunks" in head.file and ("meta" in head.file or "info" in head.file)
+    names = set() if head.file is None else set(head.file)
+    return "chunks" in names and bool(names & {"meta", "info"})
 
 
 def read(path: Path, given: Given) -> Found:

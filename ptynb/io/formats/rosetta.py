@@ -11,11 +11,12 @@ Rasters that a file does not know (MIB without .hdr, TVIPS) come as a stack: giv
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import math
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from ptynb.io.reading import scales
 from ptynb.io.reading.checked import MOST_EXPANSION
 from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.link_policy import LinkPolicy
+from ptynb.io.reading.links import has, inside
 from ptynb.io.reading.room import SMALL, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
@@ -54,7 +57,9 @@ def _is_dm(head: Head) -> bool:
 
 
 def _is_velox(head: Head) -> bool:
-    return head.file is not None and "Version" in head.file and isinstance(head.file.get("Data/Image"), h5py.Group)
+    if head.file is None or not has(head.file, "Version", "Data/Image"):
+        return False
+    return isinstance(inside(head.file, "Data/Image", head.path), h5py.Group)
 
 
 def _is_tvips(head: Head) -> bool:
@@ -103,6 +108,7 @@ class RosettaFrames(FileFrames):
     grid: tuple[int, ...]
     file_shape: tuple[int, int, int]
     file_dtype: str
+    policy: LinkPolicy
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
@@ -111,7 +117,7 @@ class RosettaFrames(FileFrames):
     def local(self) -> Frames:
         """The same with the file open."""
         with sentences(self.path, PACKAGE):
-            data = _signals(self.path, self.module, self.grid)[self.number]["data"].transpose(self.order)
+            data = _signals(self.path, self.module, self.policy, self.grid)[self.number]["data"].transpose(self.order)
         return OpenedFrames(self, data)
 
 
@@ -160,10 +166,12 @@ class OpenedFrames(Frames):
 def read(path: Path, given: Given) -> Found:
     """What RosettaSciIO reads of the file."""
     require("rsciio", PACKAGE, path)
+    policy = LinkPolicy.around(path, given.links)
+    path = path.resolve()  # what lies beside it is looked for where engines look
     kind, start = _kind(path)
     with sentences(path, PACKAGE):
         _check_size(path, kind.module, start)
-        signals = _signals(path, kind.module)
+        signals = _signals(path, kind.module, policy)
         number = _chosen(signals, path)
         signal = signals[number]
         axes = _axes(signal)
@@ -181,7 +189,7 @@ def read(path: Path, given: Given) -> Found:
     wavelength = None if voltage is None else electron_wavelength(voltage)
     detector = _lengths(ordered[-2:])
     frames = RosettaFrames(
-        path.resolve(), kind.module, number, order, tuple(one.size for one in ordered[:-2]), stack, dtype.str
+        path, kind.module, number, order, tuple(one.size for one in ordered[:-2]), stack, dtype.str, policy
     )
     return Found(
         format=kind.name,
@@ -211,11 +219,16 @@ def _kind(path: Path) -> tuple[Kind, bytes]:
     return next(kind for kind in KINDS if kind.recognises(head)), start
 
 
-def _signals(path: Path, module: str, grid: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] = ()) -> list[dict[str, Any]]:
     """What is in the file; warnings are of no use to who reads the patterns.
 
     grid: of the scan, where it is known: MIB's would be made out of the times in the headers of all patterns again.
+    Raises FileError where RosettaSciIO would open other files that may not be read.
     """
+    for companion in _companions(path, module):
+        real = policy.check(companion, f"{path} keeps a part of the scan")
+        if real.exists() and not real.is_file():
+            raise FileError(f"{path} has {companion.name} beside it, which is no regular file; take it away.")
     reader = importlib.import_module(f"rsciio.{module}").file_reader
     known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
     logger = logging.getLogger("rsciio")
@@ -228,6 +241,18 @@ def _signals(path: Path, module: str, grid: tuple[int, ...] = ()) -> list[dict[s
         finally:
             logger.setLevel(before)
     return signals
+
+
+def _companions(path: Path, module: str) -> Iterator[Path]:
+    """The files beside this one that RosettaSciIO opens by their names."""
+    if module == "quantumdetector":
+        yield Path(str(path).replace(".mib", ".hdr"))
+    elif module == "tvips":  # all parts of a scan, of which this is number 000
+        parts = (Path(f"{str(path)[:-9]}{number:03d}{path.suffix}") for number in itertools.count(1))
+        yield from itertools.takewhile(Path.exists, parts)
+    elif module == "mrc" and "movie" in str(path):  # by Direct Electron: metadata, positions, pictures
+        prefix = "_".join(path.name.split("_")[:2])
+        yield from sorted(one for one in path.parent.iterdir() if one.name.startswith(f"{prefix}_"))
 
 
 def _check_size(path: Path, module: str, start: bytes) -> None:

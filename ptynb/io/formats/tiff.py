@@ -5,7 +5,8 @@ Pages that are stored as they are stay at their places; compressed ones are unpa
 Nothing of the scan stands in a TIFF but its patterns.
 
 Orientation: rows down and columns right as pictures are shown; the tag for orientation is not looked at.
-Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References of OME-TIFF to other files are not followed.
+Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References to other files, as OME-TIFF, Micro-Manager and
+NDTiff have them, are not followed: a file is its own pages.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from ptynb.frames import FileFrames, Frames, PlacedFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.room import check_room
 from ptynb.io.reading.stack import check_counts, native, stacked
 
@@ -50,7 +52,11 @@ def recognises(head: Head) -> bool:
 
 def read(path: Path, given: Given) -> Found:
     """The patterns, and the raster where the file has four axes."""
-    frames, raster, remarks = (_folder(path), None, ()) if path.is_dir() else _pages(path)
+    if path.is_dir():
+        frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
+        raster, remarks = None, tuple[str, ...]()
+    else:
+        frames, raster, remarks = _pages(path)
     return Found(
         format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, remarks=remarks
     )
@@ -80,23 +86,26 @@ class TiffFrames(FileFrames):
 
 @dataclass(frozen=True)
 class FolderFrames(FileFrames):
-    """One pattern a file; each process opens those that it needs."""
+    """One pattern a file; each process opens those that it needs, where they may still be read."""
 
-    paths: tuple[Path, ...]
+    folder: Path
+    names: tuple[str, ...]
     window: tuple[int, int]
     file_dtype: str
+    policy: LinkPolicy
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(pattern, y, x)."""
-        return (len(self.paths), *self.window)
+        return (len(self.names), *self.window)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
         patterns = np.empty((stop - start, *self.window), self.dtype)
         for index in range(start, stop):
-            with _opened(self.paths[index]) as tiff:
-                _fill(patterns[index - start], tiff.pages[0], self.paths[index])
+            path = _allowed(self.folder, self.names[index], self.policy)
+            with _opened(path) as tiff:
+                _fill(patterns[index - start], tiff.pages[0], path)
         return patterns
 
 
@@ -111,7 +120,8 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        with tifffile.TiffFile(path, is_ome=False, _multifile=False) as tiff:
+        # Of kinds whose pages may lie in other files the pages of this file are read.
+        with tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff:
             yield tiff
     except FileError:
         if not complaints:  # else what was refused comes of what is broken
@@ -189,23 +199,41 @@ def _places(series: Any, stack: tuple[int, int, int]) -> NDArray[np.int64] | Non
     return np.array([one.dataoffsets[0] for one in pages], dtype=np.int64)
 
 
-def _folder(path: Path) -> Frames:
-    files = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file()]
-    files.sort(key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.name)])
+def _folder(path: Path, policy: LinkPolicy) -> Frames:
+    folder = path.resolve()
+    with os.scandir(folder) as inside:
+        found = [one for one in inside if Path(one.name).suffix.lower() in SUFFIXES]
+    # Links first: whether one is a file is asked where it leads.
+    for one in found:
+        if one.is_symlink():
+            _allowed(folder, one.name, policy)
+    names = sorted((one.name for one in found if one.is_file()), key=_by_number)
+    if not names:
+        raise FileError(f"{path} has no TIFF in it that can be opened; expected one for each pattern.")
     kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
-    for one in (files[0], files[-1]):
-        with _opened(one) as tiff:
+    for name in (names[0], names[-1]):
+        file = _allowed(folder, name, policy)
+        with _opened(file) as tiff:
             if len(tiff.pages) != 1:
                 raise FileError(
-                    f"{one} has {len(tiff.pages)} pages; expected one in each file of a folder: load the file itself."
+                    f"{file} has {len(tiff.pages)} pages; expected one in each file of a folder: load the file itself."
                 )
             page = tiff.pages[0]
-            found = tuple(page.shape), _check_page(page, one)
-            if kept is not None and found != kept:
+            shape, dtype = tuple(page.shape), _check_page(page, file)
+            if kept is not None and (shape, dtype) != kept:
                 raise FileError(
-                    f"{one} has a pattern of shape {found[0]} and type {found[1]}; expected {kept[0]} and {kept[1]} as "
-                    f"in {files[0].name}: take it out of the folder."
+                    f"{file} has a pattern of shape {shape} and type {dtype}; expected {kept[0]} and {kept[1]} as "
+                    f"in {names[0]}: take it out of the folder."
                 )
-            kept = found
+            kept = shape, dtype
     assert kept is not None
-    return FolderFrames(tuple(one.resolve() for one in files), (int(kept[0][0]), int(kept[0][1])), kept[1].str)
+    return FolderFrames(folder, tuple(names), (int(kept[0][0]), int(kept[0][1])), kept[1].str, policy)
+
+
+def _by_number(name: str) -> list[int | str]:
+    """What sorts "f2" before "f10"."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:
+    return policy.check(folder / name, f"{folder} keeps a pattern")

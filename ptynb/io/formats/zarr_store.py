@@ -17,9 +17,11 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,9 @@ from ptynb.frames import FileFrames, Frames
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.named_arrays import Raster, Stored, found_in
-from ptynb.io.reading.room import check_room, size
+from ptynb.io.reading.room import check_packing, check_room, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
 PACKAGE = "zarr"
@@ -45,8 +48,8 @@ LONGEST = 2**22
 """Bytes of a description at most."""
 MOST = 1000
 """Arrays and groups looked at in one store."""
-MOST_CHUNKS = 10**6
-"""Up to this number, chunks that are missing are counted."""
+SLACK = 2**16
+"""Bytes that a file of a chunk may have beyond twice those of its numbers: packing adds little, and never more."""
 
 
 def recognises(head: Head) -> bool:
@@ -66,14 +69,15 @@ def read(path: Path, given: Given) -> Found:
     """What the arrays of the store say."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, Stored] = {}
+    policy = LinkPolicy.around(path, given.links)
     try:
-        described = list(_in_archive(path) if path.is_file() else _in_folder(path))
+        described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise FileError(f"{path} is no whole archive of zarr ({reason(error)}); copy it again.") from None
     for name, said in described:
         kind = said.get("node_type") or ("array" if "shape" in said else "group")
         if kind == "array":
-            arrays[name] = _stored(path, name, said)
+            arrays[name] = _stored(path, name, said, policy)
         elif isinstance(said.get("attributes"), dict):
             arrays |= _numbers(name, said["attributes"])
     return found_in(FORMAT.name, arrays, given, path)
@@ -82,17 +86,22 @@ def read(path: Path, given: Given) -> Found:
 FORMAT = Format("zarr", recognises, read)
 
 
-def _in_folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, description) of all arrays and groups; folders of chunks are not gone through."""
-    waiting, seen = [path], 0
+    waiting, seen, known = [path], 0, set()
     while waiting and seen < MOST:
         here = waiting.pop(0)
+        real = policy.check(here, f"{path} keeps {here.relative_to(path)}")
+        if real in known:
+            continue  # a link to a group around it
+        known.add(real)
         texts = {name: here / name for name in (*DESCRIPTIONS, ".zattrs") if (here / name).is_file()}
         said: dict[str, Any] = {}
         for text in texts.values():
             if text.stat().st_size > LONGEST:
                 raise FileError(f"{text} has {text.stat().st_size} bytes; expected a description of some thousand.")
         for name, text in texts.items():
+            policy.check(text, f"{path} keeps {text.relative_to(path)}")
             said |= _description(text.read_bytes(), name, text)
         if not said and here != path:
             continue
@@ -100,7 +109,7 @@ def _in_folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield here.relative_to(path).as_posix().removeprefix("."), said
         if "shape" not in said:
             with os.scandir(here) as inside:
-                waiting += sorted(Path(one.path) for one in inside if one.is_dir(follow_symlinks=False))
+                waiting += sorted(Path(one.path) for one in inside if one.is_dir())
 
 
 def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -112,6 +121,7 @@ def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             if member.file_size > LONGEST:
                 raise FileError(f"{path} has {member.file_size} bytes for {member.filename}; expected some thousand.")
+            check_packing(member, path)
             found.setdefault(folder, {}).update(_description(archive.read(member), name, path))
         yield from found.items()
 
@@ -128,7 +138,7 @@ def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
     return {"attributes": said} if name == ".zattrs" else said
 
 
-def _stored(path: Path, name: str, said: dict[str, Any]) -> Stored:
+def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> Stored:
     """An array, whose description is such that zarr may open it."""
     shape, dtype = said.get("shape"), said.get("data_type", said.get("dtype"))
     chunks = said.get("chunks", said.get("chunk_grid"))
@@ -151,9 +161,10 @@ def _stored(path: Path, name: str, said: dict[str, Any]) -> Stored:
         raise FileError(
             f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not read here; write it with zstd or blosc."
         )
-    check_room(size(tuple(chunks), kind), f"one chunk of {name}", path)
-    sides = tuple(shape)
-    return Stored(sides, kind, partial(_whole, path, name), partial(_frames, path, name, sides, kind, tuple(chunks)))
+    packed = size(tuple(chunks), kind)
+    check_room(packed, f"one chunk of {name}", path)
+    sides, location = tuple(shape), ArrayLocation(path.resolve(), name, policy, 2 * packed + SLACK)
+    return Stored(sides, kind, partial(_whole, location), partial(_frames, location, sides, kind, tuple(chunks)))
 
 
 def _refuse(path: Path, name: str) -> Any:
@@ -192,49 +203,52 @@ def _itself(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _opened(path: Path, name: str) -> Any:
-    """zarr's own array."""
-    zarr = importlib.import_module("zarr")
-    store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else zarr.storage.LocalStore(path, read_only=True)
-    return zarr.open_array(store, path=name, mode="r")
+@dataclass(frozen=True)
+class ArrayLocation:
+    """Where an array is. name: in the store at `path`. most: bytes that a file of one of its chunks may have."""
+
+    path: Path
+    name: str
+    policy: LinkPolicy
+    most: int
 
 
-def _whole(path: Path, name: str) -> NDArray[Any]:
-    with sentences(path, PACKAGE):
-        array = _opened(path, name)
+@contextmanager
+def _opened(location: ArrayLocation) -> Iterator[Any]:
+    """zarr's own array, whose files are looked at as they are read."""
+    with sentences(location.path, PACKAGE):
+        array = _files().open_array(location)
         try:
-            return np.asarray(array[...])
+            yield array
         finally:
             array.store.close()
+
+
+def _files() -> ModuleType:
+    return importlib.import_module("ptynb.io.formats.zarr_files")
+
+
+def _whole(location: ArrayLocation) -> NDArray[Any]:
+    with _opened(location) as array:
+        return np.asarray(array[...])
 
 
 def _frames(
-    path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
+    location: ArrayLocation, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
 ) -> tuple[Frames, Raster | None]:
+    path, name = location.path, location.name
     stack, raster = stacked(shape, path, name)
     check_counts(dtype, path, name)
-    with sentences(path, PACKAGE):
-        array = _opened(path, name)
-        try:
-            missing = _missing(array)
-        finally:
-            array.store.close()
-    if missing:
-        raise FileError(
-            f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
-            "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty."
-        )
+    with _opened(location) as array:
+        missing = _files().missing(array, location)
+        if missing:
+            raise FileError(
+                f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
+                "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty."
+            )
     together = math.prod(chunks[:-2]) if len(shape) == 3 else chunks[1]
-    frames = ZarrFrames(path.resolve(), name, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])))
+    frames = ZarrFrames(location, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])))
     return native(frames), raster
-
-
-def _missing(array: Any) -> int:
-    """How many of the parts that are stored on their own are not there; of arrays with very many, none are counted."""
-    parts = array.shards or array.chunks
-    stored = math.prod(-(-side // part) for side, part in zip(array.shape, parts, strict=True))
-    inside = math.prod(parts) // math.prod(array.chunks)
-    return 0 if stored > MOST_CHUNKS else stored - int(array.nchunks_initialized) // inside
 
 
 @dataclass(frozen=True)
@@ -244,12 +258,16 @@ class ZarrFrames(FileFrames):
     grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together.
     """
 
-    path: Path
-    name: str
+    location: ArrayLocation
     grid: tuple[int, ...]
     file_shape: tuple[int, int, int]
     file_dtype: str
     chunk: int = 1
+
+    @property
+    def path(self) -> Path:
+        """Of the store."""
+        return self.location.path
 
     @property
     def stored_together(self) -> int:
@@ -260,15 +278,11 @@ class ZarrFrames(FileFrames):
         """Patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.grid[-1], start
-        with sentences(self.path, PACKAGE):
-            array = _opened(self.path, self.name)
-            try:
-                while at < stop:
-                    row, column = divmod(at, columns)
-                    end = min(stop, at + columns - column)
-                    across = slice(column, column + end - at)
-                    patterns[at - start : end - start] = array[(row, across) if len(self.grid) == 2 else across]
-                    at = end
-            finally:
-                array.store.close()
+        with _opened(self.location) as array:
+            while at < stop:
+                row, column = divmod(at, columns)
+                end = min(stop, at + columns - column)
+                across = slice(column, column + end - at)
+                patterns[at - start : end - start] = array[(row, across) if len(self.grid) == 2 else across]
+                at = end
         return patterns

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, in_one_line, read_all, reason
+from ptynb.io.reading.links import Item, inside
 
 MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
@@ -36,48 +37,36 @@ class Checked:
 
     def has(self, name: str) -> bool:
         """Whether there is something of this name."""
-        return name in self.file
+        return self._inside(name) is not None
 
     def group(self, name: str) -> h5py.Group:
         """The group of this name; links into other files are not followed."""
-        self._not_elsewhere(name)
-        found = self.file.get(name)
+        found = self._inside(name)
         if not isinstance(found, h5py.Group):
             raise FileError(f"{self.path} has no group {name}; the file is incomplete or of another kind.")
         return found
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """The dataset of this name, of a size that the file can hold."""
-        self._not_elsewhere(name)
+        """The dataset of this name, of a size that the file can hold; links into other files are not followed."""
+        found = self._inside(name)
+        if not isinstance(found, h5py.Dataset):
+            raise FileError(f"{self.path} has no dataset {name}; the file is incomplete or of another kind.")
+        if found.shape is None:
+            raise FileError(f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.")
+        if found.nbytes > MOST_EXPANSION * self._bytes:
+            raise FileError(
+                f"{self.path} claims {found.nbytes:.3g} bytes for {name}, in a file of {self._bytes}; it is damaged or "
+                "made up."
+            )
+        return found
+
+    def _inside(self, name: str) -> Item | None:
         try:
-            found = self.file.get(name)
-            if not isinstance(found, h5py.Dataset):
-                raise FileError(f"{self.path} has no dataset {name}; the file is incomplete or of another kind.")
-            if found.shape is None:
-                raise FileError(f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.")
-            elsewhere, size = found.is_virtual or bool(found.external), found.nbytes
+            return inside(self.file, name, self.path)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, FileError):
                 raise
             raise self._damaged(name, error) from None
-        if elsewhere:
-            raise FileError(f"{self.path} has {name} in other files; expected a result that is whole in one.")
-        if size > MOST_EXPANSION * self._bytes:
-            raise FileError(
-                f"{self.path} claims {size:.3g} bytes for {name}, in a file of {self._bytes}; it is damaged or made up."
-            )
-        return found
-
-    def _not_elsewhere(self, name: str) -> None:
-        parts = name.split("/")
-        for depth in range(1, len(parts) + 1):
-            here = "/".join(parts[:depth])
-            try:
-                link = self.file.get(here, getlink=True)
-            except (OSError, RuntimeError, TypeError, ValueError) as error:
-                raise self._damaged(here, error) from None
-            if isinstance(link, h5py.ExternalLink):
-                raise FileError(f"{self.path} has {here} in another file; expected a result that is whole in one.")
 
     def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
         """An array. kind: a key of `KINDS`. dimensions: how many axes it may have. last: length of the last one."""

@@ -35,8 +35,8 @@ class Given:
     wavelength [m], or energy of photons [eV], or voltage of electrons [V].
     distance [m] and detector_pixel (y, x) [m], or angular_pixel (y, x): a detector pixel seen from the sample [rad].
     clip_negative: negative counts become 0 (else they are an error).
-    links: which files the links and virtual datasets of a file may lead to: "folder" (in the folder of the file, or
-        below it) or "anywhere".
+    links: which other files may be read because the file names them: those in its "folder" (see `LinkPolicy`), or
+        "anywhere".
     """
 
     patterns: str | None = None

@@ -93,6 +93,7 @@ class Names:
     """All that is small and has a name in a group, or in a file."""
 
     def __init__(self, linked: Linked, start: h5py.Group | None = None) -> None:
+        self.linked = linked
         self._found: dict[str, list[Named]] = {}
         top: Item = linked.root if start is None else start
         for item in (top, *(item for _, item in linked.walk(start))):
@@ -117,7 +118,7 @@ class Names:
         """The first number of these names, in SI; a remark names others that say something else."""
         found: list[Quantity] = []
         for named in self.all(names):
-            one = _quantity(named, kind, default)
+            one = _quantity(self.linked, named, kind, default)
             if one is not None and one.value is not None and (np.isfinite(one.value) and one.value != 0):
                 found.append(one)
         if not found:
@@ -134,10 +135,11 @@ def _attributes(item: Item) -> list[str]:
         return []
 
 
-def _quantity(named: Named, kind: str, default: str) -> Quantity | None:
+def _quantity(linked: Linked, named: Named, kind: str, default: str) -> Quantity | None:
     if named.attribute is None:
         if not isinstance(named.item, h5py.Dataset) or named.item.size is None or named.item.size > 2**20:
             return None
+        linked.check_sources(named.item)
         return quantity(named.item, kind, named.unit or default)
     value = attribute_of(named.item, named.attribute)
     scale = factor(named.unit or default, kind)
@@ -160,7 +162,7 @@ def positions_in(
 ) -> Places | None:
     """Positions of so many patterns, as one array or as a pair of them; axes of a raster make a grid."""
     for named in names.all(wanted):
-        values = _array(named, count * 3)
+        values = _array(names.linked, named, count * 3)
         if values is None:
             continue
         if values.ndim == 3:
@@ -172,7 +174,7 @@ def positions_in(
             return _in_metres(values, (named,), notes)
     for name_y, name_x in PAIRS:
         for along_y, along_x in zip(names.all((name_y,)), names.all((name_x,)), strict=False):
-            y, x = _array(along_y, count), _array(along_x, count)
+            y, x = _array(names.linked, along_y, count), _array(names.linked, along_x, count)
             if y is None or x is None:
                 continue
             if raster is not None and (y.size, x.size) == raster and raster[0] * raster[1] == count:
@@ -182,11 +184,14 @@ def positions_in(
     return None
 
 
-def _array(named: Named, most: int) -> NDArray[np.float64] | None:
+def _array(linked: Linked, named: Named, most: int) -> NDArray[np.float64] | None:
     item = named.item
     if named.attribute is not None or not isinstance(item, h5py.Dataset) or not is_real(item.dtype):
         return None
-    return real(item, "positions") if item.size and 1 < item.size <= most else None
+    if not item.size or not 1 < item.size <= most:
+        return None
+    linked.check_sources(item)
+    return real(item, "positions")
 
 
 def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Notes) -> Places:
@@ -210,6 +215,7 @@ def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.b
             continue
         if not (is_real(item.dtype) or item.dtype == bool):
             continue
+        names.linked.check_sources(item)
         values: NDArray[Any] = array(item, "a mask")
         zero = values == 0
         good = zero if zero.mean() > 0.5 else ~zero

@@ -13,15 +13,13 @@ import numpy as np
 
 from ptynb.frames import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.links import Item, Linked
+from ptynb.io.reading.links import DEEPEST, Item, Linked, is_counted
 
 MOST_PATTERNS = 2**24
 MOST_PIXELS = 2**28
 """Of one pattern. More of either is no scan but a damaged header."""
 MOST_CHUNK = 2**30
 """Bytes that are decompressed to read one pattern."""
-DEEPEST = 8
-"""Virtual datasets may lie in virtual datasets, as deep as this."""
 NUMBERED = re.compile(r"data_?\d+")
 """Datasets of one scan, as detectors write them one after another."""
 
@@ -54,7 +52,7 @@ def patterns_at(linked: Linked, name: str) -> Patterns:
         raise FileError(
             f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'."
         )
-    return _of(linked, linked.dataset(name), name.strip("/"), 0)
+    return _of(linked, found, name.strip("/"), 0)
 
 
 def looks_like_patterns(item: Item) -> bool:
@@ -80,8 +78,8 @@ def _stack(linked: Linked, name: str, names: Sequence[str]) -> Patterns:
     for one in names:
         place = f"{name.strip('/')}/{one}"
         with linked.aside() as other:
-            found = other.dataset(place)
-            if found is None:
+            found = other.get(place)
+            if not isinstance(found, h5py.Dataset):
                 raise FileError(f"{linked.path} has {place}, which leads to nothing; the scan is not whole.")
             part = _of(other, found, place, 0)
         parts.append(part.frames)
@@ -96,9 +94,9 @@ def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
         raise FileError(f"{path}: {error}") from None
 
 
-def _of(linked: Linked, dataset: h5py.Dataset | None, place: str, depth: int) -> Patterns:
-    assert dataset is not None
+def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> Patterns:
     _check(dataset, linked.path, place)
+    linked.check_raw_files(dataset)
     raster = (int(dataset.shape[0]), int(dataset.shape[1])) if dataset.ndim == 4 else None
     if not dataset.is_virtual:
         return Patterns(HDF5Frames.of(dataset), place, raster)
@@ -137,7 +135,7 @@ def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> t
     sources: list[Path] = []
     mapped, whole, remarks = 0, True, []
     for source in dataset.virtual_sources():
-        if "%" in source.file_name.replace("%%", "") or "%" in source.dset_name.replace("%%", ""):
+        if is_counted(source.file_name) or is_counted(source.dset_name):
             whole = False
             remarks.append(
                 f"{place} is made of files whose names are counted ({source.file_name}); a missing one is read as 0."
@@ -161,6 +159,7 @@ def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> t
     ends = [0, *(stop for _, stop, _ in parts)]
     if whole and parts and [start for start, _, _ in parts] == ends[:-1] and ends[-1] == math.prod(dataset.shape[:-2]):
         return _stacked([frames for _, _, frames in parts], linked.path), tuple(remarks)
+    linked.check_sources(dataset)
     return HDF5Frames.of(dataset, tuple(dict.fromkeys(sources))), tuple(remarks)
 
 
@@ -171,10 +170,7 @@ def _source(
     name, inside = source.file_name, source.dset_name  # type: ignore[attr-defined]
     vspace, space = source.vspace, source.src_space  # type: ignore[attr-defined]
     what = f"{linked.path} keeps parts of {place}"
-    if name == ".":
-        file = other.file(Path(dataset.file.filename).resolve())
-    else:
-        file = other.file(other.allowed(other.beside(dataset.file, name), what, dataset.file))
+    file = other.source_file(dataset, name, what)
     found = other.get(inside, file["/"])
     if not isinstance(found, h5py.Dataset):
         raise FileError(f"{what} in {file.filename} at {inside}, where there is no dataset; is that file whole?")

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, told
+from ptynb.io.reading.links import has
 from ptynb.io.starts.reading import array, as_complex, as_places, flag
 from ptynb.io.starts.start import Start
 
@@ -29,7 +30,7 @@ STATE = "state_dict"
 
 def recognises(file: h5py.File) -> bool:
     """Whether CDTools wrote this file."""
-    return "cdtools_version" in file and "obj" in file and "probe" in file
+    return has(file, "cdtools_version", "obj", "probe")
 
 
 def read(file: h5py.File, path: Path) -> Start:
@@ -58,7 +59,7 @@ def read(file: h5py.File, path: Path) -> Start:
 def _probe(file: h5py.File, path: Path) -> tuple[NDArray[Any], tuple[str, ...]]:
     probe = array(file, "probe", path, (2, 3))
     probe = probe if probe.ndim == 3 else probe[None]
-    if f"{STATE}/probe_support" in file:
+    if has(file, f"{STATE}/probe_support"):
         support = array(file, f"{STATE}/probe_support", path, (2, 3))
         if support.shape[-2:] != probe.shape[-2:]:
             raise FileError(f"{path} has a probe_support of shape {support.shape}; expected the probe's {probe.shape}.")
@@ -66,7 +67,7 @@ def _probe(file: h5py.File, path: Path) -> tuple[NDArray[Any], tuple[str, ...]]:
     if flag(file, f"{STATE}/fourier_probe", path):
         axes = (-2, -1)
         probe = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(probe, axes), norm="ortho"), axes)
-    if "weights" not in file:
+    if not has(file, "weights"):
         return probe, ()
     weights = array(file, "weights", path, tuple(range(5)))
     if weights.ndim < 3:
@@ -93,13 +94,13 @@ def _basis(file: h5py.File, path: Path) -> NDArray[np.float64]:
 
 
 def _positions(file: h5py.File, basis: NDArray[np.float64], path: Path) -> NDArray[np.float64] | None:
-    if "translations" not in file:
+    if not has(file, "translations"):
         return None
     moves = array(file, "translations", path, (2,))
     if moves.dtype.kind == "c" or moves.shape[1] != 3 or len(moves) == 0:
         raise FileError(f"{path} has translations of shape {moves.shape}; expected (pattern, 3) [m].")
     first = np.zeros(2)
-    if f"{STATE}/min_translation" in file:
+    if has(file, f"{STATE}/min_translation"):
         first = as_places(array(file, f"{STATE}/min_translation", path, (1,))[None], "min_translation", path)[0]
     return moves.astype(np.float64) @ (np.linalg.pinv(basis) @ _onto_surface(file, path)).T - first
 
@@ -107,7 +108,7 @@ def _positions(file: h5py.File, basis: NDArray[np.float64], path: Path) -> NDArr
 def _onto_surface(file: h5py.File, path: Path) -> NDArray[np.float64]:
     """What carries a movement along z on to the sample's surface, along the beam."""
     onto = np.diag([1.0, 1.0, 0.0])
-    if f"{STATE}/surface_normal" in file:
+    if has(file, f"{STATE}/surface_normal"):
         normal = array(file, f"{STATE}/surface_normal", path, (1,))
         if normal.shape != (3,) or normal.dtype.kind == "c" or not np.isfinite(normal).all() or normal[2] == 0:
             raise FileError(f"{path} has a surface_normal {told(normal)}; expected (x, y, z) with z not 0.")

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ptynb.io.formats.mat5 import STRUCT, variables
 from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.links import has
 from ptynb.io.starts.reading import array, as_complex, as_numbers, as_places
 from ptynb.io.starts.start import Start
 
@@ -41,7 +42,7 @@ LARGEST_PIXEL = 1e-4
 
 def recognises(file: h5py.File) -> bool:
     """Whether this is version 7.3 of such a file."""
-    return "object" in file and "probe" in file and ("outputs" in file or "p" in file)
+    return has(file, "object", "probe") and (has(file, "outputs") or has(file, "p"))
 
 
 def read(file: h5py.File, path: Path) -> Start:
@@ -49,7 +50,7 @@ def read(file: h5py.File, path: Path) -> Start:
 
     def value(name: str) -> Array | None:
         place = name.replace(".", "/")
-        if place not in file:
+        if not has(file, place):
             return None
         return array(file, place, path, tuple(range(6))).T
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.links import has, inside
 from ptynb.io.starts.reading import array, as_complex, as_places, first
 from ptynb.io.starts.start import Start
 
@@ -27,7 +28,7 @@ PROBE, OBJECT, POSITIONS = "content/probe", "content/obj", "content/positions"
 
 def recognises(file: h5py.File) -> bool:
     """Whether ptypy wrote this file as a result."""
-    return isinstance(file.get(PROBE), h5py.Group) and isinstance(file.get(OBJECT), h5py.Group)
+    return has(file, PROBE, OBJECT)
 
 
 def read(file: h5py.File, path: Path) -> Start:
@@ -43,7 +44,7 @@ def read(file: h5py.File, path: Path) -> Start:
         raise FileError(f"{path} has a pixel size (_psize) of {pixel.tolist()} m; expected two positive lengths.")
     positions = None
     places = f"{POSITIONS}/{storage.rpartition('/')[2]}"
-    if places in file:
+    if has(file, places):
         centres = as_places(array(file, places, path, (2,)), places, path)
         positions = (centres - _pair(file, f"{storage}/_origin", path)) / pixel - np.array(probe.shape[-2:]) // 2
     else:
@@ -62,7 +63,8 @@ def read(file: h5py.File, path: Path) -> Start:
 
 def _only(file: h5py.File, name: str, path: Path) -> str:
     """The name of the one storage of a container."""
-    names = list(file[name])
+    container = inside(file, name, path)
+    names = list(container) if isinstance(container, h5py.Group) else []
     if len(names) != 1:
         raise FileError(
             f"{path} (ptypy) has {len(names)} storages in {name} ({', '.join(names[:5])}); expected one: "

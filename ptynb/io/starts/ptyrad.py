@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.links import has, inside
 from ptynb.io.starts.reading import array, as_complex, as_places, first, number, square
 from ptynb.io.starts.start import Start
 
@@ -30,7 +31,7 @@ ANGSTROM = 1e-10
 
 def recognises(file: h5py.File) -> bool:
     """Whether PtyRAD wrote this file."""
-    return f"{TENSORS}/objp" in file and f"{TENSORS}/probe" in file
+    return has(file, f"{TENSORS}/objp", f"{TENSORS}/probe")
 
 
 def read(file: h5py.File, path: Path) -> Start:
@@ -45,7 +46,7 @@ def read(file: h5py.File, path: Path) -> Start:
     states, slices = amplitude.shape[:2]
     _same(amplitude.shape, phase.shape, "obja and objp", path)
     _same(corners.shape, rests.shape, "crop_pos and probe_pos_shifts", path)
-    unit = 1.0 if _text(file, "params/init_params/probe_illum_type") == "xray" else ANGSTROM
+    unit = 1.0 if _text(file, "params/init_params/probe_illum_type", path) == "xray" else ANGSTROM
     pixel = number(file, f"{ATTRIBUTES}/dx", path)
     thickness = number(file, f"{TENSORS}/slice_thickness", path) if slices > 1 else None
     object = as_complex(first(amplitude, "obja", path) * np.exp(1j * phase[0].astype(np.float64)), "the object", path)
@@ -66,8 +67,8 @@ def _same(one: tuple[int, ...], other: tuple[int, ...], what: str, path: Path) -
         raise FileError(f"{path} has {what} of shapes {one} and {other}; expected equal ones.")
 
 
-def _text(file: h5py.File, name: str) -> str:
-    found = file.get(name)
+def _text(file: h5py.File, name: str, path: Path) -> str:
+    found = inside(file, name, path)
     if not isinstance(found, h5py.Dataset) or found.shape != () or not h5py.check_string_dtype(found.dtype):
         return ""
     return str(found.asstr(errors="replace")[()])

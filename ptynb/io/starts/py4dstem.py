@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, told
+from ptynb.io.reading.links import has
 from ptynb.io.starts.reading import array, as_complex, as_places, flag
 from ptynb.io.starts.start import Start
 
@@ -77,11 +78,11 @@ def _is_one(group: h5py.Group, name: str) -> bool:
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
         return False
     inside = group.get(name)
-    return isinstance(inside, h5py.Group) and all(part in inside for part in (OBJECT, PROBE, PREPROCESS))
+    return isinstance(inside, h5py.Group) and has(inside, OBJECT, PROBE, PREPROCESS)
 
 
 def _sampling(file: h5py.File, name: str, path: Path) -> tuple[float, float] | None:
-    if name not in file:
+    if not has(file, name):
         return None
     values = _numbers(file, name, path)
     if len(values) != 2:
@@ -90,7 +91,7 @@ def _sampling(file: h5py.File, name: str, path: Path) -> tuple[float, float] | N
 
 
 def _thickness(file: h5py.File, name: str, path: Path) -> float | None:
-    if name not in file:
+    if not has(file, name):
         return None
     values = _numbers(file, name, path)
     if len(values) == 0 or not np.allclose(values, values[0]):

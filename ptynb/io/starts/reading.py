@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, dataset, read_all, reason
+from ptynb.io.hdf5 import FileError, read_all, reason
+from ptynb.io.reading.links import dataset, inside
 
 Array = NDArray[Any]
 SMALL = 2**26
@@ -43,15 +44,11 @@ def array(file: h5py.File, name: str, path: Path, dimensions: tuple[int, ...]) -
 
 def _inside(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     try:
-        found = dataset(file, name, path)
-        elsewhere = found.file.filename != file.filename or found.is_virtual or bool(found.external)
+        return dataset(file, name, path)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} has a dataset {name} that can't be read ({reason(error)}).") from None
-    if elsewhere:
-        raise FileError(f"{path} keeps {name} in another file; a result has to hold its numbers itself.")
-    return found
 
 
 def as_numbers(values: Array, name: str, path: Path) -> Array:
@@ -89,10 +86,7 @@ def as_places(values: Array, name: str, path: Path) -> NDArray[np.float64]:
 
 def number(file: h5py.File, name: str, path: Path) -> float | None:
     """A finite number of a dataset with one value; None where there is none."""
-    try:
-        if not isinstance(file.get(name), h5py.Dataset):
-            return None
-    except (OSError, RuntimeError, KeyError, ValueError):
+    if not isinstance(inside(file, name, path), h5py.Dataset):
         return None
     values = array(file, name, path, tuple(range(5)))
     if values.size != 1 or values.dtype.kind == "c":

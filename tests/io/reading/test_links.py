@@ -14,6 +14,8 @@ from ptynb.io.reading.links import Linked
 from ptynb.io.reading.patterns import patterns_at
 from ptynb.physics.simulate import simulate
 from ptynb.scan import ScanError
+from tests.fuzz.seeds import SEEDS
+from tests.fuzz.worker import READERS
 from tests.io import layouts
 
 SHAPE = (6, 8, 10)
@@ -91,11 +93,196 @@ def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path, 
     else:
         with h5py.File(inside / "m.h5", "w") as file:
             file.create_dataset("data", SHAPE, np.uint8, external=[(name, 0, h5py.h5f.UNLIMITED)])
-    with pytest.raises(FileError, match=r"outside the folder of the file; .*links='anywhere'") as told:
+    with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
         read(inside / "m.h5")
     assert str(outside.resolve()) in str(told.value)
     assert "\n" not in str(told.value)
     assert read(inside / "m.h5", links="anywhere").shape == SHAPE
+
+
+def counted(path, names):
+    """A virtual dataset of files whose names are counted: one pattern in each."""
+    shape, endless = (6, 8, 10), (h5py.h5s.UNLIMITED, 8, 10)
+    kept, created = h5py.h5s.create_simple(shape, endless), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    kept.select_hyperslab((0, 0, 0), (h5py.h5s.UNLIMITED, 1, 1), (1, 1, 1), (1, 8, 10))
+    created.set_virtual(kept, str(names).encode(), b"/data", h5py.h5s.create_simple((1, 8, 10)))
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"data", h5py.h5t.NATIVE_UINT16, h5py.h5s.create_simple(shape, endless), created)
+    return path
+
+
+def raw(path, name, patterns=PATTERNS):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", patterns.shape, patterns.dtype, external=[(str(name), 0, h5py.h5f.UNLIMITED)])
+    return path
+
+
+def of_raw_files(inside, outside):
+    """A virtual dataset of a file in the folder, which has its numbers in a raw file outside it."""
+    PATTERNS.tofile(outside / "numbers.bin")
+    raw(inside / "part.h5", outside / "numbers.bin")
+    return virtual(inside / "m.h5", SHAPE, (np.s_[:], "part.h5", SHAPE, np.s_[:]))
+
+
+def of_virtual_halves(inside, outside):
+    """Halves of patterns, which HDF5 reads itself, in a virtual dataset of a virtual dataset."""
+    half = (6, 8, 5)
+    source(outside / "right.h5", PATTERNS[:, :, 5:])
+    source(inside / "left.h5", PATTERNS[:, :, :5])
+    virtual(inside / "between.h5", half, (np.s_[:], str(outside / "right.h5"), half, np.s_[:]))
+    halves = [(np.s_[:, :, :5], "left.h5", half, np.s_[:]), (np.s_[:, :, 5:], "between.h5", half, np.s_[:])]
+    return virtual(inside / "m.h5", SHAPE, *halves)
+
+
+def counted_outside(inside, outside):
+    for number, pattern in enumerate(PATTERNS):
+        source(outside / f"part_{number}.h5", pattern[None])
+    return counted(inside / "m.h5", outside / "part_%b.h5")
+
+
+def counted_by_links(inside, outside):
+    """The last of the files in the folder is a link out of it."""
+    for number, pattern in enumerate(PATTERNS):
+        source((inside, outside)[number == 5] / f"part_{number}.h5", pattern[None])
+    (inside / "part_5.h5").symlink_to(outside / "part_5.h5")
+    return counted(inside / "m.h5", "part_%b.h5")
+
+
+def counted_where_the_user_works(inside, outside):
+    """Names without a folder, which HDF5 looks for in the working folder where they are not beside the file."""
+    counted_outside(inside, outside)
+    os.chdir(outside)
+    return counted(inside / "m.h5", "part_%b.h5")
+
+
+INDIRECT = {
+    "a virtual dataset of raw files": of_raw_files,
+    "a virtual dataset of virtual datasets": of_virtual_halves,
+    "files that are counted": counted_outside,
+    "a counted file that is a link": counted_by_links,
+    "counted files in the working folder": counted_where_the_user_works,
+}
+
+
+@pytest.mark.parametrize("case", INDIRECT)
+def test_what_leads_out_of_the_folder_by_a_detour_is_refused_unless_it_is_allowed(tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    path = INDIRECT[case](inside, outside)
+    with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
+        read(path)
+    assert str(outside) in str(told.value)
+    np.testing.assert_array_equal(read(path, links="anywhere").read(0, 6), PATTERNS)
+
+
+def test_counted_files_in_the_folder_are_read(tmp_path):
+    for number, pattern in enumerate(PATTERNS):
+        source(tmp_path / f"part_{number}.h5", pattern[None])
+    np.testing.assert_array_equal(read(counted(tmp_path / "m.h5", "part_%b.h5")).read(0, 6), PATTERNS)
+
+
+def test_a_raw_file_lies_beside_the_file_that_names_it_whatever_is_in_the_working_folder(tmp_path, monkeypatch):
+    """HDF5 itself looks for it in the working folder, which is another one in an engine."""
+    for folder, patterns in (("scan", PATTERNS), ("work", PATTERNS + 1)):
+        (tmp_path / folder).mkdir()
+        patterns.tofile(tmp_path / folder / "numbers.bin")
+    path = raw(tmp_path / "scan" / "m.h5", "numbers.bin")
+    for folder in ("work", "."):
+        monkeypatch.chdir(tmp_path / folder)
+        np.testing.assert_array_equal(read(path).read(0, 6), PATTERNS)
+
+
+@pytest.mark.parametrize("name", ["positions", "mask", "energy"])
+def test_small_things_from_outside_the_folder_are_refused_unless_they_are_allowed(tmp_path, simulated, name):
+    """In a virtual dataset, that is: HDF5 opens its sources by itself."""
+    values = {
+        "positions": simulated.positions * simulated.pixel_size,
+        "mask": np.eye(16) == 0,
+        "energy": np.array([simulated.geometry.energy]),
+    }
+    (tmp_path / "inside").mkdir()
+    with h5py.File(tmp_path / "outside.h5", "w") as other:
+        other[name] = values[name]
+    with h5py.File(tmp_path / "inside" / "scan.h5", "w") as file:
+        file["data"] = simulated.counts(0, 16)
+        file.update({one: value for one, value in values.items() if one != name})
+        layout = h5py.VirtualLayout(values[name].shape, values[name].dtype)
+        layout[:] = h5py.VirtualSource(str(tmp_path / "outside.h5"), name, values[name].shape)
+        file.create_virtual_dataset(name, layout)
+    given = {"distance": simulated.geometry.distance, "detector_pixel": simulated.geometry.detector_pixel}
+    with pytest.raises(FileError, match=f"keeps /{name} in {tmp_path}/outside.h5, outside"):
+        load(tmp_path / "inside" / "scan.h5", **given)
+    found = load(tmp_path / "inside" / "scan.h5", links="anywhere", **given)
+    np.testing.assert_allclose(found.positions[1] - found.positions[0], simulated.positions[1] - simulated.positions[0])
+
+
+def test_positions_in_a_raw_file_are_written_into_the_file_as_the_message_says(tmp_path, simulated):
+    places = simulated.positions * simulated.pixel_size
+    places.tofile(tmp_path / "numbers.bin")
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["data"] = simulated.counts(0, 16)
+        file.create_dataset("positions", (16, 2), "f8", external=[("numbers.bin", 0, h5py.h5f.UNLIMITED)])
+    geometry = simulated.geometry
+    given = {"energy": geometry.energy, "distance": geometry.distance, "detector_pixel": geometry.detector_pixel}
+    with pytest.raises(FileError, match="write the dataset into the HDF5 file itself"):
+        load(tmp_path / "scan.h5", **given)
+    with h5py.File(tmp_path / "scan.h5", "r+") as file:
+        del file["positions"]
+        file["positions"] = places
+    assert len(load(tmp_path / "scan.h5", **given)) == 16
+
+
+WHOLE = {
+    "ptynb's own": "patterns",
+    "a result": "object",
+    "a mask": "mask",
+    "a state": "record",
+    "a start of ptynb": "object",
+    "a start of PtyRAD": "optimizable_tensors/probe",
+    "a start of CDTools": "obj",
+    "a start of ptypy": "content/obj/SMFG00/data",
+    "a start of py4DSTEM": "root/ptychographic_reconstruction/_object_emd/data",
+    "a start of PtychoShelves 7.3": "object",
+}
+"""What holds all of itself, and something in it."""
+
+
+@pytest.mark.parametrize("softly", [False, True], ids=["a link", "a link to a link"])
+@pytest.mark.parametrize("seed", WHOLE)
+def test_files_that_hold_all_of_themselves_are_not_read_from_others(tmp_path, seed, softly):
+    path, name = SEEDS[seed].write(tmp_path), WHOLE[seed]
+    with h5py.File(path, "r+") as file, h5py.File(tmp_path / "other.h5", "w") as other:
+        file.copy(name, other, "taken")
+        del file[name]
+        file["link" if softly else name] = h5py.ExternalLink("other.h5", "/taken")
+        if softly:
+            file[name] = h5py.SoftLink("/link")
+    with pytest.raises(FileError, match=f"has {name} in another file; a file of this kind has to hold"):
+        READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("reader", ["load", "start"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cxi_version",),
+        ("chunks", "meta"),
+        ("Version", "Data/Image"),
+        ("cdtools_version",),
+        ("optimizable_tensors/objp",),
+        ("content/probe", "content/obj"),
+        ("object", "probe", "p"),
+    ],
+)
+def test_a_file_is_recognised_without_opening_what_it_links_to(tmp_path, reader, names):
+    """A pipe, which HDF5 would wait at for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    path = master(tmp_path / "m.h5", {name: h5py.ExternalLink("pipe", "/x") for name in names})
+    with pytest.raises(FileError):
+        READERS[reader](path, {})
 
 
 def test_a_link_to_an_absolute_path_that_is_gone_is_found_beside_the_file(tmp_path):

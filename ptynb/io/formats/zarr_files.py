@@ -1,0 +1,125 @@
+"""The files of a zarr store, opened one by one only where they may be read; imported where zarr is there.
+
+zarr reads a chunk when its numbers are asked for, in an engine too, so each file is checked then: a link that leads
+out of the store is refused as `LinkPolicy` says, a pipe is not waited for, and a file far larger than the numbers of a
+chunk is not unpacked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import stat
+import zipfile
+from collections.abc import AsyncGenerator, Iterable
+from typing import TYPE_CHECKING, Any
+
+import zarr
+from zarr.storage import LocalStore, WrapperStore, ZipStore
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.reading.room import check_packing
+from ptynb.table import gigabytes
+
+if TYPE_CHECKING:
+    from ptynb.io.formats.zarr_store import ArrayLocation
+
+DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
+LONGEST = 2**22
+"""Bytes of a description at most."""
+MOST_CHUNKS = 10**6
+"""Up to this number, chunks that are missing are counted."""
+
+
+def open_array(location: ArrayLocation) -> Any:
+    """zarr's own array; its store is to be closed."""
+    if location.path.is_file():
+        archive = ZipStore(location.path, mode="r")
+        archive._sync_open()
+        return zarr.open_array(_Archive(archive, location), path=location.name, mode="r")
+    folder = LocalStore(location.path, read_only=True)
+    return zarr.open_array(_Folder(folder, location), path=location.name, mode="r")
+
+
+class _Checked(WrapperStore[Any]):
+    """A store that looks at each file before it is read."""
+
+    def __init__(self, store: Any, location: ArrayLocation) -> None:
+        super().__init__(store)
+        self._location = location
+
+    def _check(self, key: str) -> None:
+        raise NotImplementedError
+
+    def _check_length(self, key: str, length: int) -> None:
+        """Raises FileError for a file that can't be what it is taken for."""
+        most = LONGEST if key.rsplit("/", 1)[-1] in DESCRIPTIONS else self._location.most
+        if length > most:
+            raise FileError(
+                f"{self._location.path} has {gigabytes(length)} in {key}; expected at most {gigabytes(most)}, by the "
+                "shape of its chunks: the store is damaged, copy it again."
+            )
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        self._check(key)
+        return await super().get(key, prototype, byte_range)
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
+        wanted = list(key_ranges)
+        for key, _ in wanted:
+            self._check(key)
+        return await super().get_partial_values(prototype, wanted)
+
+    async def _get_many(self, requests: Iterable[tuple[str, Any, Any]]) -> AsyncGenerator[tuple[str, Any], None]:
+        for key, prototype, byte_range in requests:
+            yield key, await self.get(key, prototype, byte_range)
+
+
+class _Folder(_Checked):
+    def _check(self, key: str) -> None:
+        try:
+            found = self._status(key)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise FileError(f"{self._location.path} has {key}, which is no regular file; take it out of the store.")
+        self._check_length(key, found.st_size)
+
+    def _status(self, key: str) -> os.stat_result:
+        """Of a file that may be read. Links are looked for part by part: 10 µs, where resolving the path takes 30."""
+        location, here = self._location, str(self._location.path)
+        for part in key.split("/"):
+            here = f"{here}/{part}"
+            found = os.lstat(here)
+            if stat.S_ISLNK(found.st_mode) or part == "..":
+                what = f"{location.path} keeps a part of {location.name or 'its array'}"
+                return os.stat(location.policy.check(location.path / key, what))
+        return found
+
+
+class _Archive(_Checked):
+    def _check(self, key: str) -> None:
+        try:
+            member = self._store._zf.getinfo(key)
+        except KeyError:
+            return
+        check_packing(member, self._location.path)
+        self._check_length(key, member.file_size)
+
+
+def missing(array: Any, location: ArrayLocation) -> int:
+    """How many of the parts that are stored on their own are not there; of arrays with very many, none are counted."""
+    parts = array.shards or array.chunks
+    numbers = [range(-(-side // part)) for side, part in zip(array.shape, parts, strict=True)]
+    if math.prod(map(len, numbers)) > MOST_CHUNKS:
+        return 0
+    keys = map(array.metadata.encode_chunk_key, itertools.product(*numbers))
+    prefix = f"{location.name}/" if location.name else ""
+    if location.path.is_file():
+        with zipfile.ZipFile(location.path) as archive:
+            known = set(archive.namelist())
+        return sum(f"{prefix}{key}" not in known for key in keys)
+    # One question a chunk: zarr's own count goes through all folders, for 100,000 chunks in 100 s where this takes 0.5.
+    base = f"{location.path}/{prefix}"
+    return sum(not os.path.isfile(base + key) for key in keys)
