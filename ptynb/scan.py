@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,9 @@ from scipy.spatial import cKDTree
 from ptynb.frames import Frames, frames_of
 from ptynb.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.provenance import Loaded
+from ptynb.table import gigabytes
 from ptynb.tilted_geometry import TiltedGeometry, positions_on_sample
+from ptynb.warned import PtynbWarning
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
 """What turns metres into object pixels."""
@@ -156,8 +159,12 @@ class Scan:
             name=name,
         )
         step = max(1, 2**24 // (array.shape[1] * array.shape[2]))
+        empty = True
         for start in range(0, len(scan), step):
-            scan.counts(start, min(start + step, len(scan)))
+            empty = not scan.counts(start, min(start + step, len(scan))).any() and empty
+        if empty:
+            where = "" if scan.mask is None else " where the mask is True; is it inverted?"
+            warnings.warn(f"All counts of the scan ({len(scan)} patterns) are zero{where}", PtynbWarning, stacklevel=2)
         return scan
 
     def __len__(self) -> int:
@@ -243,7 +250,8 @@ class Scan:
     def __repr__(self) -> str:
         pixel = self.pixel_size
         size = "" if pixel is None else f", object pixel {pixel[0]:.3g} x {pixel[1]:.3g} m"
-        return f"<Scan {self.name}: {len(self)} patterns of {self.window[0]} x {self.window[1]}{size}>"
+        patterns = f"{len(self)} patterns of {self.window[0]} x {self.window[1]}, {self.frames.dtype}"
+        return f"<Scan {self.name}: {patterns}, {gigabytes(self.frames.nbytes)} in memory{size}>"
 
 
 def check_scan(scan: object) -> None:

@@ -11,6 +11,7 @@ import pytest
 from ptynb.frames import ArrayFrames, HDF5Frames, PlacedFrames, StackedFrames
 from ptynb.frames.filters import require_filters
 from ptynb.io.load import load
+from ptynb.warned import PtynbWarning
 
 GRID, WINDOW = (5, 7), (6, 8)
 PATTERNS = np.random.default_rng(0).integers(0, 60000, (35, *WINDOW)).astype(np.uint16)
@@ -146,7 +147,8 @@ def test_a_scan_larger_than_memory_is_opened_by_two_patterns(tmp_path, monkeypat
     monkeypatch.setattr(
         HDF5Frames, "read", lambda frames, start, stop: (read.append((start, stop)), original(frames, start, stop))[1]
     )
-    scan = load(path)
+    with pytest.warns(PtynbWarning, match=r"take 26\.2 GB in memory and only 524 kB in the file"):
+        scan = load(path)
     assert len(scan) == count
     assert sorted(read) == [(0, 1), (count - 1, count)]
     assert len(pickle.dumps(scan.frames)) < 2000

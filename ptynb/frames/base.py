@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,16 @@ class Frames(ABC):
     @abstractmethod
     def part(self, start: int, stop: int) -> Frames:
         """What an engine needs to read patterns start to stop - 1: the same indices stay valid."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all patterns in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stored_bytes(self) -> int | None:
+        """Bytes that the patterns take on the disk, or more; None where that is not known."""
+        return None
 
     @property
     def in_file(self) -> bool:
@@ -76,7 +87,7 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
     """Turns what goes wrong inside into a sentence about patterns start to stop - 1."""
     try:
         yield
-    except (OSError, KeyError) as error:
+    except (OSError, KeyError, MemoryError) as error:
         raise ValueError(
             f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
             "Is the file whole, and reachable from every engine under this path?"

@@ -56,6 +56,10 @@ class TransformedFrames(Frames):
         return self.source.in_file
 
     @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
+
+    @property
     def stored_together(self) -> int:
         return self.source.stored_together
 
@@ -95,6 +99,10 @@ class SelectedFrames(Frames):
     @property
     def in_file(self) -> bool:
         return self.source.in_file
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         patterns = np.empty((len(self.indices[start:stop]), *self.shape[1:]), self.dtype)
@@ -156,6 +164,11 @@ class StackedFrames(Frames):
     @property
     def in_file(self) -> bool:
         return any(part.in_file for part in self.parts)
+
+    @property
+    def stored_bytes(self) -> int | None:
+        known = [part.stored_bytes for part in self.parts]
+        return sum(size for size in known if size is not None) if all(size is not None for size in known) else None
 
     @property
     def stored_together(self) -> int:

@@ -27,6 +27,7 @@ class HDF5Frames(FileFrames):
 
     chunk: patterns that are stored together. grid: the axes before the pattern's own two, where they are not one.
     sources: other files that the patterns lie in, of a virtual dataset; HDF5 would read zeros where one is missing.
+    stored: bytes that they take on the disk; None: not known.
     """
 
     path: Path
@@ -36,6 +37,7 @@ class HDF5Frames(FileFrames):
     chunk: int = 1
     grid: tuple[int, ...] = ()
     sources: tuple[Path, ...] = ()
+    stored: int | None = None
 
     @classmethod
     def of(cls, dataset: h5py.Dataset, sources: tuple[Path, ...] = ()) -> HDF5Frames:
@@ -45,13 +47,17 @@ class HDF5Frames(FileFrames):
         chunk = _together(grid, dataset.chunks[:-2]) if dataset.chunks else 1
         if chunk > grid[-1] and chunk * math.prod(shape[1:]) * dataset.dtype.itemsize > MOST_TOGETHER:
             chunk = 1
-        return cls(
-            path, dataset.name, shape, dataset.dtype.str, chunk, () if len(grid) == 1 else tuple(grid), tuple(sources)
-        )
+        stored = None if dataset.is_virtual else dataset.id.get_storage_size()
+        grid = () if len(grid) == 1 else tuple(grid)
+        return cls(path, dataset.name, shape, dataset.dtype.str, chunk, grid, tuple(sources), stored)
 
     @property
     def stored_together(self) -> int:
         return self.chunk
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.stored
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         with self._open(start, stop) as dataset:

@@ -39,6 +39,10 @@ class PlacedFrames(Frames):
     def in_file(self) -> bool:
         return True
 
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.path.stat().st_size
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         patterns = np.empty((stop - start, *self.shape[1:]), self.type)
         self.take(np.arange(start, stop), patterns)

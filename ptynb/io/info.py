@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,24 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.frames import Frames
 from ptynb.geometry import Geometry, NearField
-from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
 from ptynb.io.reading.assemble import assemble
 from ptynb.io.reading.found import Found, Given, missing
 from ptynb.io.reading.links import own
+from ptynb.io.reading.plausible import look_at
+from ptynb.io.reading.room import mapped
+from ptynb.io.reading.unpacking import PackedFrames
 from ptynb.io.result import FORMAT as RESULT
 from ptynb.io.state import FORMAT as STATE
 from ptynb.scan import AnyGeometry, Scan
 from ptynb.table import Shown, Table
 
+QUICK = 2**26
+"""Bytes of patterns that are unpacked for a look at them: more would take longer than a user waits."""
 PTYNB_OWN = {
     RESULT: ("a result of ptynb", "result = ptynb.load_result({path!r})"),
     STATE: ("a kept state of ptynb", "recon = ptynb.resume({path!r})"),
@@ -126,25 +130,35 @@ def info(
             return _of_mask(path, head.file["mask"].shape, bool)
     if kind == SCAN:
         scan = read_scan(path)
-        return FileInfo(str(path), "a scan of ptynb", tuple(_of_scan(scan)), (), (), None, _line(path, {}, ()))
+        facts, remarks, problem = tuple(_of_scan(scan)), tuple[str, ...](), None
+        try:
+            remarks = look_at(scan)
+        except ValueError as error:
+            problem = str(error)
+        return FileInfo(str(path), "a scan of ptynb", facts, (), remarks, problem, _line(path, {}, ()))
     if path.suffix == ".npy":
-        shape, dtype = _array_of(path)
-        if len(shape) == 2 and np.issubdtype(dtype, np.bool_):
-            return _of_mask(path, shape, dtype)
+        array = mapped(path, "an array of numbers")
+        if array.ndim == 2 and np.issubdtype(array.dtype, np.bool_):
+            return _of_mask(path, array.shape, array.dtype)
     return _of_found(path, find(path, given), given)
 
 
 def _of_found(path: Path, found: Found, given: Given) -> FileInfo:
     lacks = tuple(Lack(lack.name, lack.give) for lack in missing(found, given))
-    problem, facts = None, tuple(_facts(found, given))
-    if not lacks:
-        try:
-            scan = assemble(found, given, path)
+    problem, facts, remarks = None, tuple(_facts(found, given)), found.remarks
+    unpack = True
+    try:
+        if isinstance(found.frames, PackedFrames) and found.frames.nbytes > QUICK:
+            unpack, remarks = False, (*remarks, f"{found.frames.remark} None of them was looked at.")
+            found.frames.check()
+        if not lacks:
+            scan = assemble(found, given, path, unpack)
             facts += tuple(_derived(scan))
-        except ValueError as error:
-            problem = str(error)
+            remarks += look_at(scan)
+    except ValueError as error:
+        problem = str(error)
     names = {name: getattr(given, name) for name in given.names}
-    return FileInfo(str(path), found.format, facts, lacks, found.remarks, problem, _line(path, names, lacks))
+    return FileInfo(str(path), found.format, facts, lacks, remarks, problem, _line(path, names, lacks))
 
 
 def _facts(found: Found, given: Given) -> Iterator[Fact]:
@@ -153,6 +167,7 @@ def _facts(found: Found, given: Given) -> Iterator[Fact]:
         count, height, width = found.frames.shape
         stored = f"{count} of {height} x {width}, {found.frames.dtype}"
         yield Fact("patterns", stored, "counts", _place(found, "patterns"))
+        yield _in_memory(found.frames)
     positions = found.positions if found.positions is not None else found.pixel_positions
     if given.positions is not None:
         yield Fact("positions", "as given", given.units, "given")
@@ -179,6 +194,10 @@ def _facts(found: Found, given: Given) -> Iterator[Fact]:
     for name, guess in (("probe", found.probe), ("object", found.object)):
         if guess is not None:
             yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(found, name))
+
+
+def _in_memory(frames: Frames) -> Fact:
+    return Fact("patterns in memory", f"{frames.nbytes / 1e6:.4g}", "MB", "computed")
 
 
 def _one(found: Found, given: Given, name: str, unit: str) -> Iterator[Fact]:
@@ -213,8 +232,6 @@ def _derived(scan: Scan) -> Iterator[Fact]:
     if len(scan) > 1:
         frame = scan.object_frame(0)
         yield Fact("object", f"{frame.shape[0]} x {frame.shape[1]}", "object pixels", "computed")
-    size = math.prod(scan.frames.shape) * scan.frames.dtype.itemsize
-    yield Fact("patterns in memory", f"{size / 1e6:.4g}", "MB", "computed")
 
 
 def _of_geometry(geometry: AnyGeometry) -> Iterator[Fact]:
@@ -231,6 +248,7 @@ def _of_geometry(geometry: AnyGeometry) -> Iterator[Fact]:
 def _of_scan(scan: Scan) -> Iterator[Fact]:
     count, height, width = scan.frames.shape
     yield Fact("patterns", f"{count} of {height} x {width}, {scan.frames.dtype}", "counts", "patterns")
+    yield _in_memory(scan.frames)
     yield _spanned(scan.positions, "object pixels", "positions")
     if scan.geometry is not None:
         yield from _of_geometry(scan.geometry)
@@ -261,16 +279,6 @@ def _is_mask(file: h5py.File) -> bool:
 def _of_mask(path: Path, shape: tuple[int, ...], dtype: Any) -> FileInfo:
     facts = (Fact("mask", " x ".join(map(str, shape)), "True where the detector works"),)
     return FileInfo(str(path), "a mask", facts, (), (), None, f"scan = ptynb.load(..., mask={str(path)!r})")
-
-
-def _array_of(path: Path) -> tuple[tuple[int, ...], Any]:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise FileError(
-            f"{path} is not a readable .npy file ({reason(error)}); expected an array of numbers."
-        ) from None
-    return tuple(array.shape), array.dtype
 
 
 def _place(found: Found, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +17,10 @@ from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.reading.assemble import assemble
 from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.plausible import look_at
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
+from ptynb.warned import PtynbWarning
 
 FORMATS: tuple[Format, ...] = (
     nexus.FORMAT,
@@ -78,7 +81,8 @@ def load(
         lie in the "folder" of the file (a zarr store or a folder of pictures is its own) and below it, or "anywhere".
 
     Raises FileError or ScanError, both ValueErrors, that say what was found, what was expected and what to do. The
-    first and the last pattern are looked at now, the others when an engine reads them.
+    first and the last pattern are looked at now, the others when an engine reads them. A PtynbWarning says where
+    patterns are unpacked into much memory, where they seem to be empty, and where they are far larger than their file.
     """
     path = Path(path).expanduser()
     given = Given(
@@ -102,13 +106,13 @@ def load(
         native = head.file is not None and is_native(head.file)
     if not native:
         scan = assemble(find(path, given), given, path)
-        return replace(scan, loaded=opened(path, given, scan))
-    if given.names:
+    elif given.names:
         raise FileError(f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(given.names)}.")
-    scan = read_scan(path)
-    for index in {0, len(scan) - 1}:
-        scan.counts(index, index + 1)
-    return scan
+    else:
+        scan = read_scan(path)
+    for sentence in look_at(scan):
+        warnings.warn(f"{path}: {sentence}", PtynbWarning, stacklevel=2)
+    return replace(scan, loaded=opened(path, given, scan))
 
 
 def find(path: Path, given: Given) -> Found:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tokenize
 import uuid
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.io.hdf5 import FileError, open_for_reading, reason, replacing
+from ptynb.io.hdf5 import FileError, open_for_reading, replacing
 from ptynb.io.reading.checked import Checked
+from ptynb.io.reading.room import check_small, mapped
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 
@@ -46,18 +46,15 @@ def load_mask(path: str | Path) -> NDArray[np.bool_]:
     """
     path = Path(path).expanduser()
     if path.suffix in NUMPY:
-        try:
-            # Mapped: a header that announces more than the file holds is refused, and nothing is taken for it.
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
-            raise FileError(f"{path} is not a readable .npy file ({reason(error)}); expected a mask (y, x).") from None
+        values = mapped(path, "a mask (y, x)")
+        check_small(values.size, "a mask", path)
     elif path.suffix in HDF5:
         with open_for_reading(path) as file:
-            values = Checked(file, path).array("mask", "biuf", 2)
+            checked = Checked(file, path)
+            check_small(checked.dataset("mask").size, "a mask", path)
+            values = checked.array("mask", "biuf", 2)
     else:
         raise FileError(f"{path.name} is to be read as a mask; expected a name that ends with .npy, .h5 or .hdf5.")
-    if not isinstance(values, np.ndarray):  # an archive of several, under this name
-        raise FileError(f"{path} holds several arrays; expected one, a mask (y, x).")
     if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
         raise FileError(
             f"{path} holds an array of shape {values.shape} and type {values.dtype}; expected a mask (y, x), True or 1 "

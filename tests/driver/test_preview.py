@@ -64,7 +64,8 @@ def test_what_can_not_be_started_is_refused():
     scan = a_scan()
     with pytest.raises(pt.ScanError, match="has no geometry"):
         pt.preview(dataclasses.replace(scan, geometry=None), pt.Settings(slices={"count": 2, "thickness": 1e-9}))
-    dark = pt.Scan.from_arrays(np.zeros((4, 16, 16)), np.zeros((4, 2)))
+    with pytest.warns(pt.PtynbWarning, match="are zero"):
+        dark = pt.Scan.from_arrays(np.zeros((4, 16, 16)), np.zeros((4, 2)))
     with pytest.raises(pt.ScanError, match="all empty"):
         pt.preview(dark)
 

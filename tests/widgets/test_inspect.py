@@ -236,7 +236,8 @@ def test_rasters_with_oblong_steps_leave_no_stripes(steps):
 
 @pytest.mark.parametrize("value", [0, 7])
 def test_patterns_without_contrast_and_single_ones_are_no_warning(shown, value):
-    scan = Scan.from_arrays(np.full((1, 8, 8), value, np.uint16), SCAN.positions[:1])
+    frames = ArrayFrames.of(np.full((1, 8, 8), value, np.uint16))
+    scan = Scan(frames=frames, positions=SCAN.positions[:1])
     look = shown(scan)
     assert len(np.unique(picture(look, "pattern")[1])) == 1
     for scale in ("linear", "gamma"):

@@ -32,6 +32,7 @@ from ptynb.io.reading.foreign import sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.links import Linked, own
 from ptynb.io.reading.patterns import patterns_at
+from ptynb.io.reading.room import check_chunks
 from ptynb.io.reading.stack import check_counts, stacked, transposed
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
@@ -191,6 +192,7 @@ def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     axis = inside.get(f"dim{number + (0 if 'dim0' in inside else 1)}")
     if not isinstance(axis, h5py.Dataset) or axis.size is None or axis.size < 2 or axis.dtype.kind not in "iuf":
         return math.nan, ""
+    check_chunks(axis, Path(axis.file.filename))
     values = np.asarray(axis[:2], dtype=np.float64)
     return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
 
@@ -219,6 +221,7 @@ def _scalar(item: h5py.Dataset) -> Any:
     """A number as float, a word as str, anything else as None."""
     if item.shape not in ((), (1,)):
         return None
+    check_chunks(item, Path(item.file.filename))
     value = np.asarray(item[()]).reshape(-1)[0]
     if isinstance(value, bytes | str):
         return _text(value)

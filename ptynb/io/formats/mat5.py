@@ -19,17 +19,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.room import check_room, check_small
+from ptynb.io.reading.unpacking import PIECE, UnpackingProgress
 
 HEADER = 128
 HEAD = 2**16
-"""Bytes of a variable in which its flags, sides and name stand."""
+"""Bytes of a variable in which its flags, sides and name stand; also what is read at once of one that is packed."""
 MOST = 10_000
 """Variables of a file and fields of a struct looked at."""
 MATRIX, COMPRESSED, STRUCT = 14, 15, 2
@@ -74,12 +75,12 @@ class Variable:
         """Whether its numbers lie in the file as they are."""
         return not self.packed and self.dtype.kind != "c" and self.stored.newbyteorder("=") == self.dtype
 
-    def values(self) -> NDArray[Any]:
+    def values(self, progress: UnpackingProgress | None = None) -> NDArray[Any]:
         """All of its numbers, with the axes that MATLAB counts. Raises FileError for a damaged file."""
         parts = 2 if self.dtype.kind == "c" else 1
         check_room(parts * self.octets + math.prod(self.shape) * self.dtype.itemsize, self.name, self.path)
         with _sentence(self.path):
-            content = _content(self, self.place + parts * (self.octets + 16))
+            content = _content(self, self.place + parts * (self.octets + 16), progress)
             return _numbers(content, self.place, self.shape, self.dtype, self.stored)
 
     def fields(self) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -128,29 +129,58 @@ def _order(dtype: np.dtype[Any]) -> str:
     return ">" if dtype.byteorder == ">" else "<"
 
 
-def _content(variable: Variable, most: int | None) -> bytes:
-    return _unpacked(variable.path, variable.start, variable.length, variable.packed, most, _order(variable.stored))
+def _content(variable: Variable, most: int | None, progress: UnpackingProgress | None = None) -> bytes | bytearray:
+    order = _order(variable.stored)
+    return _unpacked(variable.path, variable.start, variable.length, variable.packed, most, order, progress)
 
 
-def _unpacked(path: Path, start: int, length: int, packed: bool, most: int | None, order: str) -> bytes:
+def _unpacked(
+    path: Path,
+    start: int,
+    length: int,
+    packed: bool,
+    most: int | None,
+    order: str,
+    progress: UnpackingProgress | None = None,
+) -> bytes | bytearray:
     """The first bytes of an element, at most so many, without its tag; all that is announced where `most` is None."""
     with path.open("rb") as file:
         file.seek(start)
         if not packed:
             return file.read(length if most is None else min(length, most))
-        # A head is in what so many bytes unpack to, whatever follows.
-        content = file.read(min(length, HEAD) if most == HEAD else length)
-    unpack = zlib.decompressobj()
-    tag = unpack.decompress(content, 8)
-    if len(tag) < 8:
-        raise DamagedError("a packed variable ends too early")
-    if most is None:
-        most = struct.unpack(f"{order}2I", tag)[1]
-        check_small(most, "a struct", path)
-    return unpack.decompress(unpack.unconsumed_tail, max(1, most))
+        inflating = _Inflating(file, length)
+        tag = inflating.read(8)
+        if len(tag) < 8:
+            raise DamagedError("a packed variable ends too early")
+        if most is None:
+            most = struct.unpack(f"{order}2I", tag)[1]
+            check_small(most, "a struct", path)
+        return inflating.read(max(1, most), progress)
 
 
-def _tag(content: bytes, at: int, order: str) -> tuple[int, int, int, int]:
+class _Inflating:
+    """What the next bytes of a file unpack to, in pieces: Ctrl-C gets through between them."""
+
+    def __init__(self, file: IO[bytes], length: int) -> None:
+        self._file, self._left, self._unpack = file, length, zlib.decompressobj()
+
+    def read(self, most: int, progress: UnpackingProgress | None = None) -> bytearray:
+        """So many bytes, fewer where there are no more."""
+        found = bytearray()
+        while len(found) < most and not self._unpack.eof:
+            packed = self._unpack.unconsumed_tail or self._file.read(min(HEAD, self._left))
+            if not self._unpack.unconsumed_tail:
+                self._left -= len(packed)
+            piece = self._unpack.decompress(packed, min(PIECE, most - len(found)))
+            if not piece and not packed:
+                break
+            found += piece
+            if progress is not None:
+                progress.add(len(piece))
+        return found
+
+
+def _tag(content: bytes | bytearray, at: int, order: str) -> tuple[int, int, int, int]:
     """(type, bytes, place of the data, place of the next element)."""
     if at < 0 or at + 8 > len(content):
         raise DamagedError("an element ends too early")
@@ -163,7 +193,7 @@ def _tag(content: bytes, at: int, order: str) -> tuple[int, int, int, int]:
     return kind, length, at + 8, at + 8 + length + -length % 8
 
 
-def _head(content: bytes, order: str) -> tuple[int, int, tuple[int, ...], str, int]:
+def _head(content: bytes | bytearray, order: str) -> tuple[int, int, tuple[int, ...], str, int]:
     """(class, flags, sides, name, place of what follows) of a variable."""
     _, length, at, after = _tag(content, 0, order)
     if length != 8 or at + 8 > len(content):
@@ -194,7 +224,7 @@ def _variable(path: Path, order: str, start: int, length: int, packed: bool) -> 
 
 
 def _types(
-    content: bytes, at: int, order: str, kind: int, flags: int, shape: tuple[int, ...]
+    content: bytes | bytearray, at: int, order: str, kind: int, flags: int, shape: tuple[int, ...]
 ) -> tuple[np.dtype[Any], np.dtype[Any], int, int]:
     """(type, stored type, place, bytes) of the numbers of an array."""
     number, octets, place, _ = _tag(content, at, order)
@@ -207,14 +237,14 @@ def _types(
 
 
 def _numbers(
-    content: bytes, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], stored: np.dtype[Any]
+    content: bytes | bytearray, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], stored: np.dtype[Any]
 ) -> NDArray[Any]:
     count = math.prod(shape)
     if place + count * stored.itemsize > len(content):
         raise DamagedError("its numbers end too early")
     real = np.frombuffer(content, stored, count, place)
     if dtype.kind != "c":
-        return real.astype(dtype).reshape(shape, order="F")
+        return real.astype(dtype, copy=False).reshape(shape, order="F")
     octets = count * stored.itemsize
     # Numbers of up to 4 bytes stand in the tag, and the imaginary part follows it.
     number, length, at, _ = _tag(content, place + 4 if octets <= 4 else place + octets + -octets % 8, _order(stored))
@@ -224,7 +254,7 @@ def _numbers(
     return (real + 1j * imaginary).astype(dtype).reshape(shape, order="F")
 
 
-def _fields(content: bytes, name: str, order: str, depth: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def _fields(content: bytes | bytearray, name: str, order: str, depth: int) -> Iterator[tuple[str, NDArray[Any]]]:
     kind, flags, shape, _, at = _head(content, order)
     if kind in CLASSES:
         dtype, stored, place, _ = _types(content, at, order, kind, flags, shape)

@@ -28,7 +28,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import ArrayFrames, Frames, HDF5Frames, PlacedFrames, SelectedFrames
+from ptynb.frames import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.io.formats.mat5 import Variable, variables
 from ptynb.io.hdf5 import FileError, open_for_reading, read_all
 from ptynb.io.reading.foreign import sentences
@@ -36,8 +36,9 @@ from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.links import own
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
-from ptynb.io.reading.room import check_room, size
+from ptynb.io.reading.room import check_chunks, size
 from ptynb.io.reading.stack import check_counts, native, stacked, transposed
+from ptynb.io.reading.unpacking import PackedFrames, UnpackingProgress
 
 MOST = 4096
 """Datasets looked at in one file."""
@@ -116,10 +117,10 @@ def _order(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
     return axes if _python_order(shape, count) else (*axes[2:], 0, 1)
 
 
-def _in_memory(
+def _packed(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    whole: Callable[[], NDArray[Any]],
+    whole: Callable[[UnpackingProgress], NDArray[Any]],
     name: str,
     path: Path,
     count: int | None,
@@ -127,8 +128,11 @@ def _in_memory(
     order = _order(shape, count) if len(shape) in (3, 4) else ()
     stack, raster = stacked(tuple(shape[axis] for axis in order) or shape, path, name)
     check_counts(dtype, path, name)
-    check_room(2 * size(shape, dtype), f"the patterns in {name}", path)
-    return ArrayFrames.of(np.ascontiguousarray(whole().transpose(order)).reshape(stack)), raster
+
+    def unpack(progress: UnpackingProgress) -> NDArray[Any]:
+        return np.ascontiguousarray(whole(progress).transpose(order)).reshape(stack)
+
+    return PackedFrames(path, name, stack, dtype.newbyteorder("="), unpack, 2 * size(shape, dtype)), raster
 
 
 # Version 5 to 7
@@ -150,7 +154,7 @@ def _held(name: str, value: NDArray[Any], path: Path) -> Stored:
         value.shape,
         value.dtype,
         lambda: value,
-        partial(_in_memory, value.shape, value.dtype, lambda: value, name, path),
+        partial(_packed, value.shape, value.dtype, lambda progress: value, name, path),
     )
 
 
@@ -159,7 +163,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
     shape, path = variable.shape, variable.path
     order = _order(shape, count) if len(shape) in (3, 4) else ()
     if not variable.whole or not order or order[0] == 0:
-        return _in_memory(shape, variable.dtype, variable.values, variable.name, path, count)
+        return _packed(shape, variable.dtype, variable.values, variable.name, path, count)
     (number, rows, columns), raster = stacked(tuple(shape[axis] for axis in order), path, variable.name)
     check_counts(variable.dtype, path, variable.name)
     # MATLAB's first axis is the fastest: a pattern lies transposed, and those of a column of the scan together.
@@ -203,6 +207,7 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
 
 def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> Stored:
     """A variable of 7.3; `as_matlab`: HDF5 has its axes in reverse."""
+    check_chunks(dataset, path)
     dtype = dataset.dtype
     if dtype.names is not None and set(dtype.names) == {"real", "imag"}:
         dtype = np.dtype("c16" if dtype["real"].itemsize == 8 else "c8")
@@ -235,7 +240,7 @@ def _frames(
     check_counts(dtype, path, name)
     if as_matlab and order[0] == 0:
         # Patterns lie scattered over the file, one number of each after the other.
-        return _in_memory(shape, dtype, partial(_read_dataset, path, name, True), name, path, count)
+        return _packed(shape, dtype, lambda progress: _read_dataset(path, name, True), name, path, count)
     with open_for_reading(path) as file:
         frames: Frames = HDF5Frames.of(file[name])
     if not as_matlab:

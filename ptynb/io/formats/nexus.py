@@ -2,7 +2,8 @@
 
     NXentry             definition = NXcxi_ptycho or NXptycho
     NXbeam              incident_wavelength, incident_beam_energy, incident_energy or energy; else NXmonochromator
-    NXdetector          data (pattern, y, x) or (row, column, y, x), or data_000001 and so on; distance,
+    NXdetector          data (pattern, y, x) or (row, column, y, x), or data_000001 and so on (of more axes, those of
+                        length 1 in front of y count for nothing: (row, column, 1, y, x)); distance,
                         x_pixel_size, y_pixel_size, pixel_mask (0 is good)
     NXdata              signal: the patterns; data_000001 and so on, as Eiger's master files link them; y, x
     translation         (pattern, xyz), of the SAMPLE: the probe moves the other way
@@ -147,7 +148,7 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
         return next(iter(kept))
     chosen = choose(kept or candidates(linked), path, linked)
     if chosen is None:
-        raise plain.nothing_found(path, ", ".join(sorted(linked.root)))
+        raise plain.nothing_found(linked)
     notes.remarks += chosen[1]
     return chosen[0]
 

@@ -2,7 +2,7 @@
 
 .npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
 `ptynb.io.reading.named_arrays` lists them; those that numpy.savez stores as they are stay in the file, those of
-savez_compressed are read into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
+savez_compressed are unpacked into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
 arrays of Python objects, which would be unpickled, are never read.
 
 Orientation: as numpy prints the arrays, rows down and columns right.
@@ -11,6 +11,7 @@ Orientation: as numpy prints the arrays, rows down and columns right.
 from __future__ import annotations
 
 import ast
+import math
 import struct
 import zipfile
 import zlib
@@ -22,12 +23,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import ArrayFrames, Frames
+from ptynb.frames import Frames
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.named_arrays import Raster, Stored, found_in
-from ptynb.io.reading.room import check_room, size
-from ptynb.io.reading.stack import check_counts, native, placed, stacked
+from ptynb.io.reading.room import check_packing, size
+from ptynb.io.reading.stack import check_counts, placed, stacked
+from ptynb.io.reading.unpacking import PIECE, PackedFrames, UnpackingProgress
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 2**16
@@ -113,6 +115,7 @@ def _frames(
 
 
 def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Stored:
+    check_packing(member, path)
     with archive.open(member) as file:
         shape, dtype, fortran, header = _header(file, path, member.filename)
     if dtype.hasobject:
@@ -127,19 +130,32 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
     whole = partial(_whole, path, member.filename)
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
         return Stored(shape, dtype, whole, partial(_in_place, path, member, header, shape, dtype, fortran))
-    return Stored(shape, dtype, whole, partial(_in_memory, path, member.filename, shape, dtype))
+    return Stored(shape, dtype, whole, partial(_packed, path, member.filename, shape, dtype))
 
 
 def _refuse_objects(path: Path, name: str) -> Any:
     raise FileError(f"{path} has Python objects in {name}, which are never read; store an array of numbers.")
 
 
-def _whole(path: Path, name: str) -> NDArray[Any]:
-    """All of a member whose size has been checked."""
+def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> NDArray[Any]:
+    """All of a member whose size has been checked; no more is unpacked than its header announces."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError) as error:
+            shape, dtype, fortran, _ = _header(file, path, name)
+            values = np.empty(math.prod(shape), dtype)
+            octets, at = values.view(np.uint8).data, 0
+            while at < len(octets):
+                piece = file.read(min(PIECE, len(octets) - at))
+                if not piece:
+                    raise EOFError(f"it ends after {at} of {len(octets)} bytes")
+                octets[at : at + len(piece)] = piece
+                at += len(piece)
+                if progress is not None:
+                    progress.add(len(piece))
+            if file.read(1):
+                raise zipfile.BadZipFile("it unpacks to more than its header announces")
+            return values.reshape(shape, order="F" if fortran else "C")
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, TypeError, ValueError, NotImplementedError) as error:
         raise FileError(f"{path} can't be read at {name} ({reason(error)}); write it again with numpy.savez.") from None
 
 
@@ -156,8 +172,13 @@ def _in_place(
     return _frames(path, offset, shape, dtype, fortran, member.filename)
 
 
-def _in_memory(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Frames, Raster | None]:
+def _packed(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Frames, Raster | None]:
     stack, raster = stacked(shape, path, name)
     check_counts(dtype, path, name)
-    check_room(size(shape, dtype), f"the patterns in {name}", path)
-    return native(ArrayFrames.of(np.ascontiguousarray(_whole(path, name)).reshape(stack))), raster
+
+    def unpack(progress: UnpackingProgress) -> NDArray[Any]:
+        patterns = np.ascontiguousarray(_whole(path, name, progress)).reshape(stack)
+        return patterns.astype(dtype.newbyteorder("="), copy=False)
+
+    copies = 1 if dtype.isnative else 2
+    return PackedFrames(path, name, stack, dtype.newbyteorder("="), unpack, copies * size(shape, dtype)), raster

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from ptynb.electrons import electron_wavelength
 from ptynb.frames import Frames
 from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
@@ -15,9 +17,9 @@ from ptynb.io.reading.choosing import candidates, choose
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.names import Names
-from ptynb.io.reading.patterns import Patterns, patterns_at
+from ptynb.io.reading.patterns import Patterns, other_axes, patterns_at
 from ptynb.io.reading.units import units_of
-from ptynb.io.reading.values import Notes, Quantity
+from ptynb.io.reading.values import Notes, Quantity, is_real
 
 ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
@@ -36,7 +38,7 @@ def read(path: Path, given: Given) -> Found:
         else:
             chosen = choose(candidates(linked), path, linked)
             if chosen is None:
-                raise nothing_found(path, ", ".join(sorted(linked.root)) or "nothing")
+                raise nothing_found(linked)
             place, remarks = chosen
             notes.remarks += remarks
         names = Names(linked)
@@ -140,9 +142,13 @@ def detector(names: Names, notes: Notes) -> dict[str, Any]:
     return found
 
 
-def nothing_found(path: Path, groups: str) -> FileError:
+def nothing_found(linked: Linked) -> FileError:
     """What to say of an HDF5 file without patterns."""
+    for name, item in linked.walk():
+        if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
+            return other_axes(item.shape, linked.path, name.strip("/"))
     return FileError(
-        f"{path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds {groups}); name it: "
-        "patterns='entry/data/data', or read the arrays with h5py and use Scan.from_arrays."
+        f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
+        f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "
+        "h5py and use Scan.from_arrays."
     )

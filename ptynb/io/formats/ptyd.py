@@ -22,6 +22,7 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.patterns import Patterns, patterns_at
+from ptynb.io.reading.room import check_chunks
 from ptynb.io.reading.units import attribute_of
 from ptynb.io.reading.values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
 
@@ -163,6 +164,7 @@ def _check_weights(stored: h5py.Dataset) -> None:
 
 def _some(stored: h5py.Dataset) -> NDArray[np.bool_]:
     """(pattern, y, x): whether pixels have a weight, of patterns spread over a chunk."""
+    check_chunks(stored, Path(stored.file.filename))
     if stored.ndim == 2:
         return np.asarray(array(stored, "weights") > 0)[None]
     one = stored.shape[1] * stored.shape[2] * stored.dtype.itemsize

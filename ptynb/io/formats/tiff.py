@@ -30,8 +30,9 @@ from ptynb.frames import FileFrames, Frames, PlacedFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.room import check_room
+from ptynb.io.reading.room import check_room, packed_at_most
 from ptynb.io.reading.stack import check_counts, native, stacked
+from ptynb.table import gigabytes
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 SUFFIXES = (".tif", ".tiff")
@@ -74,6 +75,11 @@ class TiffFrames(FileFrames):
     file_shape: tuple[int, int, int]
     file_dtype: str
 
+    @property
+    def stored_bytes(self) -> int | None:
+        """Of the whole file."""
+        return self.path.stat().st_size
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
@@ -98,6 +104,11 @@ class FolderFrames(FileFrames):
     def shape(self) -> tuple[int, int, int]:
         """(pattern, y, x)."""
         return (len(self.names), *self.window)
+
+    @property
+    def stored_bytes(self) -> int | None:
+        """Of all files."""
+        return sum((self.folder / name).stat().st_size for name in self.names)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1."""
@@ -142,6 +153,11 @@ def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
         raise FileError(
             f"{path} has a pattern of shape {shape} and type {dtype}; expected {target.shape} and "
             f"{target.dtype.newbyteorder('=')} as in the first one: take it out of the scan."
+        )
+    if sum(page.databytecounts) > packed_at_most(target.nbytes):
+        raise FileError(
+            f"{path} has a page of {gigabytes(sum(page.databytecounts))} for {gigabytes(target.nbytes)} of counts; the "
+            "file is damaged, copy it again."
         )
     target[...] = page.asarray()
 

@@ -33,7 +33,7 @@ from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.named_arrays import Raster, Stored, found_in
-from ptynb.io.reading.room import check_packing, check_room, size
+from ptynb.io.reading.room import check_packing, check_room, packed_at_most, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
 PACKAGE = "zarr"
@@ -48,8 +48,6 @@ LONGEST = 2**22
 """Bytes of a description at most."""
 MOST = 1000
 """Arrays and groups looked at in one store."""
-SLACK = 2**16
-"""Bytes that a file of a chunk may have beyond twice those of its numbers: packing adds little, and never more."""
 
 
 def recognises(head: Head) -> bool:
@@ -163,7 +161,7 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
         )
     packed = size(tuple(chunks), kind)
     check_room(packed, f"one chunk of {name}", path)
-    sides, location = tuple(shape), ArrayLocation(path.resolve(), name, policy, 2 * packed + SLACK)
+    sides, location = tuple(shape), ArrayLocation(path.resolve(), name, policy, packed_at_most(packed))
     return Stored(sides, kind, partial(_whole, location), partial(_frames, location, sides, kind, tuple(chunks)))
 
 
@@ -240,14 +238,14 @@ def _frames(
     stack, raster = stacked(shape, path, name)
     check_counts(dtype, path, name)
     with _opened(location) as array:
-        missing = _files().missing(array, location)
+        missing, stored = _files().survey(array, location)
         if missing:
             raise FileError(
                 f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
                 "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty."
             )
     together = math.prod(chunks[:-2]) if len(shape) == 3 else chunks[1]
-    frames = ZarrFrames(location, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])))
+    frames = ZarrFrames(location, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])), stored)
     return native(frames), raster
 
 
@@ -255,7 +253,8 @@ def _frames(
 class ZarrFrames(FileFrames):
     """Patterns in an array of zarr's; each process opens the store by itself.
 
-    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together.
+    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together. stored: bytes that
+    they take on the disk; None: not known.
     """
 
     location: ArrayLocation
@@ -263,6 +262,12 @@ class ZarrFrames(FileFrames):
     file_shape: tuple[int, int, int]
     file_dtype: str
     chunk: int = 1
+    stored: int | None = None
+
+    @property
+    def stored_bytes(self) -> int | None:
+        """Of all chunks."""
+        return self.stored
 
     @property
     def path(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,25 @@ from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.found import Found, Given, missing
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.plausible import check_geometry, check_positions
+from ptynb.io.reading.room import check_small, mapped
 from ptynb.io.reading.units import factor, units_of
+from ptynb.io.reading.unpacking import LARGE, PackedFrames
 from ptynb.io.reading.values import array
 from ptynb.scan import AnyGeometry, Scan, default_name
+from ptynb.warned import PtynbWarning
 
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
 
 
-def assemble(found: Found, given: Given, path: Path) -> Scan:
-    """The scan; its first and its last pattern are looked at, the others when an engine reads them.
+def assemble(found: Found, given: Given, path: Path, unpack: bool = True) -> Scan:
+    """The scan, none of whose patterns has been looked at.
+
+    unpack: whether patterns that are packed together are unpacked into memory, as a warning says of many.
 
     Raises FileError that names all that is missing, and how to give it; ScanError for what does not fit together.
     """
+    if unpack and isinstance(found.frames, PackedFrames):
+        found.frames.check()
     lacks = missing(found, given)
     if lacks:
         names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
@@ -45,8 +53,13 @@ def assemble(found: Found, given: Given, path: Path) -> Scan:
     in_pixels = given.units == "pixels" if given.positions is not None else found.pixel_positions is not None
     if geometry is not None and not in_pixels and min(window) > 0:
         check_positions(positions, window, geometry.object_pixel(window), found, path)
-    scan = Scan(
-        frames=found.frames,
+    frames = found.frames
+    if unpack and isinstance(frames, PackedFrames):
+        if frames.nbytes >= LARGE:
+            warnings.warn(f"{path}: {frames.remark}", PtynbWarning, stacklevel=3)
+        frames = frames.unpacked()
+    return Scan(
+        frames=frames,
         positions=positions,
         centred=found.centred,
         mask=found.mask if given.mask is None else _array(given.mask, path, "mask", found, given).astype(bool),
@@ -56,9 +69,6 @@ def assemble(found: Found, given: Given, path: Path) -> Scan:
         clip_negative=given.clip_negative,
         name=default_name(path),
     )
-    for index in {0, len(scan) - 1}:
-        scan.counts(index, index + 1)
-    return scan
 
 
 def _geometry(found: Found, given: Given) -> AnyGeometry | None:
@@ -148,17 +158,16 @@ def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found, g
     beside = Path(value).expanduser()
     if not beside.is_file():
         raise FileError(f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.")
+    check_small(beside.stat().st_size, name, beside)
+    if beside.suffix == ".npy":
+        return _numbers(np.array(mapped(beside, name)), name, str(beside))
     try:
-        read = np.load(beside, allow_pickle=False) if beside.suffix == ".npy" else _text(beside)
+        read = np.loadtxt(beside, delimiter="," if beside.suffix == ".csv" else None, ndmin=2)
     except (OSError, ValueError) as error:
         raise FileError(
             f"{beside} can't be read as {name} ({reason(error)}); expected .npy, or text with numbers in columns."
         ) from None
     return _numbers(read, name, str(beside))
-
-
-def _text(path: Path) -> NDArray[np.float64]:
-    return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=2)
 
 
 def _numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:

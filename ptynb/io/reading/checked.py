@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, in_one_line, read_all, reason
 from ptynb.io.reading.links import Item, inside
+from ptynb.io.reading.room import ELSEWHERE, check_chunks, check_room
 
 MOST_EXPANSION = 1000
 """How many times larger than the whole file a dataset may be: what gzip can do at most."""
@@ -92,6 +93,8 @@ class Checked:
 
     def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
         """All of a dataset that was looked at."""
+        check_room(stored.nbytes, name, self.path, ELSEWHERE)
+        check_chunks(stored, self.path)
         try:
             values: NDArray[Any] = read_all(stored)
         except (OSError, RuntimeError, TypeError, ValueError, MemoryError) as error:

@@ -128,6 +128,10 @@ class _Reading:
                 return self._took("patterns", found)
         others = {alias for group in (POSITIONS, PIXEL_POSITIONS, MASKS, PROBES, ("object",)) for alias in group}
         left = [name for name in stacks if _last(name) not in others and self.arrays[name].dtype.kind != "c"]
+        if not left:  # one whose axes are refused, with its shape, when its frames are asked for
+            left = [
+                name for name, stored in self.arrays.items() if len(stored.shape) > 4 and stored.dtype.kind in "iuf"
+            ]
         if len(left) > 1:
             raise FileError(f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.")
         return self._took("patterns", left[0]) if left else None

@@ -14,6 +14,7 @@ import numpy as np
 from ptynb.frames import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.links import DEEPEST, Item, Linked, is_counted
+from ptynb.io.reading.room import check_chunks
 
 MOST_PATTERNS = 2**24
 MOST_PIXELS = 2**28
@@ -40,7 +41,8 @@ class Patterns:
 def patterns_at(linked: Linked, name: str) -> Patterns:
     """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
 
-    Raises FileError where there are none, or none that can be read.
+    Of more axes, those of length 1 in front of y count for nothing; see `scan_axes`. Raises FileError where there are
+    no patterns, or none that can be read.
     """
     found = linked.get(name)
     if isinstance(found, h5py.Group):
@@ -59,10 +61,31 @@ def looks_like_patterns(item: Item) -> bool:
     """Whether a dataset has the shape and the type of patterns."""
     return (
         isinstance(item, h5py.Dataset)
-        and item.ndim in (3, 4)
+        and item.ndim > 2
+        and scan_axes(item.shape) is not None
         and bool(np.issubdtype(item.dtype, np.integer) or np.issubdtype(item.dtype, np.floating))
         and min(item.shape[-2:]) >= 4
         and math.prod(item.shape[:-2]) > 1
+    )
+
+
+def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The lengths (pattern,) or (row, column) of the axes in front of a pattern's own; None where there are others.
+
+    Of more than two, those of length 1 count for nothing: detectors write (row, column, 1, y, x).
+    """
+    before = tuple(int(side) for side in shape[:-2])
+    if len(before) > 2:
+        before = tuple(side for side in before if side != 1) or (1,)
+    return before if 1 <= len(before) <= 2 else None
+
+
+def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError:
+    """The error for an array whose axes are not those of patterns: which of them are the scan's would be a guess."""
+    at = f" in {where}" if where else ""
+    remedy = ": sum or choose along the others, and give the rest to Scan.from_arrays" if len(shape) > 4 else ""
+    return FileError(
+        f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x){remedy}."
     )
 
 
@@ -97,7 +120,8 @@ def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
 def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> Patterns:
     _check(dataset, linked.path, place)
     linked.check_raw_files(dataset)
-    raster = (int(dataset.shape[0]), int(dataset.shape[1])) if dataset.ndim == 4 else None
+    axes = scan_axes(dataset.shape)
+    raster = (axes[0], axes[1]) if axes is not None and len(axes) == 2 else None
     if not dataset.is_virtual:
         return Patterns(HDF5Frames.of(dataset), place, raster)
     frames, remarks = _virtual(linked, dataset, place, depth)
@@ -108,6 +132,8 @@ def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
     shape = dataset.shape
     if shape is None or len(shape) < 3:
         raise FileError(f"{path} has patterns of shape {shape} at {place}; expected (pattern, y, x).")
+    if scan_axes(shape) is None:
+        raise other_axes(shape, path, place)
     pixels, count = math.prod(shape[-2:]), math.prod(shape[:-2])
     if pixels > MOST_PIXELS or count > MOST_PATTERNS:
         raise FileError(
@@ -120,6 +146,7 @@ def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
             f"{math.prod(dataset.chunks) * dataset.dtype.itemsize / 2**30:.3g} GiB of memory; expected at most 1. "
             "Write it in chunks of a few patterns: h5repack -l CHUNK=..."
         )
+    check_chunks(dataset, path)
     if dataset.size and not dataset.is_virtual and not dataset.external and not dataset.id.get_storage_size():
         raise FileError(
             f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan ended "
@@ -188,7 +215,7 @@ def _source(
             f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
             "the file is cut short, or of another scan."
         )
-    if found.ndim < 3:
+    if found.ndim < 3 or scan_axes(found.shape) is None:
         return _flat(found), None
     frames = _of(other, found, f"{Path(file.filename).name}:{inside}", depth + 1).frames
     return frames, _run(dataset, found, vspace, space)
@@ -221,7 +248,7 @@ def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int,
 
 
 def _flat(dataset: h5py.Dataset) -> Frames:
-    """One pattern a dataset (y, x): only its place counts."""
+    """Of a dataset that is no stack of patterns: only its place counts."""
     path = Path(dataset.file.filename).resolve()
     shape = (1, *(1, 1, *dataset.shape)[-2:])
     return HDF5Frames(path, dataset.name, shape, dataset.dtype.str)

@@ -1,6 +1,7 @@
 """Numbers that no experiment has: what a wrong unit makes of wavelength, distance, pixel size and positions.
 
-What the user gave is believed, except for positions that make no scan; what a file says is not.
+What the user gave is believed, except for positions that make no scan; what a file says is not. Patterns that may be
+right are not refused, but told: empty ones, and those that are much larger in memory than in their file.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from ptynb.frames import Frames
 from ptynb.geometry import Geometry, energy_from_wavelength
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.found import Found, Given
+from ptynb.io.reading.unpacking import PackedFrames
+from ptynb.scan import Scan
+from ptynb.table import gigabytes
 
 WAVELENGTHS = (1e-13, 2e-5)
 """[m]: electrons of some MeV to the far infrared."""
@@ -28,6 +33,15 @@ UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "a
 FITTING = (0.002, 0.8)
 """Steps between neighbours over the window's width, of scans as they are."""
 MOST_NEIGHBOURS = 20_000
+SAMPLE = 8
+"""Patterns spread over a scan that are looked at before it is called empty, beside the first and the last ones."""
+MOST_BYTES = 2**30
+"""Of chunks that are unpacked for this: fewer patterns are looked at where they are large."""
+LARGEST_UNNOTICED = 2**28
+"""Bytes of patterns in memory that surprise nobody, however small their file is."""
+MOST_TIMES = 1000
+"""How many times larger than in their file patterns are in memory before it is told: deflate packs 20 electrons on
+512 x 512 pixels to 1/900."""
 
 
 def check_geometry(found: Found, given: Given, geometry: Geometry, window: tuple[int, int], path: Path) -> None:
@@ -127,3 +141,47 @@ def _would_be(value: float, limits: tuple[float, float]) -> str:
 
 def _at(found: Found, name: str) -> str:
     return f" (at {found.places[name]})" if name in found.places else ""
+
+
+def look_at(scan: Scan) -> tuple[str, ...]:
+    """Looks at the first and the last pattern; returns what a user should know of all of them, a sentence each.
+
+    That they are empty, as far as some of them show it, and that they take far more memory than room in their file.
+    Those that would have to be unpacked for that are not looked at. Raises ScanError for counts that can't be.
+    """
+    found = [_large_for_its_file(scan.frames)]
+    if not isinstance(scan.frames, PackedFrames):
+        found.append(_empty(scan))
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _empty(scan: Scan) -> str:
+    """A sentence where all patterns that are looked at are zero: first and last, and more only where these are."""
+    last = len(scan) - 1
+    ends = [scan.counts(index, index + 1).any() for index in {0, last}]
+    if any(ends):
+        return ""
+    # One pattern is read for the price of a chunk.
+    price = max(1, scan.frames.stored_together * scan.frames.nbytes // len(scan))
+    spread = np.linspace(0, last, int(np.clip(MOST_BYTES // price, 2, SAMPLE))).astype(int).tolist()
+    near = [1, last // 2, last - 1] if len(spread) == SAMPLE else []
+    looked = sorted({*spread, *near} & set(range(len(scan))))
+    if any(scan.counts(index, index + 1).any() for index in looked):
+        return ""
+    numbers = ", ".join(map(str, looked))
+    sentence = f"All counts are zero in the patterns that were looked at ({numbers} of {len(scan)})"
+    if scan.mask is None:
+        return f"{sentence}; name another dataset with patterns=..., or see whether the scan was written to its end."
+    return f"{sentence}, where the mask is True; turn it round if it is inverted, or name another dataset: patterns=..."
+
+
+def _large_for_its_file(frames: Frames) -> str:
+    """A sentence where patterns take far more memory than files of measured ones do."""
+    stored = frames.stored_bytes
+    if stored is None or frames.nbytes < LARGEST_UNNOTICED or frames.nbytes <= MOST_TIMES * stored:
+        return ""
+    count, height, width = frames.shape
+    return (
+        f"{count} patterns of {height} x {width}, {frames.dtype}, take {gigabytes(frames.nbytes)} in memory and only "
+        f"{gigabytes(stored)} in the file."
+    )

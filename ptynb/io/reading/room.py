@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import psutil
+from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5 import FileError, reason
 from ptynb.table import gigabytes
 
 SHARE = 0.5
@@ -19,6 +22,7 @@ SMALL = 2**28
 """Bytes at most of what is read beside the patterns: positions, a mask, a probe."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How members of archives may be packed: zipfile unpacks others in pieces of any size, whatever is announced."""
+ELSEWHERE = "open it on a machine with more memory"
 UNCOMPRESSED = "store the patterns uncompressed (.npy or HDF5), where they can stay in the file"
 
 
@@ -44,6 +48,39 @@ def check_small(octets: int, what: str, path: Path) -> None:
         raise FileError(
             f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is broken "
             "or of another kind."
+        )
+
+
+def mapped(path: Path, expected: str) -> NDArray[Any]:
+    """The array of a .npy, mapped into memory: a header that announces more than the file has is refused, unread.
+
+    expected: in the plural, for the sentence ("positions").
+    """
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
+        raise FileError(f"{path} is not a readable .npy file ({reason(error)}); expected {expected}.") from None
+    if not isinstance(values, np.ndarray):  # an archive of several, under this name
+        raise FileError(f"{path} holds several arrays; expected one, {expected}.")
+    return values
+
+
+def packed_at_most(octets: int) -> int:
+    """Bytes that so many may take packed: packing never makes numbers much longer, so what is longer is damaged."""
+    return octets + octets // 4 + 2**14
+
+
+def check_chunks(dataset: h5py.Dataset, path: Path) -> None:
+    """Raises FileError for a chunk that is longer packed than its numbers are: HDF5 would unpack it to any size."""
+    if not dataset.chunks or dataset.is_virtual:
+        return
+    numbers = math.prod(dataset.chunks) * dataset.id.get_type().get_size()
+    most = packed_at_most(numbers)
+    too_long = dataset.id.chunk_iter(lambda chunk: chunk if chunk.size > most else None)
+    if too_long is not None:
+        raise FileError(
+            f"{path} has {gigabytes(too_long.size)} for the chunk at {too_long.chunk_offset} of {dataset.name}, whose "
+            f"numbers take {gigabytes(numbers)}; the file is damaged, copy it again."
         )
 
 

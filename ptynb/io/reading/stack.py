@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from ptynb.frames import Frames, PlacedFrames, TransformedFrames
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.patterns import MOST_PATTERNS, MOST_PIXELS
+from ptynb.io.reading.patterns import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
     """((pattern, y, x), raster (rows, columns) of four axes) of an array. Raises FileError for other axes."""
     at = f" in {where}" if where else ""
     if len(shape) not in (3, 4):
-        raise FileError(
-            f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x)."
-        )
+        raise other_axes(shape, path, where)
     if min(shape) < 1:
         raise FileError(f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.")
     count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))

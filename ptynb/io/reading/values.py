@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ptynb.frames.filters import require_filters
 from ptynb.io.hdf5 import FileError, read_all, reason
+from ptynb.io.reading.room import check_chunks
 from ptynb.io.reading.units import attribute_of, factor, units_of
 
 MOST_BYTES = 2**28
@@ -69,7 +71,7 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
 
     what: it is taken for, in the plural ("positions").
     """
-    path = dataset.file.filename
+    path = Path(dataset.file.filename)
     if dataset.shape is None:
         raise FileError(f"{path} has {what} at {where(dataset)} with nothing in it; the file is incomplete.")
     size = math.prod(dataset.shape) * dataset.dtype.itemsize
@@ -78,6 +80,7 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
             f"{path} announces {what} of shape {dataset.shape} at {where(dataset)}, {size / 2**30:.3g} GiB; expected "
             f"at most {MOST_BYTES / 2**30:.3g}. Is the file damaged?"
         )
+    check_chunks(dataset, path)
     try:
         require_filters(dataset)
         return np.asarray(read_all(dataset))
@@ -135,6 +138,7 @@ def text(dataset: h5py.Dataset | h5py.Group | None) -> str:
         return ""
     if h5py.check_string_dtype(dataset.dtype).length not in (None, *range(4097)):
         return ""
+    check_chunks(dataset, Path(dataset.file.filename))
     value = np.asarray(dataset[()]).reshape(-1)[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.io.hdf5 import FileError, read_all, reason
 from ptynb.io.reading.links import dataset, inside
+from ptynb.io.reading.room import ELSEWHERE, check_chunks, check_room
 
 Array = NDArray[Any]
 SMALL = 2**26
@@ -36,6 +37,8 @@ def array(file: h5py.File, name: str, path: Path, dimensions: tuple[int, ...]) -
             f"{path} claims {memory / 2**30:.3g} GiB in {name}, which it does not hold; "
             "the file is broken, take it from where it was made again."
         )
+    check_room(memory, name, path, ELSEWHERE)
+    check_chunks(found, path)
     try:
         return as_numbers(np.asarray(read_all(found)), name, path)
     except (OSError, TypeError) as error:

@@ -241,6 +241,16 @@ def test_a_pipe_that_was_made_after_loading_is_refused(tmp_path, original):
         scan.counts(0, 24)
 
 
+def test_a_pipe_beside_a_file_is_taken_away_as_the_message_says(tmp_path, original):
+    merlin(tmp_path, original)
+    (tmp_path / "scan.hdr").unlink()
+    os.mkfifo(tmp_path / "scan.hdr")
+    with pytest.raises(FileError, match=r"has scan\.hdr beside it, which is no regular file; take it away"):
+        load(tmp_path / "scan.mib", **PLACED)
+    (tmp_path / "scan.hdr").unlink()
+    np.testing.assert_array_equal(load(tmp_path / "scan.mib", **PLACED).counts(0, 24), original.stack)
+
+
 UP = ("../../secret", "/secret", "..", "a/../../secret")
 
 

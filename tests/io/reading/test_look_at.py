@@ -1,0 +1,267 @@
+"""Scans whose patterns are empty are told; axes that nobody can interpret are refused."""
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import tifffile
+import zarr
+
+import ptynb as pt
+from ptynb.frames import HDF5Frames
+from ptynb.io.hdf5 import FileError
+from ptynb.io.info import info
+from ptynb.io.load import load
+from ptynb.io.reading import plausible
+from ptynb.warned import PtynbWarning
+from tests.io.reading.test_links import virtual
+
+COUNT = 40
+POSITIONS = np.indices((5, 8)).reshape(2, -1).T * 3.0
+GIVEN = {"positions": POSITIONS, "units": "pixels", "energy": 8e3, "distance": 2.0, "detector_pixel": (5e-5, 5e-5)}
+EMPTY = np.zeros((COUNT, 16, 16), np.uint16)
+LOOKED_AT = "0, 1, 5, 11, 16, 19, 22, 27, 33, 38, 39"
+
+
+def hdf5(folder, patterns):
+    with h5py.File(folder / "scan.h5", "w") as file:
+        file["data"] = patterns
+    return folder / "scan.h5"
+
+
+def nexus(folder, patterns):
+    with h5py.File(folder / "scan.nxs", "w") as file:
+        group = file.create_group("entry/data")
+        file["entry"].attrs["NX_class"] = "NXentry"
+        group.attrs.update(NX_class="NXdata", signal="data")
+        group["data"] = patterns
+    return folder / "scan.nxs"
+
+
+def cxi(folder, patterns):
+    with h5py.File(folder / "scan.cxi", "w") as file:
+        file["cxi_version"], file["entry_1/data_1/data"] = 160, patterns
+    return folder / "scan.cxi"
+
+
+def ptyd(folder, patterns):
+    with h5py.File(folder / "scan.ptyd", "w") as file:
+        file["meta/energy"], file["chunks/0/data"] = 8.0, patterns
+    return folder / "scan.ptyd"
+
+
+def emd(folder, patterns):
+    with h5py.File(folder / "scan.emd", "w") as file:
+        group = file.create_group("root/datacube")
+        group.attrs["emd_group_type"] = "array"
+        group["data"] = patterns
+    return folder / "scan.emd"
+
+
+def npy(folder, patterns):
+    np.save(folder / "scan.npy", patterns)
+    return folder / "scan.npy"
+
+
+def npz(name, save=np.savez):
+    def write(folder, patterns):
+        save(folder / "scan.npz", **{name: patterns})
+        return folder / "scan.npz"
+
+    return write
+
+
+def mat(folder, patterns):
+    scipy.io.savemat(folder / "scan.mat", {"dp": np.moveaxis(patterns, (-2, -1), (0, 1))})
+    return folder / "scan.mat"
+
+
+def mat73(folder, patterns):
+    with h5py.File(folder / "scan.mat", "w") as file:
+        file["dp"] = np.moveaxis(patterns, (-2, -1), (0, 1)).T
+    return folder / "scan.mat"
+
+
+def zarr_store(folder, patterns):
+    made = zarr.create_array(
+        folder / "scan.zarr", shape=patterns.shape, dtype="u2", config={"write_empty_chunks": True}
+    )
+    made[...] = patterns
+    return folder / "scan.zarr"
+
+
+def tiff(folder, patterns):
+    tifffile.imwrite(folder / "scan.tif", patterns, photometric="minisblack")
+    return folder / "scan.tif"
+
+
+def pictures(folder, patterns):
+    (folder / "pictures").mkdir()
+    for number, pattern in enumerate(patterns.reshape(-1, 16, 16)):
+        tifffile.imwrite(folder / "pictures" / f"{number}.tif", pattern)
+    return folder / "pictures"
+
+
+FORMATS = {
+    "HDF5": hdf5,
+    "NeXus": nexus,
+    "CXI": cxi,
+    "ptyd": ptyd,
+    "EMD": emd,
+    "npy": npy,
+    "npz": npz("patterns"),
+    "npz, another name": npz("stack"),
+    "npz, packed": npz("patterns", np.savez_compressed),
+    "mat 5": mat,
+    "mat 7.3": mat73,
+    "zarr": zarr_store,
+    "TIFF": tiff,
+}
+
+
+@pytest.mark.parametrize("form", [*FORMATS, "pictures"])
+def test_an_empty_scan_is_told(tmp_path, form):
+    path = {**FORMATS, "pictures": pictures}[form](tmp_path, EMPTY)
+    with pytest.warns(PtynbWarning, match=rf"All counts are zero .* looked at \({LOOKED_AT} of 40\)") as told:
+        load(path, **GIVEN)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert any(f"({LOOKED_AT} of 40)" in remark for remark in info(path, **GIVEN).remarks)
+
+
+def test_an_empty_scan_of_ptynb_is_told(tmp_path):
+    with pytest.warns(PtynbWarning, match=r"All counts of the scan \(40 patterns\) are zero") as told:
+        scan = pt.Scan.from_arrays(EMPTY, POSITIONS)
+    assert told[0].filename == __file__
+    pt.save_scan(scan, tmp_path / "scan.h5")
+    with pytest.warns(PtynbWarning, match="All counts are zero"):
+        load(tmp_path / "scan.h5")
+    assert any("All counts are zero" in remark for remark in info(tmp_path / "scan.h5").remarks)
+
+
+def test_a_native_scan_with_counts_that_can_t_be_is_a_problem(tmp_path):
+    scan = pt.Scan.from_arrays(np.where(np.eye(16) == 1, 5.0, -1.0)[None], POSITIONS[:1], clip_negative=True)
+    pt.save_scan(scan, tmp_path / "scan.h5")
+    with h5py.File(tmp_path / "scan.h5", "r+") as file:
+        file.attrs["clip_negative"] = False
+    assert "Pattern 0 has the count -1.0" in info(tmp_path / "scan.h5").problem
+
+
+@pytest.mark.parametrize("number", [0, 1, 19, 22, 38, 39])
+def test_one_pattern_with_counts_among_those_looked_at_is_enough(tmp_path, number):
+    patterns = EMPTY.copy()
+    patterns[number, 3, 4] = 1
+    assert len(load(hdf5(tmp_path, patterns), **GIVEN)) == COUNT
+    assert not any("zero" in remark for remark in info(tmp_path / "scan.h5", **GIVEN).remarks)
+
+
+def test_counts_where_the_mask_is_false_are_none(tmp_path):
+    """As of a mask that is inverted."""
+    patterns = EMPTY.copy()
+    patterns[:, 3, 4] = 7
+    mask = np.ones((16, 16), bool)
+    mask[3, 4] = False
+    with pytest.warns(PtynbWarning, match="where the mask is True; turn it round if it is inverted"):
+        load(hdf5(tmp_path, patterns), mask=mask, **GIVEN)
+    load(tmp_path / "scan.h5", mask=~mask, **GIVEN)
+    load(tmp_path / "scan.h5", **GIVEN)
+    with pytest.warns(PtynbWarning, match="where the mask is True; is it inverted"):
+        pt.Scan.from_arrays(patterns, POSITIONS, mask=mask)
+    pt.Scan.from_arrays(patterns, POSITIONS, mask=~mask)
+
+
+def test_another_dataset_is_named_as_the_message_says(tmp_path):
+    path = hdf5(tmp_path, EMPTY)
+    with h5py.File(path, "r+") as file:
+        file["other"] = EMPTY[:, :8, :8] + 1
+    with pytest.warns(PtynbWarning, match=r"; name another dataset with patterns="):
+        load(path, patterns="data", **GIVEN)
+    load(path, patterns="other", **GIVEN)
+
+
+def reads(monkeypatch):
+    """The patterns that are read from HDF5 from now on."""
+    seen, original = [], HDF5Frames.read
+    monkeypatch.setattr(
+        HDF5Frames, "read", lambda frames, start, stop: (seen.append(start), original(frames, start, stop))[1]
+    )
+    return seen
+
+
+def test_few_patterns_are_looked_at_of_many_and_fewer_where_chunks_are_large(tmp_path, monkeypatch):
+    count = 200_000
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("data", (count, 16, 16), np.uint16, chunks=(1000, 16, 16))[0, 0, 0] = 0
+    given = {**GIVEN, "positions": np.indices((400, 500)).reshape(2, -1).T}
+    seen = reads(monkeypatch)
+    with pytest.warns(PtynbWarning, match="All counts are zero"):
+        load(tmp_path / "scan.h5", **given)
+    assert sorted(set(seen)) == [0, 1, 28571, 57142, 85713, 99999, 114285, 142856, 171427, 199998, 199999]
+    seen.clear()
+    monkeypatch.setattr(plausible, "MOST_BYTES", 3 * 1000 * 512)  # of three chunks
+    with pytest.warns(PtynbWarning, match=r"\(0, 99999, 199999 of 200000\)"):
+        load(tmp_path / "scan.h5", **given)
+    assert sorted(set(seen)) == [0, 99999, 199999]
+
+
+def test_of_a_scan_with_counts_the_ends_are_read_once(tmp_path, monkeypatch):
+    path = hdf5(tmp_path, EMPTY + 1)
+    seen = reads(monkeypatch)
+    load(path, **GIVEN)
+    assert sorted(seen) == [0, COUNT - 1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_scans_of_few_patterns(tmp_path, count):
+    given = {**GIVEN, "positions": POSITIONS[:count]}
+    numbers = ", ".join(map(str, range(count)))
+    with pytest.warns(PtynbWarning, match=rf"\({numbers} of {count}\)"):
+        load(npy(tmp_path, EMPTY[:count]), **given)
+
+
+# Axes
+
+FULL = np.arange(1, COUNT * 256 + 1).reshape(COUNT, 16, 16).astype(np.uint16)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_axes_that_could_be_anything_are_refused(tmp_path, form):
+    """(a, b, c, y, x): which of them are the scan's, and what the third one is, would be guessed."""
+    path = FORMATS[form](tmp_path, FULL.reshape(2, 4, 5, 16, 16))
+    order = r"\(16, 16, 2, 4, 5\)" if form.startswith("mat") else r"\(2, 4, 5, 16, 16\)"
+    with pytest.raises(FileError, match=rf"{order}.*; expected \(pattern, y, x\), or \(row, column, y, x\)") as told:
+        load(path, **GIVEN)
+    assert "sum or choose along the others, and give the rest to Scan.from_arrays" in str(told.value)
+    scan = pt.Scan.from_arrays(FULL.reshape(2, 4, 5, 16, 16).sum(1).reshape(-1, 16, 16), POSITIONS[:10])
+    assert len(scan) == 10
+
+
+SINGLES = {
+    (5, 8, 1, 16, 16): (5, 8),
+    (1, 5, 8, 16, 16): (5, 8),
+    (1, 1, 5, 8, 16, 16): (5, 8),
+    (COUNT, 1, 1, 16, 16): None,
+    (1, 1, COUNT, 16, 16): None,
+}
+
+
+@pytest.mark.parametrize("form", ["HDF5", "NeXus", "CXI", "ptyd"])
+@pytest.mark.parametrize("shape", SINGLES)
+def test_axes_of_length_one_count_for_nothing_in_hdf5(tmp_path, form, shape):
+    path = FORMATS[form](tmp_path, FULL.reshape(shape))
+    np.testing.assert_array_equal(load(path, **GIVEN).counts(0, COUNT), FULL)
+    raster = SINGLES[shape]
+    if raster and form != "ptyd":
+        given = {name: value for name, value in GIVEN.items() if name not in ("positions", "units")}
+        placed = load(path, step=(2e-6, 1e-6), **given).positions
+        steps = placed[[1, raster[1]]] - placed[0]
+        assert steps[0, 0] == 0 != steps[0, 1]
+        assert steps[1, 1] == 0 != steps[1, 0]
+
+
+def test_a_source_of_any_axes_may_be_part_of_a_virtual_dataset(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data"] = FULL.reshape(2, 4, 5, 16, 16)
+    shape = (2, 4, 5, 16, 16)
+    path = virtual(tmp_path / "m.h5", FULL.shape, (np.s_[:], "a.h5", shape, np.s_[:]))
+    np.testing.assert_array_equal(load(path, **GIVEN).counts(0, COUNT), FULL)
