@@ -5,6 +5,7 @@ generator, so that a number makes the same file again.
 from __future__ import annotations
 
 import io
+import os
 import random
 import re
 import zipfile
@@ -42,7 +43,9 @@ def spoil(path: Path, chance: Chance) -> str:
     told = []
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         chosen = chance.choice(files)
-        way = chance.choice(_ways(chosen))
+        if not chosen.is_file():
+            continue  # a link to a pipe or to nothing, by the last way
+        way = chance.choice([*_ways(chosen), *([linked] if path.is_dir() else [])])
         try:
             told.append(f"{way.__name__} {way(chosen, chance)}")
         except Exception:  # noqa: BLE001 - whatever a file that is spoilt already does to the next way
@@ -62,6 +65,20 @@ def _ways(path: Path) -> list[Callable[[Path, Chance], str]]:
         inside: list[Callable[[Path, Chance], str]] = [values, kind, shape, gone, link, attribute, unwritten]
         return [*raw, *inside, *inside, *inside]
     return raw
+
+
+def linked(path: Path, chance: Chance) -> str:
+    """One file of a folder elsewhere, or a pipe or nothing, and a link in its place."""
+    outside = path.parent.parent / f"outside-{chance.randrange(2**32)}"
+    kind = chance.choice(["file", "file", "pipe", "nothing", "itself"])
+    if kind == "file":
+        path.rename(outside)
+    else:
+        path.unlink()
+    if kind == "pipe":
+        os.mkfifo(outside)
+    path.symlink_to(path if kind == "itself" else outside)
+    return f"a link to {kind}"
 
 
 def flip(path: Path, chance: Chance) -> str:

@@ -143,10 +143,12 @@ def detector(names: Names, notes: Notes) -> dict[str, Any]:
 
 
 def nothing_found(linked: Linked) -> FileError:
-    """What to say of an HDF5 file without patterns."""
+    """What to say of an HDF5 file without patterns, or with links that lead to them and were not followed."""
     for name, item in linked.walk():
         if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
             return other_axes(item.shape, linked.path, name.strip("/"))
+    if linked.left_out:
+        return linked.left_out[0]  # the patterns may be there
     return FileError(
         f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
         f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "

@@ -34,7 +34,7 @@ from ptynb.io.reading.foreign import require, sentences
 from ptynb.io.reading.found import Format, Found, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.links import has, inside
-from ptynb.io.reading.room import SMALL, size
+from ptynb.io.reading.room import SMALL, check_chunks, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
 PACKAGE = "RosettaSciIO"
@@ -286,6 +286,7 @@ def _check_datasets(path: Path) -> None:
             return None
         if item.is_virtual or item.external:
             return elsewhere.format(name)
+        check_chunks(item, path)
         return beyond.format(name) if size(item.shape or (), item.dtype) > most else None
 
     with open_for_reading(path) as file:

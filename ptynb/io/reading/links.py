@@ -15,6 +15,7 @@ import h5py
 
 from ptynb.io.hdf5 import FileError, open_for_reading, reason
 from ptynb.io.reading.link_policy import FOLDER, LinkPolicy
+from ptynb.io.reading.room import check_chunks
 
 MOST_HOPS = 64
 """Links that one name may go through."""
@@ -113,12 +114,14 @@ def dataset(file: h5py.Group, name: str, path: Path) -> h5py.Dataset:
 class Linked:
     """An open HDF5 file, and the files that its links lead to, open as long as it is.
 
-    path: of the file. policy: which other files may be read.
+    path: of the file. policy: which other files may be read. left_out: what is wrong with links that were not followed
+    where all that is there was looked at.
     """
 
     def __init__(self, path: Path, links: str | LinkPolicy = FOLDER) -> None:
         self.policy = links if isinstance(links, LinkPolicy) else LinkPolicy.around(path, links)
         self.path = path.resolve()
+        self.left_out: list[FileError] = []
         self._stack = ExitStack()
         self._files: dict[Path, h5py.File] = {}
 
@@ -177,6 +180,7 @@ class Linked:
                     found = other.get(inner, other.source_file(dataset, name, what)["/"])
                     if not isinstance(found, h5py.Dataset):
                         break  # HDF5 reads no further blocks either
+                    check_chunks(found, other.path)
                     other.check_sources(found, depth + 1)
 
     def check_raw_files(self, dataset: h5py.Dataset) -> None:
@@ -209,11 +213,12 @@ class Linked:
         return found if isinstance(found, h5py.Group) else None
 
     def children(self, group: h5py.Group) -> Iterator[tuple[str, Item]]:
-        """(name, group or dataset) of all that is in a group; what can't be followed is left out."""
+        """(name, group or dataset) of all that is in a group; what can't be followed is in `left_out`."""
         for name in group:
             try:
                 found = self.get(name, group) if "/" not in name else None
-            except FileError:
+            except FileError as error:
+                self.left_out.append(error)
                 continue
             if found is not None:
                 yield name, found

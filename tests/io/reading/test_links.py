@@ -97,6 +97,8 @@ def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path, 
         read(inside / "m.h5")
     assert str(outside.resolve()) in str(told.value)
     assert "\n" not in str(told.value)
+    with pytest.raises(FileError, match="links='anywhere'"):
+        load(inside / "m.h5")
     assert read(inside / "m.h5", links="anywhere").shape == SHAPE
 
 

@@ -239,6 +239,17 @@ def seed_with(seed, name):
     return write
 
 
+def virtual_positions(folder):
+    path = scan_with("positions")(folder)
+    layout = h5py.VirtualLayout(POSITIONS.shape, "f8")
+    layout[:] = h5py.VirtualSource("scan.h5", "positions", POSITIONS.shape)
+    with h5py.File(folder / "master.h5", "w") as file:
+        file["data"] = COUNTS
+        file.create_virtual_dataset("positions", layout)
+    assert path.is_file()
+    return folder / "master.h5"
+
+
 def gzipped_zarr(version):
     def write(folder):
         path = folder / "scan.zarr"
@@ -277,6 +288,7 @@ def packed_tiff(folder):
 
 
 WITHOUT_ENERGY = {name: value for name, value in KNOWN.items() if name != "energy"}
+VELOX = SEEDS["EMD of Velox"].given
 BOMBS = {
     "patterns": (scan_with("data"), "load", KNOWN),
     "positions": (scan_with("positions"), "load", KNOWN),
@@ -284,6 +296,8 @@ BOMBS = {
     "an energy": (scan_with("energy"), "load", WITHOUT_ENERGY),
     "weights of a .ptyd": (seed_with("ptyd", "chunks/0/weights"), "load", {}),
     "patterns of py4DSTEM": (seed_with("EMD of py4DSTEM", "datacube_root/datacube/data"), "load", {"voltage": 3e5}),
+    "an image of Velox": (seed_with("EMD of Velox", "Data/Image/0123/Data"), "load", VELOX),
+    "positions of a virtual dataset": (virtual_positions, "load", KNOWN),
     "a .mat": (seed_with("mat 7.3", "patterns"), "load", {}),
     "a scan of ptynb": (seed_with("ptynb's own", "positions"), "load", {}),
     "a mask of ptynb": (seed_with("a mask", "mask"), "mask", {}),
