@@ -14,7 +14,8 @@ class Loaded:
     size [bytes] and modified [s since 1970, UTC]: of that file then; None for a folder.
     given: the words that were given beside the path, as plain values ({"energy": 8000.0}).
     arrays: names of those words that were arrays, and so can't be written down ("mask", "positions").
-    digest, sample_digest: as in `ScanIdentity`, of the scan as `load` returned it.
+    digest: as in `ScanIdentity`, and steps: how many steps change patterns when they are read; both of the scan as
+        `load` returned it.
     """
 
     path: str
@@ -23,7 +24,7 @@ class Loaded:
     given: dict[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
     digest: str = ""
-    sample_digest: str = ""
+    steps: int = 0
 
 
 @dataclass(frozen=True)

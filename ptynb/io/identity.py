@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.frames import Frames
 from ptynb.geometry import Geometry, NearField
 from ptynb.io.reading.found import Given
 from ptynb.provenance import Loaded, ScanIdentity
@@ -42,7 +43,7 @@ def opened(path: Path, given: Given, scan: Scan) -> Loaded:
         words,
         tuple(sorted(arrays)),
         digest(scan),
-        scan.sample_digest,
+        _steps(scan.frames),
     )
 
 
@@ -50,6 +51,7 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
     """What a result says of its scan. counts: sum of all, where it is known."""
     loaded, geometry = scan.loaded or Loaded(""), scan.geometry
     found = digest(scan)
+    prepared = bool(loaded.digest) and (loaded.digest, loaded.steps) != (found, _steps(scan.frames))
     wavelength, distance, pixel = (getattr(geometry, name, None) for name in LENGTHS)
     return ScanIdentity(
         name=scan.name,
@@ -62,7 +64,7 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         arrays=loaded.arrays,
         digest=found,
         sample_digest=scan.sample_digest,
-        prepared=bool(loaded.digest) and (loaded.digest, loaded.sample_digest) != (found, scan.sample_digest),
+        prepared=prepared,
         counts=counts,
         fourier=scan.fourier,
         wavelength=wavelength,
@@ -93,6 +95,12 @@ def digest(scan: Scan) -> str:
             found.update(f"{little.str}{values.shape}".encode())
             found.update(np.ascontiguousarray(values, dtype=little).tobytes())
     return found.hexdigest()
+
+
+def _steps(frames: Frames) -> int:
+    """How many steps change patterns, or leave some out, when they are read. Each preparation adds one."""
+    source = getattr(frames, "source", None)
+    return 0 if source is None else 1 + _steps(source)
 
 
 def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:

@@ -71,7 +71,8 @@ def write_scan(
         if truth is not None:
             file["truth/object"] = truth.object
             file["truth/probe"] = truth.probe
-    return read_scan(path)
+    scan = read_scan(path)
+    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
@@ -114,7 +115,7 @@ def read_scan(path: Path) -> Scan:
             raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
-        scan = Scan(
+        return Scan(
             frames=HDF5Frames.of(patterns),
             positions=checked.array("positions", "fiu", 2).astype(np.float64),
             centred=checked.real(file, "centred") != 0,
@@ -126,7 +127,6 @@ def read_scan(path: Path) -> Scan:
             truth=truth,
             name=str(checked.attribute(file, "name")),
         )
-    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
 
 
 def _read_geometry(checked: Checked) -> AnyGeometry:
