@@ -14,6 +14,7 @@ from ipyparallel.error import EngineError, RemoteError
 
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.enter import REMEMBERED_SIGNATURES
+from ptynb.driver.errors import summarize
 from ptynb.driver.interrupts import held_back
 from ptynb.engine import opened
 
@@ -125,8 +126,8 @@ class Caller:
         except RemoteError as error:
             if error.ename == "EngineError":  # the controller's word for it
                 raise EngineLostError(self._lost(rank) or f"The engine of rank {rank} has died.") from None
-            told = f"On the engine of rank {rank}: {error.ename}: {error.evalue}\n{error.traceback}"
-            raise ClusterError(COLOURS.sub("", told)) from None
+            told = f"On the engine of rank {rank}: {error.ename}: {error.evalue}"
+            raise ClusterError(summarize(told, COLOURS.sub("", error.traceback))) from None
         except TimeoutError:
             raise ClusterError(f"The engine of rank {rank} did not answer within {timeout:.0f} s.") from None
         finally:

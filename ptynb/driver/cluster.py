@@ -20,6 +20,7 @@ from ptynb.driver.calling import ClusterStoppedError
 from ptynb.driver.controller import LOOPBACK
 from ptynb.driver.crew import Crew, Report
 from ptynb.driver.devices import ClusterError, ClusterPlan, Device, counted, plan_for, plan_of
+from ptynb.driver.errors import summarize
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.driver.launcher import Launcher, LocalLauncher
 from ptynb.driver.selftest import SelfTest, run_selftest
@@ -334,15 +335,15 @@ class Cluster:
             self._stop_soon()
             raise
         except BaseException as error:
-            logs = "" if self._crew is None else self._crew.log_tail()
-            self.stop()
+            told = ""
             if isinstance(error, TimeoutError):
-                raise ClusterError(
-                    f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s. "
-                    f"The last lines of their logs:\n{logs}"
-                ) from None
-            if isinstance(error, Exception) and not isinstance(error, ClusterError):
-                raise ClusterError(f"The cluster did not start: {error}. Logs:\n{logs}") from error
+                told = f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s."
+            elif isinstance(error, Exception) and not isinstance(error, ClusterError):
+                told = f"The cluster did not start: {error}."
+            told = told and summarize(told, logs=self.logs())  # before their folder is removed
+            self.stop()
+            if told:
+                raise ClusterError(told) from (None if isinstance(error, TimeoutError) else error)
             raise
 
     def _stop_soon(self) -> None:
@@ -415,6 +416,10 @@ class Cluster:
     def why_lost(self, rank: int) -> str:
         """Why the engine of this rank is known to be gone; empty while it is not, or where the cluster is stopped."""
         return "" if self._crew is None else self._crew.why_lost(rank)
+
+    def logs(self) -> list[Path]:
+        """The files that its processes write to; they are removed when it is stopped."""
+        return [] if self.folder is None else sorted((self.folder / "log").glob("*.log"))
 
     def held(self, rank: int) -> str:
         """A sentence where this rank's process is held by a signal, so that it can't answer; empty where it is not."""

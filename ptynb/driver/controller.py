@@ -15,6 +15,7 @@ import psutil
 
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.enter import REMEMBERED_SIGNATURES
+from ptynb.driver.errors import log_end, summarize
 from ptynb.driver.launcher import begin
 
 LOOPBACK = "127.0.0.1"
@@ -75,7 +76,9 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
     until = time.monotonic() + timeout
     while not all(_whole(file) for file in (engine_file(folder), client_file(folder))):
         if process.poll() is not None:
-            raise ClusterError(f"The cluster's controller ended with status {process.returncode}.")
+            logs = [folder / "log" / "controller.log"]
+            told = f"The cluster's controller ended with status {process.returncode}.{log_end(logs)}"
+            raise ClusterError(summarize(told, logs=logs))
         if time.monotonic() > until:
             raise TimeoutError
         time.sleep(0.02)

@@ -19,6 +19,7 @@ from ptynb.driver import folders, guardian
 from ptynb.driver.calling import Caller, ClusterStoppedError
 from ptynb.driver.controller import LOOPBACK, await_controller, client_file, listed, start_controller
 from ptynb.driver.devices import ClusterError, ClusterPlan, counted
+from ptynb.driver.errors import log_end, summarize
 from ptynb.driver.interrupts import held_back
 from ptynb.driver.launcher import Launcher, begin, is_alive
 from ptynb.engine import lease, rendezvous
@@ -88,9 +89,10 @@ class Crew:
             if len(found) >= self.count:
                 break
             if failure := self.launcher.failed():
-                raise ClusterError(f"{failure}\n{self.log_tail()}")
+                raise ClusterError(summarize(failure, logs=self.logs()))
             if dead := self.launcher.dead():
-                raise ClusterError(f"The engine of rank {dead[0]} ended while it started.\n{self.log_tail(dead[0])}")
+                told = f"The engine of rank {dead[0]} ended while it started.{log_end(self.logs(dead[0]))}"
+                raise ClusterError(summarize(told, logs=self.logs()))
             if self.launcher.waiting():
                 until = time.monotonic() + timeout
             if time.monotonic() > until:
@@ -227,7 +229,7 @@ class Crew:
         if dead:
             if self.ended_from_outside:
                 return f"The engine of rank {rank} is gone: the cluster was ended by 'ptynb stop'."
-            return f"The engine of rank {rank} has died: its process is gone.\n{self.log_tail(rank)}"
+            return f"The engine of rank {rank} has died: its process is gone.{log_end(self.logs(rank))}"
         if self._controller is None or not is_alive(self._controller):
             return f"The cluster's controller has died, and with it the way to rank {rank}; stop() and start() again."
         return ""
@@ -276,11 +278,6 @@ class Crew:
         store: str = self.call_all([rank], rendezvous.open_store, [()])[0]
         return store
 
-    def log_tail(self, rank: int | None = None, lines: int = 12) -> str:
-        """The last lines of the logs, of all processes or of one engine."""
-        pattern = "*.log" if rank is None else f"*rank{rank}*.log"
-        tails = []
-        for log in sorted((self.folder / "log").glob(pattern)):
-            text = log.read_text(errors="replace").splitlines()[-lines:]
-            tails.append("\n".join([f"--- {log.name}", *text]))
-        return "\n".join(tails)
+    def logs(self, rank: int | None = None) -> list[Path]:
+        """Of all its processes, or of one engine."""
+        return sorted((self.folder / "log").glob("*.log" if rank is None else f"*rank{rank}*.log"))

@@ -56,6 +56,10 @@ class Engines(ABC):
         """Where this rank is in the code, or why that can't be told."""
 
     @abstractmethod
+    def logs(self) -> list[Path]:
+        """The files that the cluster's processes write to."""
+
+    @abstractmethod
     def close(self) -> None:
         """Ends the workers and frees their memory."""
 
@@ -102,6 +106,9 @@ class LocalEngine(Engines):
 
     def stacks(self, rank: int) -> str:
         return opened.stacks()
+
+    def logs(self) -> list[Path]:
+        return []
 
     def close(self) -> None:
         self._worker.close()
@@ -200,6 +207,9 @@ class ClusterEngines(Engines):
         except ClusterError as error:
             return self.held(rank) or str(error)
         return found
+
+    def logs(self) -> list[Path]:
+        return self._cluster.logs()
 
     def close(self) -> None:
         if self._cluster.running:

@@ -1,5 +1,68 @@
-"""What a cluster raises."""
+"""What a cluster raises, and how failures are shown: the first cause in a few lines, tracebacks and logs in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_runtime_dir
+
+MOST_LINES = 7
+"""Of a cause. With the path of the file and what `recover` would do, a message has ten lines."""
+LAST_LINES = 4
+OWN_LINES = re.compile(r"\s*$|.*\[(Engine|IPController|KernelNanny)[^]]*\]")
+"""What ipyparallel writes to the logs of engines and controller when nothing is wrong."""
+KEPT_FILES = 20
+MOST_LOG_BYTES = 2**20
 
 
 class ClusterError(RuntimeError):
     """A cluster that can't be made or has broken; the message says why and what to do."""
+
+
+def summarize(first: str, details: str = "", logs: Iterable[Path] = ()) -> str:
+    """The first lines of a cause of failure, and the path of a file with all of it, the details and these logs.
+
+    The file is in Jupyter's runtime folder: the cluster's own, with its logs, is removed when the cluster is stopped.
+    """
+    logs = [*logs]
+    lines = first.rstrip().splitlines()
+    if len(lines) <= MOST_LINES and not details and not logs:
+        return "\n".join(lines)
+    parts = [first, details]
+    for log in logs:
+        with contextlib.suppress(OSError), log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - MOST_LOG_BYTES))
+            parts.append(f"--- {log.name}\n{file.read().decode(errors='replace')}")
+    try:
+        written = _write("\n".join(filter(None, parts)), first + details)
+    except OSError as error:
+        return "\n".join([*lines[:MOST_LINES], f"(Its tracebacks and logs could not be written to a file: {error}.)"])
+    return "\n".join([*lines[:MOST_LINES], f"Tracebacks and logs: {written}"])
+
+
+def log_end(logs: Iterable[Path]) -> str:
+    """The last lines of the first log that has others than ipyparallel's own, to be added to a message; or ""."""
+    for log in logs:
+        with contextlib.suppress(OSError):
+            lines = [line for line in log.read_text(errors="replace").splitlines() if not OWN_LINES.match(line)]
+            if lines:
+                return "\n".join(["", "The end of its log:", *lines[-LAST_LINES:]])
+    return ""
+
+
+def _write(text: str, failure: str) -> Path:
+    """Writes a file that only this user can read, the same one for the same failure; old ones are removed."""
+    folder = Path(jupyter_runtime_dir()) / "ptynb_failures"
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    path = folder / f"{hashlib.sha256(failure.encode(errors='replace')).hexdigest()[:12]}.txt"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="replace") as file:
+        file.write(text)
+    for old in sorted(folder.glob("*.txt"), key=lambda one: one.stat().st_mtime)[:-KEPT_FILES]:
+        old.unlink(missing_ok=True)
+    return path

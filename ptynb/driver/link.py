@@ -280,7 +280,8 @@ class Link:
             engines = self.engines.again(self.opening, start, cause.text.split("\n", 1)[0])
             self._take_up(engines, None if kept is None else kept[1])
         except Exception as error:  # noqa: BLE001 - whatever it is, the user is to see it beside the first cause
-            self.failure = ReconstructionError(f"{cause.text}\n\nIt could not go on by itself: {error}")
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            self.failure = ReconstructionError(f"{cause.text}\n\nIt could not go on by itself: {why}")
             self.can_recover = True
         finally:
             self._recovery = None

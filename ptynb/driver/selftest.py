@@ -58,8 +58,8 @@ def run_selftest(cluster: Cluster, timeout: float = 30.0) -> SelfTest:
     with joining(cluster, timeout=timeout) as memberships:
         try:
             answers = cluster.call_all(ranks, attempt, [(one,) for one in memberships], timeout=timeout + MARGIN)
-        except ClusterError as error:  # an engine is gone; what it wrote last stands in its log, and in this
-            raise type(error)(explained(f"The self-test ended: {error}")) from error
+        except ClusterError as error:  # an engine is gone; what it wrote last stands in its log
+            raise type(error)(explained(f"The self-test ended: {error}", last_words(cluster))) from error
     failures = {rank: told for rank, (findings, told) in enumerate(answers) if findings is None}
     if failures:
         raise ClusterError(_failed(failures, len(ranks), last_words(cluster)))
@@ -75,9 +75,9 @@ def run_selftest(cluster: Cluster, timeout: float = 30.0) -> SelfTest:
     )
 
 
-def explained(text: str) -> str:
-    """The text with what it means, where that is known and not said yet."""
-    words = explain(text)
+def explained(text: str, logs: str = "") -> str:
+    """The text with what it or the logs mean, where that is known and not said yet."""
+    words = explain(text) or explain(logs)
     return text if words is None or words in text else f"{text}\n{words}"
 
 

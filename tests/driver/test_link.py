@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from ptynb.driver.opening import Opening
 from ptynb.settings import Settings
 from ptynb.snapshot import Failure, PictureRequest, Pictures, Status
 from tests.cases import a_scan
+from tests.driver.test_errors import file_of
 
 PICTURES = Pictures(0, 0, (), ())
 
@@ -35,6 +37,9 @@ class Told:
 
     def lost(self) -> str:
         return ""
+
+    def logs(self) -> list[Path]:
+        return []
 
 
 def status(epoch: int = 0, failure: Failure | None = None) -> Status:
@@ -77,3 +82,23 @@ def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
     with pytest.raises(ReconstructionError, match="no such thing"):
         link.fetch(within=60)
     assert engines.asked[:2] == [(0, "look"), (0, "status")]
+
+
+def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    frames = "".join(f'  File "module.py", line {number}, in function\n    call({number})\n' for number in range(50))
+    echo = Failure(0, "RuntimeError: Connection closed by peer", f"Traceback:\n{frames}RuntimeError", True)
+    message = "\n".join(["RuntimeError: CUDA error", *[f"frame #{number}" for number in range(40)]])
+    cause = Failure(1, message, f"Traceback:\n{frames}RuntimeError")
+    link, _ = linked(status(5, echo), status(5, echo), status(5, cause), *[status(5, echo), status(5, cause)] * 5)
+    with pytest.raises(ReconstructionError) as raised:
+        link.fetch()
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "Rank 1: RuntimeError: CUDA error"
+    assert lines[-3:-1] == ['  File "module.py", line 49, in function', "    call(49)"]
+    assert len(lines) <= 10
+    whole = file_of(str(raised.value)).read_text()
+    assert whole.count("Traceback:") == 2
+    assert "frame #39" in whole

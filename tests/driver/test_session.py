@@ -24,6 +24,7 @@ from ptynb.scan import Scan
 from ptynb.snapshot import PictureRequest
 from tests.driver.peak import scan_of
 
+from tests.driver.test_errors import file_of
 
 @pytest.fixture(params=["two engines", "this process"])
 def recon(request: pytest.FixtureRequest, cluster: pt.Cluster, scan: Scan) -> Iterator[pt.Reconstruction]:
@@ -272,7 +273,12 @@ def test_an_exception_on_one_engine_reaches_the_user_with_its_rank_and_the_clust
     ):
         recon.step()
     assert time.monotonic() - started < 10
-    assert "Traceback" in str(recon.failure)
+    told = str(recon.failure)
+    assert len(told.splitlines()) <= 10
+    assert "Traceback" not in told
+    whole = file_of(told).read_text()
+    assert "Traceback" in whole
+    assert "--- engine-rank1.log" in whole
     with pytest.raises(pt.ReconstructionError, match="Rank 1"):
         recon.start(1)
     with pt.Reconstruction(scan, pt.Settings(), cluster) as again:

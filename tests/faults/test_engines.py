@@ -20,6 +20,7 @@ from ptynb.physics.model import Model
 from ptynb.scan import Scan
 
 NOTICED_SECONDS, STOPPED_SECONDS, RECOVERED_SECONDS = 1.0, 5.0, 15.0
+from tests.driver.test_errors import file_of
 """What the project promises."""
 LONG = 100_000
 KEPT_EPOCHS = 5
@@ -130,7 +131,7 @@ def test_a_lost_engine_is_noticed_soon_and_the_others_stop(cluster: pt.Cluster, 
     assert stopped < STOPPED_SECONDS
 
 
-def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_shown(
+def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_kept(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path
 ) -> None:
     keep = pt.Keep(folder=tmp_path, epochs=5, seconds=None)
@@ -144,9 +145,11 @@ def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_shown
         with pytest.raises(pt.ReconstructionError) as told:
             recon.wait(40)
         assert 3.5 < time.monotonic() - stopped < 20
-        assert "rank 1 does not answer: its process is held by a signal" in str(told.value)
-        assert "Rank 0: " in str(told.value)
-        assert "in _turn" in str(told.value)
+        assert str(told.value).startswith("The engine of rank 1 does not answer: its process is held by a signal")
+        assert len(str(told.value).splitlines()) <= 10
+        whole = file_of(str(told.value)).read_text()
+        assert "Rank 0: " in whole
+        assert "in _turn" in whole
         recon.recover()
         until(lambda: recon.state == "running" and recon.epoch > 5, 30, "it runs")
         assert pid_of(cluster, 1) != pid
@@ -256,6 +259,7 @@ def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on
     assert (recon.state, recon.epoch) == ("ready", target.epoch)
 
 
+    assert len(str(told.value).splitlines()) <= 10
 def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

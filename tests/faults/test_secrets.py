@@ -79,7 +79,7 @@ def test_the_key_is_in_the_connection_files_only(cluster: pt.Cluster, base: Path
     assert {"controller.log", "engine-rank0.log", "engine-rank1.log"} <= {
         one.name for one in (folder / "log").iterdir()
     }
-    assert key not in repr(cluster) + str(cluster.status()) + cluster._crew.log_tail()
+    assert key not in repr(cluster) + str(cluster.status())
 
 
 def test_the_key_is_in_no_command_line_and_no_environment(cluster: pt.Cluster) -> None:
