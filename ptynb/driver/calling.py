@@ -17,6 +17,7 @@ from ptynb.driver.enter import REMEMBERED_SIGNATURES
 from ptynb.driver.errors import summarize
 from ptynb.driver.interrupts import held_back
 from ptynb.engine import opened
+from ptynb.engine.timeouts import RunningTime
 
 NOTICE_SECONDS = 0.5
 """How soon a call that waits for an answer notices that the cluster was stopped, or the engine lost."""
@@ -104,20 +105,20 @@ class Caller:
                     pending.append((rank, self._view(rank).apply_async(function, *own)))
                 except EngineLostError as error:
                     failures.append(error)
-        until = time.monotonic() + timeout
+        waited = RunningTime()
         answers = []
         for rank, answer in pending:  # every one is waited for, also after one has failed
             try:
-                answers.append(self._answer(rank, answer, until, timeout))
+                answers.append(self._answer(rank, answer, waited, timeout))
             except ClusterError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
         return answers
 
-    def _answer(self, rank: int, answer: Any, until: float, timeout: float) -> Any:
+    def _answer(self, rank: int, answer: Any, waited: RunningTime, timeout: float) -> Any:
         try:
-            self._wait(rank, answer, until)
+            self._wait(rank, answer, waited, timeout)
             return answer.get(0)
         except EngineError as error:
             if self._closed:
@@ -133,16 +134,16 @@ class Caller:
         finally:
             _forget(self._client, answer)
 
-    def _wait(self, rank: int, answer: Any, until: float) -> None:
+    def _wait(self, rank: int, answer: Any, waited: RunningTime, timeout: float) -> None:
         """Waits for an answer, also while the cluster is stopped or the engine lost: then nobody would ever send it."""
-        while not answer.wait(max(0.0, min(NOTICE_SECONDS, until - time.monotonic()))):
+        while not answer.wait(max(0.0, min(NOTICE_SECONDS, timeout - waited.seconds))):
             if self._closed:
                 raise ClusterStoppedError("The cluster was stopped while it was asked.")
             if why := self._lost(rank):
                 raise EngineLostError(why)
             if self._engine_of.get(rank) not in self._client.ids:
                 raise EngineLostError(f"The engine of rank {rank} can't be reached any more.")
-            if time.monotonic() > until:
+            if waited.seconds > timeout:
                 return
 
     def _view(self, rank: int) -> ipyparallel.DirectView:

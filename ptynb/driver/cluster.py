@@ -422,7 +422,7 @@ class Cluster:
         return [] if self.folder is None else sorted((self.folder / "log").glob("*.log"))
 
     def held(self, rank: int) -> str:
-        """A sentence where this rank's process is held by a signal, so that it can't answer; empty where it is not."""
+        """A sentence where a signal holds this rank's process or the controller's, so that nothing answers; or ""."""
         return "" if self._crew is None else self._crew.held(rank)
 
     def kill(self, rank: int) -> None:

@@ -21,7 +21,7 @@ from ptynb.driver.controller import LOOPBACK, await_controller, client_file, lis
 from ptynb.driver.devices import ClusterError, ClusterPlan, counted
 from ptynb.driver.errors import log_end, summarize
 from ptynb.driver.interrupts import held_back
-from ptynb.driver.launcher import Launcher, begin, is_alive
+from ptynb.driver.launcher import Launcher, begin, is_alive, is_held
 from ptynb.engine import lease, rendezvous
 
 REPLACE_SECONDS = 20.0
@@ -235,10 +235,14 @@ class Crew:
         return ""
 
     def held(self, rank: int) -> str:
-        """A sentence where this rank's process is held by a signal, so that it can't answer; empty where it is not."""
-        if not self.launcher.held(rank):
+        """A sentence where a signal holds this rank's process or the controller's, so that nothing answers; or ""."""
+        if self.launcher.held(rank):
+            who = f"The engine of rank {rank}"
+        elif self._controller is not None and is_held(self._controller):
+            who = "The cluster's controller"
+        else:
             return ""
-        return f"The engine of rank {rank} does not answer: its process is held by a signal (SIGSTOP) or a debugger."
+        return f"{who} does not answer: its process is held by a signal (SIGSTOP) or a debugger."
 
     def replace_lost(self, seconds: float) -> None:
         """Starts an engine in the place of each that is lost; those that don't come in time stay lost.

@@ -49,7 +49,7 @@ class Engines(ABC):
 
     @abstractmethod
     def held(self, rank: int) -> str:
-        """A sentence where this rank's process is known to be held by a signal; empty where it is not."""
+        """A sentence where a signal is known to hold this rank's process, or the way to it; empty where none does."""
 
     @abstractmethod
     def stacks(self, rank: int) -> str:

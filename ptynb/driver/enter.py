@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -34,7 +35,9 @@ REGISTRATION_SECONDS = 60.0
 REMEMBERED_SIGNATURES = 4096
 """Of messages, against repeated ones: by default 65,536 in each process, 10 MB."""
 MISSED_BEATS = 10
-"""An engine leaves after so many heartbeats of the controller that did not come."""
+"""An engine leaves after so many heartbeats of the controller that did not come, where nothing listens there either."""
+CONNECT_SECONDS = 3.0
+"""How long it waits for a connection to it."""
 LOOP_STOPPED = "Event loop stopped before Future completed"
 """Tornado's complaint where ipyparallel ends its loop in order, as it does on TERM (seen with ipykernel 7.4)."""
 
@@ -78,13 +81,28 @@ def connection(source: str) -> str:
             return text
 
 
-def meet(environment: MutableMapping[str, str], text: str) -> None:
-    """Adds on which interface and address this engine's group meets: where the way to the controller begins.
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port on which the controller accepts engines, by the connection."""
+    described = json.loads(text)
+    return urlsplit(described["interface"]).hostname or "", int(described["registration"])
+
+
+def meet(environment: MutableMapping[str, str], host: str) -> None:
+    """Adds on which interface and address this engine's group meets: where the way to the controller's host begins.
 
     torch reads it when a group is formed.
     """
     if "GLOO_SOCKET_IFNAME" not in environment:
-        environment.update(environment_towards(urlsplit(json.loads(text)["interface"]).hostname or ""))
+        environment.update(environment_towards(host))
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether a process listens there: one that is stopped still does, one that ended or whose cable is cut doesn't."""
+    try:
+        with socket.create_connection((host, port), CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
 
 
 def main(source: str) -> None:
@@ -92,17 +110,28 @@ def main(source: str) -> None:
     complete(os.environ)
     from ipyparallel.engine.app import IPEngine
 
+    class Engine(IPEngine):
+        """Stays while the controller is only stopped, though it sends no heartbeats."""
+
+        _hb_missed_beats: int
+
+        def _hb_monitor(self) -> None:
+            if self._hb_missed_beats + 1 >= self.max_heartbeat_misses and accepts(*controller):
+                self._hb_missed_beats = 0
+            super()._hb_monitor()
+
     # Before registering: who sees the engine in the cluster can use it at once.
     from ptynb.engine import lease
 
     text = connection(source)
-    meet(os.environ, text)
+    controller = address_of(text)
+    meet(os.environ, controller[0])
     lease.begin()
     # In the cluster's folder, where there is one: it is removed with that, however this process ends.
     place = None if source == "-" else source
     with tempfile.TemporaryDirectory(prefix="ptynb-engine-", dir=place, ignore_cleanup_errors=True) as own:
         try:
-            IPEngine.launch_instance(
+            Engine.launch_instance(
                 argv=[f"--profile-dir={own}", f"--Session.digest_history_size={REMEMBERED_SIGNATURES}"],
                 connection_info_env=text,
                 timeout=REGISTRATION_SECONDS,

@@ -108,10 +108,7 @@ class LocalLauncher(Launcher):
 
     def held(self, rank: int) -> bool:
         """Whether the process of this rank is held by a signal (SIGSTOP, a debugger)."""
-        try:
-            return self._processes[rank].status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-        except psutil.NoSuchProcess:
-            return False
+        return is_held(self._processes[rank])
 
     def kill(self, rank: int) -> None:
         """Ends an engine that does not listen."""
@@ -153,5 +150,13 @@ def is_alive(process: psutil.Process) -> bool:
     """Whether this very process still runs; one that ended and waits for its parent does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_held(process: psutil.Process) -> bool:
+    """Whether it is held by a signal (SIGSTOP, a debugger), so that it can't answer."""
+    try:
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.NoSuchProcess:
         return False

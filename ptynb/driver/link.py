@@ -21,6 +21,7 @@ from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines, Remark
 from ptynb.driver.opening import Opening
 from ptynb.driver.outcome import Cause, find_cause
+from ptynb.engine.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.io.hdf5 import FileError
 from ptynb.io.state import State, load_state, states
@@ -69,6 +70,8 @@ class Link:
         self.held = False
         self._line = None if start is None else str(start.absolute().parent)
         """Folder of the state that it was last opened from on purpose; known before an engine tells."""
+        self.activity = threading.Event()
+        """Set when a command was given: engines that were idle may be so no more."""
         self._generation = 0
         self._recovery: threading.Thread | None = None
         self._recoveries: list[str | None] = []
@@ -112,9 +115,10 @@ class Link:
     def fetch(self, within: float = 0.0) -> Status:
         """Rank 0's status, with the records of new epochs taken over; one heard in the last `within` seconds will do.
 
-        Raises what ended the reconstruction.
+        Waits as long as rank 0's process, or the controller's, is known to be stopped. Raises what ended the
+        reconstruction.
         """
-        silent_until = time.monotonic() + MOST_SILENCE
+        silence = RunningTime(ASKING_SECONDS * (self.engines.world + 1))
         while True:
             self.alive()
             generation = self._generation
@@ -132,7 +136,7 @@ class Link:
                 if generation != self._generation:
                     continue
                 self._ask_others(generation)
-                if time.monotonic() > silent_until:
+                if silence.seconds > MOST_SILENCE and not self.engines.held(0):
                     raise
                 continue
             if not self._take_over(status, known, generation):
@@ -178,9 +182,20 @@ class Link:
     def command(self, kind: Any, value: Any = None) -> int:
         """Gives a command and returns its number."""
         number: int = self.call(0, "command", Command(kind, value))
+        self._note_sent(number)
+        return number
+
+    def _note_sent(self, number: int) -> None:
         with self.lock:
             self.sent = max(self.sent, number)
-        return number
+        self.activity.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and no command is on its way, as far as is known."""
+        status = self.statuses.get(0)
+        known = status is not None and status.state in ("ready", "paused") and status.applied >= self.sent
+        return known and self._recovery is None
 
     def begin(self, epochs: int) -> None:
         """Commands a run of that many more epochs."""
@@ -192,8 +207,7 @@ class Link:
             self.fail(error, generation)  # a recovery begins what is wanted
             self.alive()
         else:
-            with self.lock:
-                self.sent = max(self.sent, number)
+            self._note_sent(number)
 
     def order(self, kind: Any, value: Any = None) -> None:
         """Gives a command and waits until all engines have obeyed; after a recovery it is given again."""

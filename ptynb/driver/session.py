@@ -49,6 +49,8 @@ Answer = TypeVar("Answer")
 KEEP = Keep()
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
+IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
+"""How often it is fetched while nothing runs, and how often it is looked whether the engines' processes live."""
 
 
 _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = weakref.WeakKeyDictionary()
@@ -62,7 +64,7 @@ class Reconstruction(Followed, Looking, Movable):
     scan: from `load`, `Scan.from_arrays` or `simulate`. settings: `Settings()` unless given.
     cluster: whose engines reconstruct; None: this process does.
     device: of this process where there is no cluster: "auto" (a GPU if there is one), "cpu", "cuda".
-    timeout: seconds after which engines give up waiting for each other.
+    timeout: seconds after which engines give up waiting for each other; those in which they are stopped don't count.
     extensions: pieces of the forward model (`Piece`) and constraints (`Imposed`) of your own, beside ptynb's.
     keep: how often the state is kept in files, and where (see `Keep`); None: never. `ptynb.resume` goes on from one.
     places: ranks of the cluster's engines that reconstruct; None: all of them. Several reconstructions can be at work
@@ -514,6 +516,7 @@ class Reconstruction(Followed, Looking, Movable):
             if result:
                 self._take_result()
         self._closed = True
+        self._link.activity.set()
         if self._cluster_alive():
             self._link.engines.close()
 
@@ -684,17 +687,27 @@ def make_way(cluster: Cluster, places: Sequence[int] | None = None) -> None:
 
 def _follow(reference: weakref.ref[Reconstruction]) -> None:
     """Keeps the record of a reconstruction fresh until it is closed, has failed, or nobody holds it any more."""
+    pause = FOLLOW_SECONDS
     while True:
-        time.sleep(FOLLOW_SECONDS)
         recon = reference()
         if recon is None or recon._closed or recon.failure is not None:
             return
+        activity = recon._link.activity
+        del recon
+        if activity.wait(pause):
+            time.sleep(FOLLOW_SECONDS)  # what was commanded is obeyed by then
+        recon = reference()
+        if recon is None or recon._closed or recon.failure is not None:
+            return
+        activity.clear()
+        idle = recon._link.idle
         try:
-            recon._fetch(within=FOLLOW_SECONDS)
+            recon._fetch(within=IDLE_FOLLOW_SECONDS if idle else FOLLOW_SECONDS)
         except ReconstructionError:
             return  # kept as recon.failure: shown by the view, raised at the next call
         except ClusterError:
             pass  # an answer that came too late, or a cluster that stops just now: the next round tells
+        pause = IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
         del recon
 
 

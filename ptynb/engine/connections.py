@@ -43,7 +43,10 @@ class Connections:
             self._own = _sockets() - self._before
 
     def limit_silence(self, seconds: float) -> None:
-        """Those gathered end when the other machine has not been heard for this long, as an error of theirs."""
+        """Those to other machines end when these have not been heard for this long, as an error of theirs.
+
+        On one machine a peer is only ever stopped, and its connection is as good as before when it goes on.
+        """
         self._each(lambda connection: _limit_silence(connection, max(1, round(seconds))))
 
     def abort(self) -> None:
@@ -97,6 +100,8 @@ def _borrow(descriptor: Descriptor) -> socket.socket | None:
 
 
 def _limit_silence(connection: socket.socket, seconds: int) -> None:
+    if connection.getpeername()[0] == connection.getsockname()[0]:
+        return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if sys.platform == "linux":
         each = max(1, seconds // (PROBES + 1))

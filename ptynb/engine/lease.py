@@ -3,7 +3,7 @@
 The holder is the process that drives the cluster, a notebook's kernel mostly. Where engine and holder are on one
 machine the engine looks whether the holder lives; elsewhere the holder says now and then that it does. An engine that
 nobody holds finishes the run it is at, for the lease's time at most, keeps the state and leaves; one without anything
-to do leaves soon.
+to do leaves soon. Time in which the engine itself is stopped does not count: it could not have heard of a holder.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 import psutil
 
 from ptynb.engine import opened
+from ptynb.engine.timeouts import RunningTime
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 IDLE_SECONDS = 10.0
 """How long an engine without a run waits for a holder. Its state is kept: `ptynb.resume` goes on from it."""
 IDLE_SECONDS_BEYOND = 300.0
@@ -75,27 +76,28 @@ class Lease:
 
     def __init__(self) -> None:
         self._holder: Holder | None = None
-        self._heard = time.monotonic()
+        self._silence = RunningTime()
         threading.Thread(target=self._watch, name="ptynb lease", daemon=True).start()
 
     def renew(self, holder: Holder) -> None:
         """The holder is this one, and it lives now."""
-        self._holder, self._heard = holder, time.monotonic()
+        self._holder = holder
+        self._silence.restart()
 
     def expired(self) -> bool:
         """Whether nobody has held this engine for longer than it may go on without."""
         holder = self._holder
         if holder is None:
-            return time.monotonic() - self._heard > UNHELD_SECONDS
+            return self._silence.seconds > UNHELD_SECONDS
         alive = holder.alive()
         if alive:
-            self._heard = time.monotonic()
+            self._silence.restart()
             return False
         idle = IDLE_SECONDS if alive is not None else IDLE_SECONDS_BEYOND
         allowed = holder.lease if opened.at_work() else min(holder.lease, idle)
         if alive is None:
             allowed = max(allowed, IDLE_SECONDS_BEYOND)
-        return time.monotonic() - self._heard > allowed
+        return self._silence.seconds > allowed
 
     def _watch(self) -> None:
         while not self.expired():

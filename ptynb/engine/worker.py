@@ -6,7 +6,7 @@ The thread is the only one that touches tensors or speaks to other ranks. It tur
 
 The agreement is under way during the update, so it costs next to nothing, and since all ranks learn the same number
 after the same update, they act on a command before the same next one. Paused or idle, the circle turns every
-`IDLE_SECONDS`, so no collective waits longer than that and a dead rank is noticed without training.
+`IDLE_SECONDS`, or as soon as there is a command or a question, so a dead rank is noticed without training.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from ptynb.snapshot import (
     Status,
 )
 
-IDLE_SECONDS = 0.02
+IDLE_SECONDS = 2.0
+"""How often rank 0 begins a turn while nothing is to be done, at least four times within the group's timeout."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
@@ -349,13 +350,15 @@ class Worker:
         if self._keeper is not None and group.rank == 0:
             self._keep_if_due(loop, self._keeper)
         agreed = group.agree(len(self._commands))
+        idle = self._state != "running"
         if self._state == "running":
             loop.step()
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
         else:
             loop.hold()
-        self._obey(agreed(), group, loop)
+        # The others wait here until rank 0, which gets the commands, begins its turn.
+        self._obey(agreed(self._wake, self._answer) if idle and group.rank else agreed(), group, loop)
         if self._pending is not None and loop.equal:
             self._keep(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
@@ -363,7 +366,7 @@ class Worker:
             self._show(loop, look=True)
         self._answer()
         if self._state not in ("running", "closed") and group.rank == 0:
-            self._wake.wait(IDLE_SECONDS)
+            self._wake.wait(min(IDLE_SECONDS, self._membership.timeout / 4))
             self._wake.clear()
         return self._state != "closed"
 

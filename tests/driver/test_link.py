@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from ptynb.driver import link as links
 from ptynb.driver.calling import EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines
@@ -23,7 +24,7 @@ PICTURES = Pictures(0, 0, (), ())
 class Told:
     """Two engines, whose answers are given one after the other; `asked` is what was asked of whom."""
 
-    name, world = "told", 2
+    name, world, signal = "told", 2, ""
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.asked = [*answers], list[tuple[int, str]]()
@@ -37,6 +38,9 @@ class Told:
 
     def lost(self) -> str:
         return ""
+
+    def held(self, rank: int) -> str:
+        return self.signal
 
     def logs(self) -> list[Path]:
         return []
@@ -56,6 +60,18 @@ def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
     link, engines = linked(silent, silent, silent, silent, status(3))
     assert link.fetch().epoch == 3
     assert engines.asked == [(0, "status"), (1, "status")] * 2 + [(0, "status")]
+    assert link.failure is None
+
+
+def test_silence_ends_the_waiting_but_not_while_a_signal_holds_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "MOST_SILENCE", -1.0)
+    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
+    link, _ = linked(silent, silent)
+    with pytest.raises(ClusterError, match="did not answer within 5 s"):
+        link.fetch()
+    link, engines = linked(*[silent] * 6, status(3))
+    engines.signal = "The cluster's controller does not answer: its process is held by a signal."
+    assert link.fetch().epoch == 3
     assert link.failure is None
 
 

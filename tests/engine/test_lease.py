@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import psutil
@@ -24,7 +23,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Lease:
 
 def later(made: Lease, seconds: float) -> bool:
     """Whether it has expired so many seconds after it was heard of last."""
-    made._heard = time.monotonic() - seconds
+    made._silence.restart()
+    made._silence._seconds = seconds
     return made.expired()
 
 

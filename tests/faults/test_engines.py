@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +16,13 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.driver import folders
 from ptynb.driver.engines import ClusterEngines, Engines
 from ptynb.physics.model import Model
 from ptynb.scan import Scan
+from tests.driver.test_errors import file_of
 
 NOTICED_SECONDS, STOPPED_SECONDS, RECOVERED_SECONDS = 1.0, 5.0, 15.0
-from tests.driver.test_errors import file_of
 """What the project promises."""
 LONG = 100_000
 KEPT_EPOCHS = 5
@@ -172,6 +174,71 @@ def test_a_stall_shorter_than_the_timeout_is_survived(cluster: pt.Cluster, scan:
     recon.stop()
 
 
+def processes_of(cluster: pt.Cluster) -> dict[str, list[int]]:
+    """The ids of engines, and of the controller with its schedulers."""
+    assert cluster.folder is not None
+    recorded = folders.read(cluster.folder, "processes.json")
+    return {name: [int(pid) for pid, _ in recorded[name]] for name in ("engines", "others")}
+
+
+def test_all_processes_stopped_for_longer_than_the_timeout_go_on_by_themselves(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    """As on a machine that sleeps. This process is not stopped, but silent for as long."""
+    keep = pt.Keep(folder=tmp_path, epochs=5, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, timeout=3.0)
+    recon.start(LONG)
+    until(lambda: recon.last_state is not None, 60, "a state")
+    found = processes_of(cluster)
+    last, first = pid_of(cluster, 1), pid_of(cluster, 0)  # so that rank 0 waits for rank 1 when it is stopped
+    stopped = [last, first, *found["others"]]
+    assert {*stopped} == {*found["engines"], *found["others"]}
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.2)
+    time.sleep(9)
+    for pid in [*found["others"], first, last]:
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.2)
+    reached = recon.epoch
+    until(lambda: recon.epoch > reached + 2, 30, "it goes on")
+    assert recon.failure is None
+    assert recon.changes == ()
+    recon.stop()
+
+
+def test_a_controller_that_is_stopped_for_long_ends_no_engine(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
+    recon = training(scan, cluster, tmp_path, "pause")
+    found, before = processes_of(cluster), recon.epoch
+    for pid in found["others"]:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(20)  # ten heartbeats of 1.5 s are missed, after which the engines left
+    assert all(psutil.pid_exists(pid) for pid in found["engines"])
+    told = r"^The cluster's controller does not answer: its process is held by a signal \(SIGSTOP\) or a debugger\.$"
+    assert re.match(told, recon._link.engines.held(0))
+    for pid in found["others"]:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: recon.epoch > before + 2, 30, "it goes on")
+    assert recon.failure is None
+    assert recon.changes == ()
+    recon.stop()
+
+
+def test_engines_leave_when_the_controller_has_died(cluster: pt.Cluster) -> None:
+    found = processes_of(cluster)
+    for pid in found["others"]:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in found["engines"]), 60, "they leave")
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs, and is not only a zombie that this process has not asked about yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Greedy(pt.Imposed):
     """Asks for too much memory, on rank 1 only, from the third epoch on."""
 
@@ -192,6 +259,7 @@ def test_an_exception_on_one_rank_ends_all_and_is_not_tried_again(cluster: pt.Cl
     assert time.monotonic() - started < 15
     assert str(told.value).startswith("Rank 1: RuntimeError: ")
     assert "in impose" in str(told.value)
+    assert len(str(told.value).splitlines()) <= 10
     assert "frames='disk'" in str(told.value)
     assert not recon.can_recover
     with pytest.raises(pt.ReconstructionError, match="did not lose an engine"):
@@ -259,7 +327,6 @@ def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on
     assert (recon.state, recon.epoch) == ("ready", target.epoch)
 
 
-    assert len(str(told.value).splitlines()) <= 10
 def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
