@@ -70,7 +70,7 @@ def load(
     patterns: name of the dataset of the patterns in a file that has several ("entry/data/data").
     positions: (pattern, yx) of the probe on the sample, in `units` ("metres", or "pixels" of the object): an array, the
         name of a dataset of the file, or a file (.npy, or text in columns).
-    mask: (y, x), True where the detector works: an array, a dataset's name, or a file.
+    mask: (y, x), True where the detector works: an array, a dataset's name, or a file (of `save_mask`, .npy or text).
     raster, step: rows and columns of a scan line by line, and its steps (y, x) [m].
     rotation: of the scan against the detector, from x towards y [rad].
     wavelength [m], or energy of photons [eV], or voltage of electrons [V].

@@ -78,7 +78,12 @@ def test_files_of_ptynb_are_named_with_the_line_that_opens_them(tmp_path, simula
     assert info(tmp_path / "scan.h5").format == "a scan of ptynb"
     assert len(eval(info(tmp_path / "scan.h5").open.removeprefix("scan = "), {"ptynb": ptynb})) == 16
     for name in ("mask.h5", "mask.npy"):
-        assert info(save_mask(np.eye(4) < 1, tmp_path / name)).format == "a mask"
+        shown = info(save_mask(np.eye(16) < 1, tmp_path / name))
+        assert shown.format == "a mask"
+        np.savez(tmp_path / "px.npz", data=np.ones((16, 16, 16), int), scan=np.indices((4, 4)).reshape(2, -1).T)
+        line = shown.open.removeprefix("scan = ").replace("...", f"{str(tmp_path / 'px.npz')!r}, **GIVEN")
+        given = {"units": "pixels", "energy": 8000, "distance": 1.0, "detector_pixel": (1e-4, 1e-4)}
+        np.testing.assert_array_equal(eval(line, {"ptynb": ptynb, "GIVEN": given}).mask, np.eye(16) < 1)
     with h5py.File(tmp_path / "state.h5", "w") as file:
         file.attrs["format"] = "ptynb state"
     assert info(tmp_path / "state.h5").open == f"recon = ptynb.resume({str(tmp_path / 'state.h5')!r})"

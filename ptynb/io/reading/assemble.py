@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, metres_to_pixels
 from ptynb.io.hdf5 import FileError, reason
+from ptynb.io.mask import HDF5, load_mask
 from ptynb.io.reading.found import Found, Given, missing
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.plausible import check_geometry, check_positions
@@ -158,6 +159,8 @@ def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found, g
     beside = Path(value).expanduser()
     if not beside.is_file():
         raise FileError(f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.")
+    if name == "mask" and beside.suffix in HDF5:
+        return load_mask(beside)
     check_small(beside.stat().st_size, name, beside)
     if beside.suffix == ".npy":
         return _numbers(np.array(mapped(beside, name)), name, str(beside))
