@@ -20,8 +20,14 @@ from ptynb.compiled.chain import Crossing, Moving, Seen
 from ptynb.compiled.given import Lighting
 
 Array = NDArray[Any]
-EMPTY = {np.dtype(kind): np.empty(0, kind) for kind in (np.float32, np.float64)}
-"""What is missing."""
+GUARD = 2**16
+"""Numbers behind an empty array, more than a row and a column of a window."""
+EMPTY, UNWRITTEN = ({np.dtype(kind): np.empty(GUARD, kind)[:0] for kind in (np.float32, np.float64)} for _ in range(2))
+"""What is missing, to be read and to be written.
+
+A compiled loop looks first whether its arrays overlap, by where their rows would be, and sums in another order if they
+do. An empty array of its own may lie just before another one: the same loss then had other last digits (1e-10).
+"""
 
 
 class Move:
@@ -239,7 +245,8 @@ def seen(
     )
     if background is not None and weights is None:
         own = np.ones(len(rows), kind)
-    of_background = np.empty((threads.count(), *plane.shape), kind)
+    planes = threads.count(), *plane.shape
+    of_background = UNWRITTEN[kind].reshape(planes) if background is None else np.empty(planes, kind)
     return Seen(array(frames), rows, masked, own, plane, np.empty_like(own), of_background)
 
 
