@@ -15,7 +15,7 @@ from ipyparallel.error import EngineError, RemoteError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.enter import REMEMBERED_SIGNATURES
 from ptynb.driver.errors import summarize
-from ptynb.driver.interrupts import held_back
+from ptynb.driver.interrupts import held_back, waiting
 from ptynb.engine import opened
 from ptynb.engine.timeouts import RunningTime
 
@@ -136,7 +136,10 @@ class Caller:
 
     def _wait(self, rank: int, answer: Any, waited: RunningTime, timeout: float) -> None:
         """Waits for an answer, also while the cluster is stopped or the engine lost: then nobody would ever send it."""
-        while not answer.wait(max(0.0, min(NOTICE_SECONDS, timeout - waited.seconds))):
+        while True:
+            with waiting():
+                if answer.wait(max(0.0, min(NOTICE_SECONDS, timeout - waited.seconds))):
+                    return
             if self._closed:
                 raise ClusterStoppedError("The cluster was stopped while it was asked.")
             if why := self._lost(rank):

@@ -37,6 +37,21 @@ def held_back() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+@contextlib.contextmanager
+def waiting() -> Iterator[None]:
+    """Around a wait on a `threading.Condition`, an Event or a Future: an interrupt ends it with KeyboardInterrupt.
+
+    Where a second interrupt comes while the wait takes its lock again after the first, its `with` releases a lock that
+    it does not hold, and CPython raises RuntimeError in place of the interrupt.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
 class Errands:
     """Work that is done to its end, one piece after the other, even where an interrupt has ended the waiting for it."""
 
@@ -72,7 +87,8 @@ class Errands:
             except RuntimeError:  # Python is ending, and nobody waits for anything any more
                 return work()
             self._last = thread
-        return outcome.result(patience)
+        with waiting():
+            return outcome.result(patience)
 
     def wait(self) -> None:
         """Waits until all that was given is done."""

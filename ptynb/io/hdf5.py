@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import h5py
@@ -48,7 +51,7 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
             f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
             "copy it again from where it was made."
         ) from None
-    with file:
+    with file, _interrupts_kept():
         try:
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
@@ -72,13 +75,50 @@ def replacing(path: Path) -> Iterator[h5py.File]:
         raise FileError(f"There is no folder {path.parent} to write {path.name} in; make it first.")
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with h5py.File(beside, "w") as file:
+        with _interrupts_kept(), h5py.File(beside, "w") as file:
             yield file
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+class _Interrupts:
+    """A handler of SIGINT that records whether the handler before it raised KeyboardInterrupt."""
+
+    def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
+        self._before = before
+        self.raised = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._before(number, frame)
+        except KeyboardInterrupt:
+            self.raised = True
+            raise
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Raises KeyboardInterrupt at the end of a block in which one was raised and lost.
+
+    h5py keeps its identifiers in a WeakValueDictionary, and Python ignores what is raised in the callback that removes
+    a dead one. A result's file takes several hundred of them.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()  # only there does Python call handlers
+    if not main or not callable(before) or isinstance(before, _Interrupts):
+        yield
+        return
+    interrupts = _Interrupts(before)
+    signal.signal(signal.SIGINT, interrupts)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupts.raised:
+        raise KeyboardInterrupt
 
 
 def told(values: NDArray[Any]) -> str:
