@@ -16,6 +16,14 @@ from jupyter_client.manager import KernelManager
 CELL_SECONDS = 60.0
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
+PREPARING = """
+import signal
+get_ipython().InteractiveTB.set_mode('Minimal')
+get_ipython().events.register('post_run_cell', lambda _: signal.signal(signal.SIGINT, signal.SIG_IGN))
+"""
+"""Minimal tracebacks: IPython takes its time for whole ones. SIGINT is ignored between two cells: where one comes while
+ipykernel 7.4 answers, it ends or aborts all later cells."""
+
 
 class CellError(Exception):
     """What a cell raised. name: of its class."""
@@ -36,9 +44,7 @@ class Kernel:
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(CELL_SECONDS)
-        self.run(
-            "get_ipython().InteractiveTB.set_mode('Minimal')"
-        )  # what IPython takes to show a whole traceback is not ours
+        self.run(PREPARING)
 
     @property
     def pid(self) -> int:
