@@ -17,9 +17,9 @@ from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
 from ptynb.io.reading.assemble import assemble
-from ptynb.io.reading.found import Found, Given, missing
+from ptynb.io.reading.found import Found, Given, missing, pairs
 from ptynb.io.reading.links import own
-from ptynb.io.reading.plausible import look_at
+from ptynb.io.reading.plausible import look_at, look_at_frames
 from ptynb.io.reading.room import mapped
 from ptynb.io.reading.unpacking import PackedFrames
 from ptynb.io.result import FORMAT as RESULT
@@ -88,14 +88,14 @@ def info(
     mask: str | Path | ArrayLike | None = None,
     units: str = "metres",
     raster: tuple[int, int] | None = None,
-    step: tuple[float, float] | None = None,
+    step: float | tuple[float, float] | None = None,
     rotation: float | None = None,
     wavelength: float | None = None,
     energy: float | None = None,
     voltage: float | None = None,
     distance: float | None = None,
-    detector_pixel: tuple[float, float] | None = None,
-    angular_pixel: tuple[float, float] | None = None,
+    detector_pixel: float | tuple[float, float] | None = None,
+    angular_pixel: float | tuple[float, float] | None = None,
     clip_negative: bool = False,
     links: str = "folder",
 ) -> FileInfo:
@@ -110,17 +110,14 @@ def info(
         positions=positions,
         mask=mask,
         units=units,
-        raster=raster,
-        step=step,
         rotation=rotation,
         wavelength=wavelength,
         energy=energy,
         voltage=voltage,
         distance=distance,
-        detector_pixel=detector_pixel,
-        angular_pixel=angular_pixel,
         clip_negative=clip_negative,
         links=links,
+        **pairs(raster=raster, step=step, detector_pixel=detector_pixel, angular_pixel=angular_pixel),
     )
     with looked_at(path) as head:
         kind = str(head.file.attrs.get("format", "")) if head.file is not None else ""
@@ -155,6 +152,8 @@ def _of_found(path: Path, found: Found, given: Given) -> FileInfo:
             scan = assemble(found, given, path, unpack)
             facts += tuple(_derived(scan))
             remarks += look_at(scan)
+        elif found.frames is not None:
+            remarks += look_at_frames(found.frames)
     except ValueError as error:
         problem = str(error)
     names = {name: getattr(given, name) for name in given.names}

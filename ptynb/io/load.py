@@ -16,7 +16,7 @@ from ptynb.io.hdf5 import FileError, open_for_reading, reason
 from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.reading.assemble import assemble
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import Format, Found, Given, Head, pairs
 from ptynb.io.reading.plausible import look_at
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
@@ -52,14 +52,14 @@ def load(
     mask: str | Path | ArrayLike | None = None,
     units: str = "metres",
     raster: tuple[int, int] | None = None,
-    step: tuple[float, float] | None = None,
+    step: float | tuple[float, float] | None = None,
     rotation: float | None = None,
     wavelength: float | None = None,
     energy: float | None = None,
     voltage: float | None = None,
     distance: float | None = None,
-    detector_pixel: tuple[float, float] | None = None,
-    angular_pixel: tuple[float, float] | None = None,
+    detector_pixel: float | tuple[float, float] | None = None,
+    angular_pixel: float | tuple[float, float] | None = None,
     clip_negative: bool = False,
     links: str = "folder",
 ) -> Scan:
@@ -75,7 +75,7 @@ def load(
     rotation: of the scan against the detector, from x towards y [rad].
     wavelength [m], or energy of photons [eV], or voltage of electrons [V].
     distance to the detector [m] and detector_pixel (y, x) [m]; or angular_pixel (y, x) [rad], a detector pixel as it is
-        seen from the sample.
+        seen from the sample. One number of step, detector_pixel or angular_pixel stands for y and x.
     clip_negative: negative counts become 0 (else they are an error).
     links: other files that the file names, by links of HDF5, symbolic links in a folder or names in its metadata, may
         lie in the "folder" of the file (a zarr store or a folder of pictures is its own) and below it, or "anywhere".
@@ -90,17 +90,14 @@ def load(
         positions=positions,
         mask=mask,
         units=units,
-        raster=raster,
-        step=step,
         rotation=rotation,
         wavelength=wavelength,
         energy=energy,
         voltage=voltage,
         distance=distance,
-        detector_pixel=detector_pixel,
-        angular_pixel=angular_pixel,
         clip_negative=clip_negative,
         links=links,
+        **pairs(raster=raster, step=step, detector_pixel=detector_pixel, angular_pixel=angular_pixel),
     )
     with looked_at(path) as head:
         native = head.file is not None and is_native(head.file)

@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ptynb.settings.base import SettingsModel
 
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 """What no experiment has, such as keV taken for eV, `load` itself refuses."""
 Finite = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+Pair = BeforeValidator(lambda size: (size, size) if isinstance(size, int | float) else size)
+"""One number for y and x, as `load` takes it."""
 Rows = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -24,14 +26,16 @@ class Load(SettingsModel):
     mask: str | None = Field(default=None, description="Dataset of the mask, or a file; true where the detector works")
     units: Literal["metres", "pixels"] | None = Field(default=None, description="Of positions; none: metres")
     raster: tuple[Rows, Rows] | None = Field(default=None, description="Rows and columns of a scan line by line")
-    step: tuple[Finite, Finite] | None = Field(default=None, description="Of a raster (y, x) [m]")
+    step: Annotated[tuple[Finite, Finite] | None, Pair] = Field(default=None, description="Of a raster (y, x) [m]")
     rotation: Finite | None = Field(default=None, description="Of the scan against the detector, from x to y [rad]")
     wavelength: Positive | None = Field(default=None, description="Of the beam [m]")
     energy: Positive | None = Field(default=None, description="Of photons [eV]")
     voltage: Positive | None = Field(default=None, description="Of electrons [V]")
     distance: Positive | None = Field(default=None, description="From the sample to the detector [m]")
-    detector_pixel: tuple[Positive, Positive] | None = Field(default=None, description="Its size (y, x) [m]")
-    angular_pixel: tuple[Positive, Positive] | None = Field(
+    detector_pixel: Annotated[tuple[Positive, Positive] | None, Pair] = Field(
+        default=None, description="Its size (y, x) [m]"
+    )
+    angular_pixel: Annotated[tuple[Positive, Positive] | None, Pair] = Field(
         default=None, description="A detector pixel (y, x) seen from the sample [rad]"
     )
     clip_negative: bool | None = Field(default=None, description="Negative counts become 0; none: they are an error")

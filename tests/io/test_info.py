@@ -1,4 +1,5 @@
 import json
+import re
 
 import h5py
 import numpy as np
@@ -13,6 +14,7 @@ from ptynb.io.mask import save_mask
 from ptynb.io.native import save_scan
 from ptynb.io.result import save_result
 from ptynb.physics.simulate import simulate
+from ptynb.settings.given import Load
 from ptynb.snapshot import Result
 from tests.io import layouts
 
@@ -57,6 +59,43 @@ def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(t
     assert {fact.name: fact.place for fact in whole.facts}["step"] == "given"
     scan = eval(whole.open.removeprefix("scan = "), {"ptynb": ptynb})
     np.testing.assert_array_equal(scan.positions, load(path, **words).positions)
+
+
+def test_one_number_stands_for_both_sides(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    one, two = (
+        load(path, raster=(4, 4), step=s, detector_pixel=p) for s, p in [(1e-7, 5e-5), ((1e-7,) * 2, [5e-5] * 2)]
+    )
+    assert one.geometry == two.geometry
+    np.testing.assert_array_equal(one.positions, two.positions)
+    assert "step=(1e-07, 1e-07)" in info(path, raster=(4, 4), step=1e-7).open
+    assert Load(step=1e-7, detector_pixel=5e-5).words == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({"step": "small"}, "step is 'small'; expected a number, or two: (y, x)."),
+        ({"angular_pixel": (1e-3, 1e-3, 1e-3)}, "angular_pixel is (0.001, 0.001, 0.001); expected a number, or two"),
+        ({"detector_pixel": True}, "detector_pixel is True; expected a number, or two: (y, x)."),
+        ({"raster": 4}, "raster is 4; expected two whole numbers: (rows, columns)."),
+        ({"raster": (4.0, 4)}, "raster is (4.0, 4); expected two whole numbers: (rows, columns)."),
+        ({"energy": "8 keV"}, "energy is '8 keV'; expected a number."),
+        ({"rotation": [0.1]}, "rotation is [0.1]; expected a number."),
+    ],
+)
+@pytest.mark.parametrize("function", [load, info])
+def test_words_of_another_type_are_refused(tmp_path, simulated, function, words, complaint):
+    with pytest.raises(FileError, match=re.escape(complaint)):
+        function(layouts.eiger(tmp_path / "scan_master.h5", simulated), **words)
+
+
+def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_path):
+    with h5py.File(tmp_path / "dark.h5", "w") as file:
+        file["entry/data/data"] = np.zeros((20, 16, 16), np.uint16)
+    found = info(tmp_path / "dark.h5")
+    assert "the positions" in [lack.name for lack in found.lacks]
+    assert [remark for remark in found.remarks if remark.startswith("All counts are zero in the patterns that were")]
 
 
 def test_why_a_file_cannot_be_opened_is_told_beside_what_it_holds(tmp_path, simulated):

@@ -7,8 +7,9 @@ formats, by name and with the unit. `ptynb info` prints the same record.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,30 @@ from ptynb.frames import Frames
 from ptynb.geometry import wavelength_from_energy
 from ptynb.io.hdf5 import FileError
 from ptynb.scan import AnyGeometry
+from ptynb.text import quoted
+
+NUMBERS = "rotation", "wavelength", "energy", "voltage", "distance"
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+
+
+def pairs(*, raster: Any, **sizes: Any) -> dict[str, Any]:
+    """The same words for `Given`, sizes as (y, x): one number stands for both. Raises FileError for anything else."""
+    for name, value in sizes.items():
+        if value is not None:
+            sizes[name] = (value, value) if _are_numbers(value) else _two(name, value, "a number, or two: (y, x)")
+    if raster is not None:
+        raster = _two("raster", raster, "two whole numbers: (rows, columns)", Integral)
+    return {"raster": raster, **sizes}
+
+
+def _two(name: str, value: Any, expected: str, kind: type = Real) -> tuple[Any, Any]:
+    both = tuple(value) if isinstance(value, Sequence | np.ndarray) and len(value) == 2 else ()
+    if not both or not _are_numbers(*both) or not all(isinstance(number, kind) for number in both):
+        raise FileError(f"{name} is {quoted(value)}; expected {expected}.")
+    return both
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +85,9 @@ class Given:
             raise FileError(f"units is {self.units!r}; expected 'metres' or 'pixels'.")
         if self.links not in ("folder", "anywhere"):
             raise FileError(f"links is {self.links!r}; expected 'folder' or 'anywhere'.")
+        for name in NUMBERS:
+            if name in self.names and not _are_numbers(getattr(self, name)):
+                raise FileError(f"{name} is {quoted(getattr(self, name))}; expected a number.")
         units = {"wavelength": "m", "energy": "eV", "voltage": "V"}
         beams = [f"{name}={getattr(self, name)} {unit}" for name, unit in units.items() if name in self.names]
         if len(beams) > 1:

@@ -7,7 +7,9 @@ right are not refused, but told: empty ones, and those that are much larger in m
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,28 +151,37 @@ def look_at(scan: Scan) -> tuple[str, ...]:
     That they are empty, as far as some of them show it, and that they take far more memory than room in their file.
     Those that would have to be unpacked for that are not looked at. Raises ScanError for counts that can't be.
     """
-    found = [_large_for_its_file(scan.frames)]
-    if not isinstance(scan.frames, PackedFrames):
-        found.append(_empty(scan))
+    return _look(scan.frames, scan.counts, masked=scan.mask is not None)
+
+
+def look_at_frames(frames: Frames) -> tuple[str, ...]:
+    """The same of patterns that are no scan yet, because something is missing."""
+    return _look(frames, frames.read, masked=False)
+
+
+def _look(frames: Frames, counts: Callable[[int, int], NDArray[Any]], *, masked: bool) -> tuple[str, ...]:
+    found = [_large_for_its_file(frames)]
+    if not isinstance(frames, PackedFrames):
+        found.append(_empty(frames, counts, masked=masked))
     return tuple(sentence for sentence in found if sentence)
 
 
-def _empty(scan: Scan) -> str:
+def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]], *, masked: bool) -> str:
     """A sentence where all patterns that are looked at are zero: first and last, and more only where these are."""
-    last = len(scan) - 1
-    ends = [scan.counts(index, index + 1).any() for index in {0, last}]
-    if any(ends):
+    last = frames.shape[0] - 1
+    ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
+    if any(ends) or not ends:
         return ""
     # One pattern is read for the price of a chunk.
-    price = max(1, scan.frames.stored_together * scan.frames.nbytes // len(scan))
+    price = max(1, frames.stored_together * frames.nbytes // (last + 1))
     spread = np.linspace(0, last, int(np.clip(MOST_BYTES // price, 2, SAMPLE))).astype(int).tolist()
     near = [1, last // 2, last - 1] if len(spread) == SAMPLE else []
-    looked = sorted({*spread, *near} & set(range(len(scan))))
-    if any(scan.counts(index, index + 1).any() for index in looked):
+    looked = sorted({*spread, *near} & set(range(last + 1)))
+    if any(counts(index, index + 1).any() for index in looked):
         return ""
     numbers = ", ".join(map(str, looked))
-    sentence = f"All counts are zero in the patterns that were looked at ({numbers} of {len(scan)})"
-    if scan.mask is None:
+    sentence = f"All counts are zero in the patterns that were looked at ({numbers} of {last + 1})"
+    if not masked:
         return f"{sentence}; name another dataset with patterns=..., or see whether the scan was written to its end."
     return f"{sentence}, where the mask is True; turn it round if it is inverted, or name another dataset: patterns=..."
 
