@@ -85,23 +85,23 @@ def replacing(path: Path) -> Iterator[h5py.File]:
 
 
 class _Interrupts:
-    """A handler of SIGINT that records whether the handler before it raised KeyboardInterrupt."""
+    """A handler of SIGINT that records which KeyboardInterrupt the handler before it raised."""
 
     def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
         self._before = before
-        self.raised = False
+        self.raised: type[KeyboardInterrupt] | None = None  # no more than its type, which holds no frames
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         try:
             self._before(number, frame)
-        except KeyboardInterrupt:
-            self.raised = True
+        except KeyboardInterrupt as error:
+            self.raised = type(error)
             raise
 
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Raises KeyboardInterrupt at the end of a block in which one was raised and lost.
+    """Raises a KeyboardInterrupt at the end of a block in which it was raised and lost.
 
     h5py keeps its identifiers in a WeakValueDictionary, and Python ignores what is raised in the callback that removes
     a dead one. A result's file takes several hundred of them.
@@ -117,8 +117,8 @@ def _interrupts_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if interrupts.raised:
-        raise KeyboardInterrupt
+    if interrupts.raised is not None:
+        raise interrupts.raised
 
 
 def told(values: NDArray[Any]) -> str:
