@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,8 @@ for modes in (1, 2):
 
 def main() -> None:
     """All checks, the quick ones first."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it leaves in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of the tests are interrupted
     install()
     scripts = Path(sys.executable).parent
     run(str(scripts / "ruff"), "format", "--check", ".")
