@@ -95,8 +95,10 @@ for modes in (1, 2):
 
 def main() -> None:
     """All checks, the quick ones first."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it leaves in the background
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of the tests are interrupted
+    # A shell or nohup ignores these in what it starts in the background; processes that the tests send them inherit it.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     install()
     scripts = Path(sys.executable).parent
     run(str(scripts / "ruff"), "format", "--check", ".")
