@@ -18,6 +18,7 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.state import State, load_state, save_state, states
 from ptynb.settings import Keep, Settings
 from ptynb.snapshot import Epoch
+from tests.io.cases import of_case
 
 PLAIN = Settings().model_dump(mode="json")
 STATE = State(
@@ -54,11 +55,16 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in states(folder)]
 
 
+def three(folder: Path) -> Path:
+    """A folder of three states."""
+    for epoch in (2, 4, 6):
+        put(folder / "kept", epoch)
+    return folder / "kept"
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for epoch in (2, 4, 6):
-        put(tmp_path / "kept", epoch)
-    return tmp_path / "kept"
+    return three(tmp_path)
 
 
 def test_a_line_begins_at_a_state_without_taking_room(root: Path) -> None:
@@ -198,9 +204,8 @@ def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch:
     assert not old.exists()
 
 
-@pytest.mark.parametrize(
-    "note",
-    [
+def test_a_note_with_other_values_is_damaged(tmp_path: Path) -> None:
+    for note in [
         "[" * 100_000,
         "[]",
         '{"stays": 3}',
@@ -209,30 +214,34 @@ def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch:
         '{"stays": [], "origin": ["main"]}',
         '{"stays": [], "epoch": "last"}',
         '{"stays": [], "more": 1}',
-    ],
-)
-def test_a_note_with_other_values_is_damaged(root: Path, note: str) -> None:
-    (root / branches.NOTE).write_text(note)
-    with pytest.raises(FileError, match="is damaged; remove it"):
-        branches.newest(root)
-    assert len(branches.all_states(root)) == 3
-    (root / branches.NOTE).unlink()
-    assert branches.newest(root).name == "state-00006.h5"
+    ]:
+        with of_case(note, tmp_path) as home:
+            root = three(home)
+            (root / branches.NOTE).write_text(note)
+            with pytest.raises(FileError, match="is damaged; remove it"):
+                branches.newest(root)
+            assert len(branches.all_states(root)) == 3
+            (root / branches.NOTE).unlink()
+            assert branches.newest(root).name == "state-00006.h5"
 
 
-@pytest.mark.parametrize("header", ['{"run": "a", "token": "b", "written": "now"}', '{"run": [', "[" * 400])
-def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(root: Path, header: str) -> None:
-    path = root / "state-00004.h5"
-    with path.open("r+b") as file:
-        file.write(f"ptynb state 1\n{header}\n".encode().ljust(512, b"\0"))
-    os.utime(path, ns=(1, 1))
-    assert names(root) == ["state-00004.h5", "state-00002.h5", "state-00006.h5"]
+def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(tmp_path: Path) -> None:
+    for header in ['{"run": "a", "token": "b", "written": "now"}', '{"run": [', "[" * 400]:
+        with of_case(header, tmp_path) as home:
+            root = three(home)
+            path = root / "state-00004.h5"
+            with path.open("r+b") as file:
+                file.write(f"ptynb state 1\n{header}\n".encode().ljust(512, b"\0"))
+            os.utime(path, ns=(1, 1))
+            assert names(root) == ["state-00004.h5", "state-00002.h5", "state-00006.h5"]
 
 
-@pytest.mark.parametrize("record", ["[" * 100_000, "[1]", '{"epoch": [], "update": 0, "epochs": []}', '{"epochs": 3}'])
-def test_a_state_with_another_record_is_left_out(root: Path, record: str) -> None:
-    path = root / "state-00004.h5"
-    with h5py.File(path, "r+") as file:
-        del file["record"]
-        file["record"] = np.frombuffer(record.encode(), np.uint8)
-    assert [one.epoch for one in branches.all_states(root)] == [2, 6]
+def test_a_state_with_another_record_is_left_out(tmp_path: Path) -> None:
+    for record in ["[" * 100_000, "[1]", '{"epoch": [], "update": 0, "epochs": []}', '{"epochs": 3}']:
+        with of_case(record, tmp_path) as home:
+            root = three(home)
+            path = root / "state-00004.h5"
+            with h5py.File(path, "r+") as file:
+                del file["record"]
+                file["record"] = np.frombuffer(record.encode(), np.uint8)
+            assert [one.epoch for one in branches.all_states(root)] == [2, 6]

@@ -13,6 +13,7 @@ from ptynb.io.export import export, tiff
 from ptynb.io.formats.cxi import on_detector
 from ptynb.io.hdf5 import FileError
 from ptynb.io.result import load_result, save_result
+from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 
 FAR = dataclasses.replace(FULL.scan, fourier=True, geometry={})
@@ -139,14 +140,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_can_not_be_written_is_refused_and_leaves_nothing(tmp_path, name):
-    words, message = dict(REFUSED[name][0]), REFUSED[name][1]
-    with pytest.raises(FileError) as caught:
-        export(THICK, tmp_path / words.pop("path"), **words)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+def test_what_can_not_be_written_is_refused_and_leaves_nothing(tmp_path):
+    for name in REFUSED:
+        with of_case(name, tmp_path) as home:
+            words, message = dict(REFUSED[name][0]), REFUSED[name][1]
+            with pytest.raises(FileError) as caught:
+                export(THICK, home / words.pop("path"), **words)
+            assert message in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert list(home.iterdir()) == []
 
 
 def test_more_than_a_tiff_can_hold_is_refused(tmp_path):
@@ -163,26 +165,28 @@ SMALLER = {
 }
 
 
-@pytest.mark.parametrize("case", SMALLER)
-def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch, case):
-    ending, words = SMALLER[case]
-    monkeypatch.setattr(tiff, "MOST_BYTES", 4 * THICK.object.size)
-    with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
-        export(THICK, tmp_path / "a.tif")
-    assert export(THICK, tmp_path / f"b.{ending}", **words).stat().st_size > 0
+def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch):
+    for case in SMALLER:
+        with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
+            ending, words = SMALLER[case]
+            patched.setattr(tiff, "MOST_BYTES", 4 * THICK.object.size)
+            with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
+                export(THICK, home / "a.tif")
+            assert export(THICK, home / f"b.{ending}", **words).stat().st_size > 0
 
 
 DEEP = {"the colours": ({"colours": "viridis"}, {}), "complex": ({"what": "complex"}, {"what": "phase"})}
 
 
-@pytest.mark.parametrize("case", DEEP)
-def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path, case):
-    wrong, without = DEEP[case]
-    with pytest.raises(FileError, match="leave out the colours and 'complex', or use 8 bits"):
-        export(FLAT, tmp_path / "a.png", bits=16, **wrong)
-    for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):
-        with Image.open(export(FLAT, tmp_path / "a.png", **words)) as picture:
-            assert picture.mode == mode
+def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path):
+    for case in DEEP:
+        with of_case(case, tmp_path) as home:
+            wrong, without = DEEP[case]
+            with pytest.raises(FileError, match="leave out the colours and 'complex', or use 8 bits"):
+                export(FLAT, home / "a.png", bits=16, **wrong)
+            for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):
+                with Image.open(export(FLAT, home / "a.png", **words)) as picture:
+                    assert picture.mode == mode
 
 
 def test_hostile_words_are_exported_too(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from ptynb.settings.base import SettingsError
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
+from tests.io.cases import of_case
 
 RECORD = np.zeros(3, [("real", "f8"), ("imag", "S3")])
 
@@ -142,14 +143,15 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("case", FOUND)
-def test_it_is_refused_with_one_sentence(tmp_path, case):
-    seed, spoil, words = FOUND[case]
-    path = SEEDS[seed].write(tmp_path)
-    spoil(path)
-    with pytest.raises((ValueError, SettingsError), match=words) as caught:
-        READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
-    assert "\n" not in str(caught.value)
+def test_it_is_refused_with_one_sentence(tmp_path):
+    for case in FOUND:
+        with of_case(case, tmp_path) as home:
+            seed, spoil, words = FOUND[case]
+            path = SEEDS[seed].write(home)
+            spoil(path)
+            with pytest.raises((ValueError, SettingsError), match=words) as caught:
+                READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
+            assert "\n" not in str(caught.value)
 
 
 def test_a_definition_that_is_a_group_is_none(tmp_path):

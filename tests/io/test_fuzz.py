@@ -4,11 +4,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ptynb.io import heaps
 from tests.fuzz import worker
 from tests.fuzz.pool import Pool
 from tests.fuzz.seeds import SEEDS
+from tests.io.cases import of_case
 
-SPOILT = 300
+SPOILT = 120
 """Files in all; a hundredth of a second each, and more where nothing is wrong with them."""
 
 
@@ -18,10 +20,13 @@ def pool(tmp_path_factory):
         yield pool
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_whole_file_is_read(tmp_path, seed):
-    path = SEEDS[seed].write(tmp_path)
-    assert worker.answer(SEEDS[seed].reader, path, SEEDS[seed].given) == "read"
+def test_a_whole_file_is_read_and_its_texts_are_sound(tmp_path):
+    for seed in SEEDS:
+        with of_case(seed, tmp_path) as home:
+            path = SEEDS[seed].write(home)
+            assert worker.answer(SEEDS[seed].reader, path, SEEDS[seed].given) == "read"
+            files = [path for path in home.rglob("*") if path.is_file()]
+            assert [path for path in files if heaps.damaged_heap(path) is not None] == []
 
 
 @given(seed=st.sampled_from(sorted(SEEDS)), number=st.integers(0, 2**32))

@@ -1,5 +1,6 @@
 """Damaged texts are met with a sentence before libhdf5, which goes round in them for ever, has read any."""
 
+import itertools
 import struct
 
 import h5py
@@ -8,7 +9,7 @@ import pytest
 
 from ptynb.io import heaps
 from ptynb.io.hdf5 import FileError, open_for_reading
-from tests.fuzz.seeds import SEEDS
+from tests.io.cases import of_case
 
 FREE, TEXT = 0, 3
 """Numbers of objects in a heap: its free space, and one of its texts."""
@@ -48,41 +49,34 @@ def damage(path, number, length):
     return bytes(whole).index(b"GCOL")
 
 
-@pytest.mark.parametrize(
-    ("number", "length"), [(FREE, 0), (FREE, 8), (FREE, 2**40), (TEXT, 2**13), (TEXT, 2**63), (TEXT, 2**64 - 17)]
-)
-@pytest.mark.parametrize("options", [{}, {"userblock_size": 512}, {"libver": "latest"}], ids=str)
-def test_a_damaged_heap_is_a_sentence(tmp_path, options, number, length):
-    path = with_texts(tmp_path / "damaged.h5", **options)
-    place = damage(path, number, length)
-    assert heaps.damaged_heap(path) == place
-    with (
-        pytest.raises(FileError, match=rf"damaged \(texts kept at byte {place} .*copy it again"),
-        open_for_reading(path),
+def test_a_damaged_heap_is_a_sentence(tmp_path):
+    for (number, length), options in itertools.product(
+        [(FREE, 0), (FREE, 8), (FREE, 2**40), (TEXT, 2**13), (TEXT, 2**63), (TEXT, 2**64 - 17)],
+        [{}, {"userblock_size": 512}, {"libver": "latest"}],
     ):
-        pass
+        with of_case((number, length, options), tmp_path) as home:
+            path = with_texts(home / "damaged.h5", **options)
+            place = damage(path, number, length)
+            assert heaps.damaged_heap(path) == place
+            with (
+                pytest.raises(FileError, match=rf"damaged \(texts kept at byte {place} .*copy it again"),
+                open_for_reading(path),
+            ):
+                pass
 
 
-@pytest.mark.parametrize("version", ["earliest", "v108", "v110", "v112", "v114", "latest"])
-@pytest.mark.parametrize("count", [1, 100, 5000])
-def test_what_h5py_writes_is_sound(tmp_path, version, count):
-    path = tmp_path / "sound.h5"
-    with h5py.File(path, "w", libver=version) as file:
-        for number in range(3):
-            file[f"texts {number}"] = ["word " * (place % 97) for place in range(count)]
-            file.attrs[f"unit {number}"] = "x" * (7 * number)
-        file["texts 1"][:] = ["another"] * count
-        file["long"] = "y" * 70_000
-    assert path.read_bytes().count(b"GCOL") > 1
-    assert heaps.damaged_heap(path) is None
-
-
-@pytest.mark.parametrize("name", sorted(SEEDS))
-def test_files_of_every_kind_are_sound(tmp_path, name):
-    SEEDS[name].write(tmp_path)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files
-    assert [path for path in files if heaps.damaged_heap(path) is not None] == []
+def test_what_h5py_writes_is_sound(tmp_path):
+    for version, count in itertools.product(["earliest", "v108", "v110", "v112", "v114", "latest"], [1, 100, 5000]):
+        with of_case((version, count), tmp_path) as home:
+            path = home / "sound.h5"
+            with h5py.File(path, "w", libver=version) as file:
+                for number in range(3):
+                    file[f"texts {number}"] = ["word " * (place % 97) for place in range(count)]
+                    file.attrs[f"unit {number}"] = "x" * (7 * number)
+                file["texts 1"][:] = ["another"] * count
+                file["long"] = "y" * 70_000
+            assert path.read_bytes().count(b"GCOL") > 1
+            assert heaps.damaged_heap(path) is None
 
 
 def test_lengths_of_4_bytes_are_left_to_libhdf5(tmp_path):
@@ -106,12 +100,13 @@ def test_texts_at_both_ends_of_a_long_file_are_looked_at(tmp_path, monkeypatch):
     assert heaps.damaged_heap(path) is not None
 
 
-@pytest.mark.parametrize("shift", range(8))
-def test_a_heap_is_found_wherever_a_piece_ends(tmp_path, monkeypatch, shift):
-    path = with_texts(tmp_path / "damaged.h5")
-    place = damage(path, FREE, 0)
-    monkeypatch.setattr(heaps, "PIECE", place + shift)
-    assert heaps.damaged_heap(path) == place
+def test_a_heap_is_found_wherever_a_piece_ends(tmp_path, monkeypatch):
+    for shift in range(8):
+        with of_case(shift, tmp_path) as home, monkeypatch.context() as patched:
+            path = with_texts(home / "damaged.h5")
+            place = damage(path, FREE, 0)
+            patched.setattr(heaps, "PIECE", place + shift)
+            assert heaps.damaged_heap(path) == place
 
 
 def test_a_file_that_was_mended_is_looked_at_again(tmp_path):

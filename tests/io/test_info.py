@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 
@@ -17,6 +18,7 @@ from ptynb.physics.simulate import simulate
 from ptynb.settings.given import Load
 from ptynb.snapshot import Result
 from tests.io import layouts
+from tests.io.cases import of_case
 
 
 @pytest.fixture(scope="module")
@@ -72,22 +74,25 @@ def test_one_number_stands_for_both_sides(tmp_path, simulated):
     assert Load(step=1e-7, detector_pixel=5e-5).words == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ({"step": "small"}, "step is 'small'; expected a number, or two: (y, x)."),
-        ({"angular_pixel": (1e-3, 1e-3, 1e-3)}, "angular_pixel is (0.001, 0.001, 0.001); expected a number, or two"),
-        ({"detector_pixel": True}, "detector_pixel is True; expected a number, or two: (y, x)."),
-        ({"raster": 4}, "raster is 4; expected two whole numbers: (rows, columns)."),
-        ({"raster": (4.0, 4)}, "raster is (4.0, 4); expected two whole numbers: (rows, columns)."),
-        ({"energy": "8 keV"}, "energy is '8 keV'; expected a number."),
-        ({"rotation": [0.1]}, "rotation is [0.1]; expected a number."),
-    ],
-)
-@pytest.mark.parametrize("function", [load, info])
-def test_words_of_another_type_are_refused(tmp_path, simulated, function, words, complaint):
-    with pytest.raises(FileError, match=re.escape(complaint)):
-        function(layouts.eiger(tmp_path / "scan_master.h5", simulated), **words)
+def test_words_of_another_type_are_refused(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    for (words, complaint), function in itertools.product(
+        [
+            ({"step": "small"}, "step is 'small'; expected a number, or two: (y, x)."),
+            (
+                {"angular_pixel": (1e-3, 1e-3, 1e-3)},
+                "angular_pixel is (0.001, 0.001, 0.001); expected a number, or two",
+            ),
+            ({"detector_pixel": True}, "detector_pixel is True; expected a number, or two: (y, x)."),
+            ({"raster": 4}, "raster is 4; expected two whole numbers: (rows, columns)."),
+            ({"raster": (4.0, 4)}, "raster is (4.0, 4); expected two whole numbers: (rows, columns)."),
+            ({"energy": "8 keV"}, "energy is '8 keV'; expected a number."),
+            ({"rotation": [0.1]}, "rotation is [0.1]; expected a number."),
+        ],
+        [load, info],
+    ):
+        with of_case((words, function)), pytest.raises(FileError, match=re.escape(complaint)):
+            function(path, **words)
 
 
 def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_path):

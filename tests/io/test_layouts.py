@@ -12,6 +12,7 @@ from ptynb.io.reading.found import Given
 from ptynb.physics.simulate import simulate
 from ptynb.settings import Settings
 from tests.io import layouts
+from tests.io.cases import of_case
 
 RASTER = (6, 6)
 LAYOUTS = {
@@ -31,6 +32,9 @@ LAYOUTS = {
     "Eiger, virtual, Zstandard": (layouts.eiger, {"virtual": True, "how": hdf5plugin.Zstd()}, {"positions": True}),
     "Eiger, Blosc": (layouts.eiger, {"how": hdf5plugin.Blosc()}, {"positions": True}),
 }
+
+RECONSTRUCTED = ("CXI, data at the detector", "ptyd in many files", "Eiger, virtual, Zstandard")
+"""Of which losses are compared here; the same counts at the same places give the same, and `tests/driver` has more."""
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +60,22 @@ def written(folder, simulated, case):
     return write(folder / "scan_master.h5", simulated, **how), given
 
 
-@pytest.mark.parametrize("case", LAYOUTS)
-def test_a_layout_holds_the_scan_that_was_written_and_reconstructs_like_it(tmp_path, simulated, losses, case):
-    path, given = written(tmp_path, simulated, case)
-    scan = load(path, **given)
-    assert scan.frames.in_file
-    np.testing.assert_allclose(scan.positions, simulated.positions, rtol=1e-9, atol=1e-9)
-    counts = simulated.counts(0, 36)
-    np.testing.assert_array_equal(scan.counts(0, 36), counts if scan.mask is None else counts * scan.mask)
-    np.testing.assert_array_equal(scan.counts(11, 14), scan.counts(0, 36)[11:14])
-    assert scan.geometry.wavelength == pytest.approx(simulated.geometry.wavelength, rel=1e-6)
-    assert scan.geometry.distance == pytest.approx(simulated.geometry.distance)
-    assert scan.geometry.detector_pixel == pytest.approx(simulated.geometry.detector_pixel)
-    guess = dataclasses.replace(scan, probe=simulated.probe, positions=simulated.positions)
-    assert losses_of(guess) == pytest.approx(losses, rel=1e-6 if scan.mask is None else 1e-4)
-    found = find(path, Given(**given))
-    assert {"patterns", "distance"} <= found.places.keys()
+def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated, losses):
+    for case in LAYOUTS:
+        with of_case(case, tmp_path) as home:
+            path, given = written(home, simulated, case)
+            scan = load(path, **given)
+            assert scan.frames.in_file
+            np.testing.assert_allclose(scan.positions, simulated.positions, rtol=1e-9, atol=1e-9)
+            counts = simulated.counts(0, 36)
+            np.testing.assert_array_equal(scan.counts(0, 36), counts if scan.mask is None else counts * scan.mask)
+            np.testing.assert_array_equal(scan.counts(11, 14), scan.counts(0, 36)[11:14])
+            assert scan.geometry.wavelength == pytest.approx(simulated.geometry.wavelength, rel=1e-6)
+            assert scan.geometry.distance == pytest.approx(simulated.geometry.distance)
+            assert scan.geometry.detector_pixel == pytest.approx(simulated.geometry.detector_pixel)
+            found = find(path, Given(**given))
+            assert {"patterns", "distance"} <= found.places.keys()
+            if case not in RECONSTRUCTED:
+                continue
+            guess = dataclasses.replace(scan, probe=simulated.probe, positions=simulated.positions)
+            assert losses_of(guess) == pytest.approx(losses, rel=1e-6 if scan.mask is None else 1e-4)

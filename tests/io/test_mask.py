@@ -3,24 +3,26 @@ import pytest
 
 from ptynb.io.hdf5 import FileError
 from ptynb.io.mask import load_mask, save_mask
+from tests.io.cases import of_case
 
 MASK = np.random.default_rng(0).uniform(size=(12, 9)) > 0.2
 
 
-@pytest.mark.parametrize("name", ["mask.npy", "mask.h5", "mask.hdf5"])
-def test_a_mask_comes_back_and_replaces_an_older_one(tmp_path, name):
-    save_mask(~MASK, tmp_path / name)
-    path = save_mask(MASK.astype(int), tmp_path / name)
-    found = load_mask(path)
-    assert found.dtype == bool
-    np.testing.assert_array_equal(found, MASK)
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+def test_a_mask_comes_back_and_replaces_an_older_one(tmp_path):
+    for name in ["mask.npy", "mask.h5", "mask.hdf5"]:
+        with of_case(name, tmp_path) as home:
+            save_mask(~MASK, home / name)
+            path = save_mask(MASK.astype(int), home / name)
+            found = load_mask(path)
+            assert found.dtype == bool
+            np.testing.assert_array_equal(found, MASK)
+            assert [file.name for file in home.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", ["mask.tif", "nowhere/mask.npy", "nowhere/mask.h5"])
-def test_other_places_are_refused(tmp_path, name):
-    with pytest.raises(FileError, match=r"ends with \.npy, \.h5|There is no folder"):
-        save_mask(MASK, tmp_path / name)
+def test_other_places_are_refused(tmp_path):
+    for name in ["mask.tif", "nowhere/mask.npy", "nowhere/mask.h5"]:
+        with of_case(name), pytest.raises(FileError, match=r"ends with \.npy, \.h5|There is no folder"):
+            save_mask(MASK, tmp_path / name)
 
 
 def test_what_is_no_mask_is_refused(tmp_path):

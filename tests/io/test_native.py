@@ -13,6 +13,7 @@ from ptynb.io.native import save_scan, write_scan
 from ptynb.physics.simulate import simulate
 from ptynb.scan import Scan
 from ptynb.tilted_geometry import TiltedGeometry
+from tests.io.cases import of_case
 
 RANDOM = np.random.default_rng(5)
 COUNT, WINDOW = 7, (8, 10)
@@ -114,49 +115,50 @@ def test_saving_holds_a_piece_at_a_time(tmp_path):
     assert [int(scan.counts(n, n + 1).mean()) for n in (0, 19, 20, 999)] == [0, 0, 1, 49]
 
 
-@pytest.mark.parametrize("version", [2, 0, "1.5"])
-def test_another_version_is_refused(tmp_path, version):
-    path = tmp_path / "scan.h5"
-    save_scan(full_scan(), path)
-    with h5py.File(path, "r+") as file:
-        file.attrs["version"] = version
-    with pytest.raises(FileError, match=rf"of version {version}; this ptynb reads version 1\. Update ptynb"):
-        load(path)
+def test_another_version_is_refused(tmp_path):
+    for version in [2, 0, "1.5"]:
+        with of_case(version, tmp_path) as home:
+            path = home / "scan.h5"
+            save_scan(full_scan(), path)
+            with h5py.File(path, "r+") as file:
+                file.attrs["version"] = version
+            with pytest.raises(FileError, match=rf"of version {version}; this ptynb reads version 1\. Update ptynb"):
+                load(path)
 
 
-@pytest.mark.parametrize("name", ["patterns", "positions", "truth/probe"])
-def test_a_file_without_a_dataset_is_refused(tmp_path, name):
-    path = tmp_path / "scan.h5"
-    simulate(5, window=16, path=path)
-    with h5py.File(path, "r+") as file:
-        del file[name]
-    with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
-        load(path)
+def test_a_file_without_a_dataset_is_refused(tmp_path):
+    for name in ["patterns", "positions", "truth/probe"]:
+        with of_case(name, tmp_path) as home:
+            path = home / "scan.h5"
+            simulate(5, window=16, path=path)
+            with h5py.File(path, "r+") as file:
+                del file[name]
+            with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
+                load(path)
 
 
-@pytest.mark.parametrize("name", ["centred", "clip_negative", "name", "version"])
-def test_a_file_without_an_attribute_is_refused(tmp_path, name):
-    path = tmp_path / "scan.h5"
-    simulate(5, window=16, path=path)
-    with h5py.File(path, "r+") as file:
-        del file.attrs[name]
-    with pytest.raises(FileError, match=name):
-        load(path)
+def test_a_file_without_an_attribute_is_refused(tmp_path):
+    for name in ["centred", "clip_negative", "name", "version"]:
+        with of_case(name, tmp_path) as home:
+            path = home / "scan.h5"
+            simulate(5, window=16, path=path)
+            with h5py.File(path, "r+") as file:
+                del file.attrs[name]
+            with pytest.raises(FileError, match=name):
+                load(path)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_metadata_for_a_file_that_knows_them_is_refused(tmp_path):
+    for given, words in [
         ({"wavelength": 1e-10}, "leave out wavelength"),
         ({"energy": 1e4, "distance": 2.0}, "leave out energy, distance"),
         ({"detector_pixel": (1e-5, 1e-5)}, "leave out detector_pixel"),
         ({"clip_negative": True}, "leave out clip_negative"),
-    ],
-)
-def test_metadata_for_a_file_that_knows_them_is_refused(tmp_path, given, words):
-    simulate(5, window=16, path=tmp_path / "scan.h5")
-    with pytest.raises(FileError, match=words):
-        load(tmp_path / "scan.h5", **given)
+    ]:
+        with of_case((given, words), tmp_path) as home:
+            simulate(5, window=16, path=home / "scan.h5")
+            with pytest.raises(FileError, match=words):
+                load(home / "scan.h5", **given)
 
 
 def chunks_until_the_disk_is_full():
@@ -217,9 +219,8 @@ def test_a_truncated_file_is_refused(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize(
-    "geometry",
-    [
+def test_every_geometry_comes_back(tmp_path):
+    for geometry in [
         NearField(wavelength=1e-10, focus_to_sample=0.01, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
         NearField(wavelength=1e-10, focus_to_sample=math.inf, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
         TiltedGeometry(
@@ -235,8 +236,7 @@ def test_a_truncated_file_is_refused(tmp_path):
             beam=(0.0, 0.0, 1.0),
             sample_normal=(0.0, 0.6, 0.8),
         ),
-    ],
-)
-def test_every_geometry_comes_back(tmp_path, geometry):
-    scan = dataclasses.replace(simulate(4, window=16), geometry=geometry)
-    assert save_scan(scan, tmp_path / "scan.h5").geometry == geometry
+    ]:
+        with of_case(geometry, tmp_path) as home:
+            scan = dataclasses.replace(simulate(4, window=16), geometry=geometry)
+            assert save_scan(scan, home / "scan.h5").geometry == geometry

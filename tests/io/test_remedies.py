@@ -15,6 +15,7 @@ from ptynb import preparation
 from ptynb.io.reading import patterns as stored_patterns
 from tests.followed import Case, follow, hdf5
 from tests.io import layouts
+from tests.io.cases import of_case
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 COUNTS = SIMULATED.counts(0, 12).astype(np.uint16)
@@ -116,15 +117,20 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("case", UNITS)
-def test_numbers_that_are_given_take_the_place_of_those_in_the_file(tmp_path: Path, case: str) -> None:
-    wrong, told, ways = UNITS[case]
-    path = npz(tmp_path, **wrong)
-    for way in ways:
-        follow(
-            Case(lambda _: pt.load(path), told, lambda _, __, way=way: like_the_original(pt.load(path, **way))),
-            tmp_path,
-        )
+def test_numbers_that_are_given_take_the_place_of_those_in_the_file(tmp_path: Path) -> None:
+    for case in UNITS:
+        with of_case(case, tmp_path) as home:
+            wrong, told, ways = UNITS[case]
+            path = npz(home, **wrong)
+            for way in ways:
+                follow(
+                    Case(
+                        lambda _, path=path: pt.load(path),
+                        told,
+                        lambda *_, path=path, way=way: like_the_original(pt.load(path, **way)),
+                    ),
+                    home,
+                )
 
 
 FILES = {
@@ -175,9 +181,10 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("case", FILES)
-def test_what_a_reader_says_helps(tmp_path: Path, case: str) -> None:
-    like_the_original(follow(FILES[case], tmp_path))
+def test_what_a_reader_says_helps(tmp_path: Path) -> None:
+    for case in FILES:
+        with of_case(case, tmp_path) as home:
+            like_the_original(follow(FILES[case], home))
 
 
 def test_patterns_are_written_in_chunks_of_a_few_as_the_message_says(

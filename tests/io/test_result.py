@@ -15,6 +15,7 @@ from ptynb.provenance import ScanIdentity
 from ptynb.record import Change, Epoch
 from ptynb.results import Result
 from ptynb.settings import Settings
+from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 
 ARRAYS = ("object", "probe", "positions")
@@ -56,15 +57,17 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("result", [FULL, BARE], ids=["full", "bare"])
-def test_a_result_comes_back(tmp_path, result):
-    assert_same(load_result(save_result(result, tmp_path / "result.h5")), result)
+def test_a_result_comes_back(tmp_path):
+    for result in [FULL, BARE]:
+        with of_case(result, tmp_path) as home:
+            assert_same(load_result(save_result(result, home / "result.h5")), result)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_values_come_back(tmp_path, name):
-    result = dataclasses.replace(FULL, **HOSTILE[name])
-    assert_same(load_result(save_result(result, tmp_path / "result.h5")), result)
+def test_hostile_values_come_back(tmp_path):
+    for name in HOSTILE:
+        with of_case(name, tmp_path) as home:
+            result = dataclasses.replace(FULL, **HOSTILE[name])
+            assert_same(load_result(save_result(result, home / "result.h5")), result)
 
 
 def test_what_hdf5_can_not_hold_is_written_visibly(tmp_path):
@@ -99,22 +102,24 @@ UNWRITABLE = {
 }
 
 
-@pytest.mark.parametrize("part", UNWRITABLE)
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path, part):
-    path = tmp_path / "result.h5"
-    save_result(FULL, path)
-    before = path.read_bytes()
-    with pytest.raises(TypeError):
-        save_result(UNWRITABLE[part], path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
+    for part in UNWRITABLE:
+        with of_case(part, tmp_path) as home:
+            path = home / "result.h5"
+            save_result(FULL, path)
+            before = path.read_bytes()
+            with pytest.raises(TypeError):
+                save_result(UNWRITABLE[part], path)
+            assert path.read_bytes() == before
+            assert list(home.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("part", UNWRITABLE)
-def test_a_crash_while_writing_leaves_no_file(tmp_path, part):
-    with pytest.raises(TypeError):
-        save_result(UNWRITABLE[part], tmp_path / "result.h5")
-    assert list(tmp_path.iterdir()) == []
+def test_a_crash_while_writing_leaves_no_file(tmp_path):
+    for part in UNWRITABLE:
+        with of_case(part, tmp_path) as home:
+            with pytest.raises(TypeError):
+                save_result(UNWRITABLE[part], home / "result.h5")
+            assert list(home.iterdir()) == []
 
 
 def test_a_scan_is_no_result(tmp_path):
@@ -149,13 +154,14 @@ def test_a_newer_result_is_refused(tmp_path):
         load_result(path)
 
 
-@pytest.mark.parametrize("name", ["object", "probe", "positions", "epochs", "changes"])
-def test_a_result_without_a_dataset_is_refused(tmp_path, name):
-    path = save_result(FULL, tmp_path / "result.h5")
-    with h5py.File(path, "r+") as file:
-        del file[name]
-    with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
-        load_result(path)
+def test_a_result_without_a_dataset_is_refused(tmp_path):
+    for name in ["object", "probe", "positions", "epochs", "changes"]:
+        with of_case(name, tmp_path) as home:
+            path = save_result(FULL, home / "result.h5")
+            with h5py.File(path, "r+") as file:
+                del file[name]
+            with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
+                load_result(path)
 
 
 def test_other_programs_find_the_pixel_size_in_metres(tmp_path):
@@ -273,18 +279,19 @@ def test_the_first_version_is_still_read(tmp_path):
     assert_same(load_result(save_result(again, tmp_path / "new.h5")), old)
 
 
-@pytest.mark.parametrize("fourier", [True, False])
-def test_a_background_is_as_on_the_detector_also_from_files_that_had_the_zero_frequency_first(tmp_path, fourier):
-    counts = np.arange(80.0).reshape(8, 10)
-    scan = dataclasses.replace(FULL.scan, fourier=fourier)
-    path = save_result(dataclasses.replace(FULL, scan=scan), tmp_path / "a.h5")
-    np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
-    with h5py.File(path, "r+") as file:
-        stored = file["optimised/background/background"]
-        np.testing.assert_array_equal(stored[()], counts)
-        stored[...] = np.fft.ifftshift(counts) if fourier else counts
-        del stored.attrs["order"]
-    np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
+def test_a_background_is_as_on_the_detector_also_from_files_that_had_the_zero_frequency_first(tmp_path):
+    for fourier in [True, False]:
+        with of_case(fourier, tmp_path) as home:
+            counts = np.arange(80.0).reshape(8, 10)
+            scan = dataclasses.replace(FULL.scan, fourier=fourier)
+            path = save_result(dataclasses.replace(FULL, scan=scan), home / "a.h5")
+            np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
+            with h5py.File(path, "r+") as file:
+                stored = file["optimised/background/background"]
+                np.testing.assert_array_equal(stored[()], counts)
+                stored[...] = np.fft.ifftshift(counts) if fourier else counts
+                del stored.attrs["order"]
+            np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
 
 
 # Broken files
@@ -383,26 +390,28 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_result_is_refused_with_one_sentence(tmp_path, name):
-    breaks, words = BROKEN[name]
-    path = save_result(FULL, tmp_path / "result.h5")
-    with h5py.File(path, "r+") as file:
-        breaks(file, tmp_path)
-    with pytest.raises(FileError) as caught:
-        load_result(path)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
+def test_a_broken_result_is_refused_with_one_sentence(tmp_path):
+    for name in BROKEN:
+        with of_case(name, tmp_path) as home:
+            breaks, words = BROKEN[name]
+            path = save_result(FULL, home / "result.h5")
+            with h5py.File(path, "r+") as file:
+                breaks(file, home)
+            with pytest.raises(FileError) as caught:
+                load_result(path)
+            assert words in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_result_is_refused_with_one_sentence(tmp_path, part):
-    path = save_result(FULL, tmp_path / "result.h5")
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(part * len(whole))])
-    with pytest.raises(FileError, match=r"result\.h5 is not a readable HDF5 file"):
-        load_result(path)
+def test_a_truncated_result_is_refused_with_one_sentence(tmp_path):
+    for part in [0.1, 0.5, 0.9, 0.999]:
+        with of_case(part, tmp_path) as home:
+            path = save_result(FULL, home / "result.h5")
+            whole = path.read_bytes()
+            path.write_bytes(whole[: int(part * len(whole))])
+            with pytest.raises(FileError, match=r"result\.h5 is not a readable HDF5 file"):
+                load_result(path)
 
 
 def test_bytes_turned_over_are_refused_or_read_never_worse(tmp_path):

@@ -2,10 +2,9 @@ import json
 import os
 import time
 
-import pytest
-
 from ptynb.io import status
 from ptynb.io.status import Folder, ago, read_status
+from tests.io.cases import of_case
 
 WHOLE = {
     "format": "ptynb status",
@@ -91,20 +90,18 @@ def test_no_link_is_followed_and_no_pipe_or_giant_is_read(tmp_path, monkeypatch)
     assert (folder.shown, folder.pictures) == (None, {"phase": JPEG})
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
+def test_what_is_no_status_is_refused():
+    for content, problem in [
         (b"[" * 100_000, "not whole"),
         (b"\xff\xfe", "not whole"),
         (b'"text"', "none of ptynb's"),
         (b'{"format": "other"}', "none of ptynb's"),
         (b'{"format": "ptynb status", "version": 2}', "has version 2; this ptynb reads version 1"),
-    ],
-)
-def test_what_is_no_status_is_refused(content, problem):
-    shown, told = read_status(content)
-    assert shown is None
-    assert problem in told
+    ]:
+        with of_case((content, problem)):
+            shown, told = read_status(content)
+            assert shown is None
+            assert problem in told
 
 
 def test_hostile_values_become_harmless_ones():

@@ -11,6 +11,7 @@ from ptynb.io.result import save_result
 from ptynb.physics.simulate import simulate
 from ptynb.scan import ScanError
 from ptynb.snapshot import Result
+from tests.io.cases import of_case, refused
 
 with warnings.catch_warnings():
     # CDTools uses what matplotlib has deprecated
@@ -93,17 +94,18 @@ def test_a_file_of_cdtools_holds_the_same_scan(cxi, simulated):
     assert scan.name == "scan"
 
 
-@pytest.mark.parametrize("angle", [0.0, 0.7, np.pi / 2, 2.5])
-def test_positions_are_those_that_cdtools_computes(tmp_path, simulated, angle):
-    path = write(tmp_path / "scan.cxi", simulated, rotation(angle) @ UPRIGHT)
-    with h5py.File(path, "r") as file:
-        distance, basis, _ = cdtools_data.get_detector_geometry(file)
-        wavelength = cdtools_data.get_wavelength(file)
-        translations = cdtools_data.get_ptycho_translations(file)
-    object_basis = exit_wave_geometry(torch.as_tensor(basis), SHAPE[1:], float(wavelength), float(distance))
-    theirs = translations_to_pixel(object_basis, torch.as_tensor(translations)).numpy()
-    # CDTools reads translations as float32.
-    np.testing.assert_allclose(load(path).positions, theirs, rtol=0, atol=2 * FLOAT32 * np.abs(theirs).max())
+def test_positions_are_those_that_cdtools_computes(tmp_path, simulated):
+    for angle in [0.0, 0.7, np.pi / 2, 2.5]:
+        with of_case(angle, tmp_path) as home:
+            path = write(home / "scan.cxi", simulated, rotation(angle) @ UPRIGHT)
+            with h5py.File(path, "r") as file:
+                distance, basis, _ = cdtools_data.get_detector_geometry(file)
+                wavelength = cdtools_data.get_wavelength(file)
+                translations = cdtools_data.get_ptycho_translations(file)
+            object_basis = exit_wave_geometry(torch.as_tensor(basis), SHAPE[1:], float(wavelength), float(distance))
+            theirs = translations_to_pixel(object_basis, torch.as_tensor(translations)).numpy()
+            # CDTools reads translations as float32.
+            np.testing.assert_allclose(load(path).positions, theirs, rtol=0, atol=2 * FLOAT32 * np.abs(theirs).max())
 
 
 def test_a_rotated_detector_gives_the_same_positions(tmp_path, simulated):
@@ -132,11 +134,13 @@ def test_pixel_sizes_without_basis_mean_an_upright_detector(cxi, simulated):
     agrees(load(change(cxi, [f"{DETECTOR}/basis_vectors"])), simulated)
 
 
-@pytest.mark.parametrize(("kept", "size"), [("x", PIXEL[1]), ("y", PIXEL[0])])
-def test_one_pixel_size_means_square_pixels(cxi, kept, size):
-    other = {"x": "y", "y": "x"}[kept]
-    change(cxi, [f"{DETECTOR}/basis_vectors", f"{DETECTOR}/{other}_pixel_size"])
-    assert load(cxi).geometry.detector_pixel == pytest.approx((size, size))
+def test_one_pixel_size_means_square_pixels(tmp_path, simulated):
+    for kept, size in [("x", PIXEL[1]), ("y", PIXEL[0])]:
+        with of_case((kept, size), tmp_path) as home:
+            cxi = write(home / "scan.cxi", simulated)
+            other = {"x": "y", "y": "x"}[kept]
+            change(cxi, [f"{DETECTOR}/basis_vectors", f"{DETECTOR}/{other}_pixel_size"])
+            assert load(cxi).geometry.detector_pixel == pytest.approx((size, size))
 
 
 def test_basis_vectors_may_stand_in_rows(cxi, simulated):
@@ -149,14 +153,16 @@ def test_translations_may_lack_z(cxi, simulated):
     agrees(load(change(cxi, geometry__translation=translations)), simulated)
 
 
-@pytest.mark.parametrize("left", ["entry_1/data_1", DETECTOR, GEOMETRY])
-def test_translations_are_found_in_each_place(cxi, simulated, left):
-    with h5py.File(cxi, "r+") as file:
-        translations = file[f"{GEOMETRY}/translation"][()]
-        for place in ("entry_1/data_1", DETECTOR, GEOMETRY):
-            del file[f"{place}/translation"]
-        file[f"{left}/translation"] = translations
-    agrees(load(cxi), simulated)
+def test_translations_are_found_in_each_place(simulated, tmp_path):
+    for left in ["entry_1/data_1", DETECTOR, GEOMETRY]:
+        with of_case(left, tmp_path) as home:
+            cxi = write(home / "scan.cxi", simulated)
+            with h5py.File(cxi, "r+") as file:
+                translations = file[f"{GEOMETRY}/translation"][()]
+                for place in ("entry_1/data_1", DETECTOR, GEOMETRY):
+                    del file[f"{place}/translation"]
+                file[f"{left}/translation"] = translations
+            agrees(load(cxi), simulated)
 
 
 def test_patterns_are_found_at_the_detector(cxi, simulated):
@@ -190,13 +196,15 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize("case", MISSING)
-def test_missing_metadata_is_asked_for_and_can_be_given(cxi, simulated, case):
-    removed, given, words = MISSING[case]
-    change(cxi, removed)
-    with pytest.raises(FileError, match=words):
-        load(cxi)
-    agrees(load(cxi, **given), simulated)
+def test_missing_metadata_is_asked_for_and_can_be_given(simulated, tmp_path):
+    for case in MISSING:
+        with of_case(case, tmp_path) as home:
+            cxi = write(home / "scan.cxi", simulated)
+            removed, given, words = MISSING[case]
+            change(cxi, removed)
+            with pytest.raises(FileError, match=words):
+                load(cxi)
+            agrees(load(cxi, **given), simulated)
 
 
 def test_given_metadata_takes_the_place_of_the_files(cxi):
@@ -205,10 +213,12 @@ def test_given_metadata_takes_the_place_of_the_files(cxi):
     assert geometry.detector_pixel == pytest.approx((1e-5, 2e-5))
 
 
-@pytest.mark.parametrize("given", [{"wavelength": 0.0}, {"energy": 0.0}, {"distance": 0.0}, {"wavelength": -1e-10}])
-def test_given_metadata_that_cannot_be_is_refused(cxi, given):
-    with pytest.raises(ValueError, match="has to be a positive, finite number"):
-        load(cxi, **given)
+def test_given_metadata_that_cannot_be_is_refused(tmp_path, simulated):
+    for given in [{"wavelength": 0.0}, {"energy": 0.0}, {"distance": 0.0}, {"wavelength": -1e-10}]:
+        with of_case(given, tmp_path) as home:
+            cxi = write(home / "scan.cxi", simulated)
+            with pytest.raises(ValueError, match="has to be a positive, finite number"):
+                load(cxi, **given)
 
 
 def test_wavelength_and_energy_together_are_refused(cxi):
@@ -302,14 +312,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_refused_with_one_sentence(cxi, case):
-    spoil, words = BROKEN[case]
-    spoil(cxi)
-    with pytest.raises((FileError, ScanError), match=words) as caught:
-        load(cxi)
-    assert isinstance(caught.value, ValueError)
-    assert "\n" not in str(caught.value)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, simulated):
+    for case in BROKEN:
+        with of_case(case, tmp_path) as home:
+            cxi = write(home / "scan.cxi", simulated)
+            spoil, words = BROKEN[case]
+            spoil(cxi)
+            refused(cxi, words)
 
 
 def test_nothing_stays_open_after_loading(cxi):

@@ -1,3 +1,4 @@
+import itertools
 import warnings
 
 import h5py
@@ -8,8 +9,8 @@ from ptynb.electrons import electron_wavelength
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
-from ptynb.scan import ScanError
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, losses, oblong
+from tests.io.cases import of_case, refused
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -56,7 +57,6 @@ def test_the_datacube_is_the_original(tmp_path, original):
     scan = load(path, voltage=VOLTAGE)
     agrees(scan, original.scan)
     assert scan.frames.in_file
-    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
 
 
 def rotated(angle, vectors):
@@ -68,22 +68,22 @@ def rotated(angle, vectors):
 TURNS = {"a quarter": np.pi / 2, "half": np.pi, "three quarters": -np.pi / 2}
 
 
-@pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("case", TURNS)
-def test_a_scan_that_is_turned_and_flipped_against_the_detector_is_put_right(tmp_path, original, case, flip):
+def test_a_scan_that_is_turned_and_flipped_against_the_detector_is_put_right(tmp_path, original):
     """The patterns are written where they lie in the scan's axes; the loaded scan is the original once more."""
-    places = np.indices((ROWS, COLUMNS)).reshape(2, -1).T
-    turned = np.rint(rotated(TURNS[case], places)).astype(int)
-    turned -= turned.min(0)
-    cube = np.empty((*(turned.max(0) + 1), 32, 32), np.float32)
-    cube[tuple(turned.T)] = original.stack.transpose(0, 2, 1) if flip else original.stack
-    # QR_flip exchanges the detector's axes first: what was transposed on the way to the file.
-    scan = load(write(tmp_path / "scan.h5", original, cube, QR_rotation=TURNS[case], QR_flip=flip), voltage=VOLTAGE)
-    order = np.empty(len(places), int)
-    order[np.ravel_multi_index(tuple(turned.T), cube.shape[:2])] = np.arange(len(places))
-    np.testing.assert_array_equal(scan.counts(0, len(scan)), original.stack[order])
-    wanted = original.scan.positions[order]
-    np.testing.assert_allclose(scan.positions - scan.positions[0], wanted - wanted[0], atol=1e-8)
+    for flip, case in itertools.product([False, True], TURNS):
+        with of_case((flip, case), tmp_path) as home:
+            places = np.indices((ROWS, COLUMNS)).reshape(2, -1).T
+            turned = np.rint(rotated(TURNS[case], places)).astype(int)
+            turned -= turned.min(0)
+            cube = np.empty((*(turned.max(0) + 1), 32, 32), np.float32)
+            cube[tuple(turned.T)] = original.stack.transpose(0, 2, 1) if flip else original.stack
+            # QR_flip exchanges the detector's axes first: what was transposed on the way to the file.
+            scan = load(write(home / "scan.h5", original, cube, QR_rotation=TURNS[case], QR_flip=flip), voltage=VOLTAGE)
+            order = np.empty(len(places), int)
+            order[np.ravel_multi_index(tuple(turned.T), cube.shape[:2])] = np.arange(len(places))
+            np.testing.assert_array_equal(scan.counts(0, len(scan)), original.stack[order])
+            wanted = original.scan.positions[order]
+            np.testing.assert_allclose(scan.positions - scan.positions[0], wanted - wanted[0], atol=1e-8)
 
 
 UNITS = {
@@ -94,12 +94,13 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("case", UNITS)
-def test_units_are_those_of_the_calibration(tmp_path, original, case):
-    said, factor = UNITS[case]
-    if "R_pixel_units" in said:
-        said = said | {"R_pixel_size": original.step[0] * 1e10 * factor}
-    agrees(load(write(tmp_path / "scan.h5", original, **said), voltage=VOLTAGE), original.scan)
+def test_units_are_those_of_the_calibration(tmp_path, original):
+    for case in UNITS:
+        with of_case(case, tmp_path) as home:
+            said, factor = UNITS[case]
+            if "R_pixel_units" in said:
+                said = said | {"R_pixel_size": original.step[0] * 1e10 * factor}
+            agrees(load(write(home / "scan.h5", original, **said), voltage=VOLTAGE), original.scan)
 
 
 def test_axes_say_what_the_calibration_does_not(tmp_path):
@@ -187,14 +188,13 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, case):
-    path = write(tmp_path / "scan.h5", original)
-    spoil, words = BROKEN[case]
-    spoil(path)
-    with pytest.raises((FileError, ScanError), match=words) as caught:
-        load(path, **({} if "voltage" in case else {"voltage": VOLTAGE}))
-    assert "\n" not in str(caught.value)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original):
+    for case in BROKEN:
+        with of_case(case, tmp_path) as home:
+            path = write(home / "scan.h5", original)
+            spoil, words = BROKEN[case]
+            spoil(path)
+            refused(path, words, **({} if "voltage" in case else {"voltage": VOLTAGE}))
 
 
 def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
@@ -208,15 +208,16 @@ def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, orig
 ROTATIONS = {"NaN": np.nan, "a word": "none"}
 
 
-@pytest.mark.parametrize("case", ROTATIONS)
-def test_a_rotation_that_is_given_takes_the_place_of_a_broken_one(tmp_path, original, case):
-    path = write(tmp_path / "scan.h5", original)
-    change(f"{CALIBRATION}/QR_rotation", ROTATIONS[case])(path)
-    with pytest.raises(FileError, match=r"expected a finite angle: give rotation=\.\.\. \[rad\]"):
-        load(path, voltage=VOLTAGE)
-    agrees(load(path, voltage=VOLTAGE, rotation=0.0), original.scan)
-    turned = load(path, voltage=VOLTAGE, rotation=0.3)
-    assert not np.allclose(turned.positions, original.scan.positions, atol=0.1)
+def test_a_rotation_that_is_given_takes_the_place_of_a_broken_one(tmp_path, original):
+    for case in ROTATIONS:
+        with of_case(case, tmp_path) as home:
+            path = write(home / "scan.h5", original)
+            change(f"{CALIBRATION}/QR_rotation", ROTATIONS[case])(path)
+            with pytest.raises(FileError, match=r"expected a finite angle: give rotation=\.\.\. \[rad\]"):
+                load(path, voltage=VOLTAGE)
+            agrees(load(path, voltage=VOLTAGE, rotation=0.0), original.scan)
+            turned = load(path, voltage=VOLTAGE, rotation=0.3)
+            assert not np.allclose(turned.positions, original.scan.positions, atol=0.1)
 
 
 def test_one_of_two_cubes_is_named_as_the_message_says(tmp_path, original):

@@ -1,3 +1,4 @@
+import itertools
 import struct
 import zlib
 
@@ -11,8 +12,8 @@ from ptynb.frames import ArrayFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
-from ptynb.scan import ScanError
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, losses, oblong
+from tests.io.cases import of_case, refused
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, oblong
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
 COUNT = ROWS * COLUMNS
@@ -69,22 +70,15 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("version", WRITERS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_patterns_and_positions_are_those_of_the_original(tmp_path, original, layout, version):
-    name, turned = LAYOUTS[layout]
-    WRITERS[version](tmp_path / "scan.mat", {name: turned(original.patterns), "ADU": 151.0})
-    raster = {} if "raster" in layout or "any" in layout else {"raster": (ROWS, COLUMNS)}
-    scan = load(tmp_path / "scan.mat", step=original.step, **BEAM, **raster)
-    agrees(scan, original.scan)
-    assert scan.frames.in_file == (version != "7" and layout != "a stack from Python")
-
-
-@pytest.mark.parametrize("version", WRITERS)
-def test_reconstructions_have_the_losses_of_the_original(tmp_path, original, version):
-    WRITERS[version](tmp_path / "scan.mat", {"cbed": original.patterns.transpose(2, 3, 0, 1)})
-    scan = load(tmp_path / "scan.mat", step=original.step, **BEAM)
-    assert losses(scan) == pytest.approx(losses(original.scan), rel=1e-6)
+def test_patterns_and_positions_are_those_of_the_original(tmp_path, original):
+    for version, layout in itertools.product(WRITERS, LAYOUTS):
+        with of_case((version, layout), tmp_path) as home:
+            name, turned = LAYOUTS[layout]
+            WRITERS[version](home / "scan.mat", {name: turned(original.patterns), "ADU": 151.0})
+            raster = {} if "raster" in layout or "any" in layout else {"raster": (ROWS, COLUMNS)}
+            scan = load(home / "scan.mat", step=original.step, **BEAM, **raster)
+            agrees(scan, original.scan)
+            assert scan.frames.in_file == (version != "7" and layout != "a stack from Python")
 
 
 def ptychoshelves(original, metres):
@@ -100,26 +94,27 @@ def ptychoshelves(original, metres):
     return {"dp": original.stack.transpose(1, 2, 0), "p": p}
 
 
-@pytest.mark.parametrize("version", WRITERS)
-@pytest.mark.parametrize("beam", ["energy", "lambda"])
-def test_the_struct_p_describes_the_scan(tmp_path, original, metres, version, beam):
-    variables = ptychoshelves(original, metres)
-    if beam == "lambda":
-        variables["p"] = {name: value for name, value in variables["p"].items() if name != "energy"} | {
-            "lambda": 1.5e-12
-        }
-    WRITERS[version](tmp_path / "scan.mat", variables)
-    scan = load(tmp_path / "scan.mat")
-    agrees(scan, original.scan)
-    assert scan.geometry.wavelength == pytest.approx(1.5e-12, rel=1e-9)
-    assert find(tmp_path / "scan.mat", Given()).places["positions"] == "p/positions_real"
+def test_the_struct_p_describes_the_scan(tmp_path, original, metres):
+    for version, beam in itertools.product(WRITERS, ["energy", "lambda"]):
+        with of_case((version, beam), tmp_path) as home:
+            variables = ptychoshelves(original, metres)
+            if beam == "lambda":
+                variables["p"] = {name: value for name, value in variables["p"].items() if name != "energy"} | {
+                    "lambda": 1.5e-12
+                }
+            WRITERS[version](home / "scan.mat", variables)
+            scan = load(home / "scan.mat")
+            agrees(scan, original.scan)
+            assert scan.geometry.wavelength == pytest.approx(1.5e-12, rel=1e-9)
+            assert find(home / "scan.mat", Given()).places["positions"] == "p/positions_real"
 
 
-@pytest.mark.parametrize("version", WRITERS)
-def test_the_stage_moves_the_other_way_than_the_probe(tmp_path, original, metres, version):
-    stage = {"ppY": -metres[:, 0], "ppX": -metres[:, 1]}
-    WRITERS[version](tmp_path / "scan.mat", {"dp": original.stack.transpose(1, 2, 0), **stage})
-    agrees(load(tmp_path / "scan.mat", **BEAM), original.scan)
+def test_the_stage_moves_the_other_way_than_the_probe(tmp_path, original, metres):
+    for version in WRITERS:
+        with of_case(version, tmp_path) as home:
+            stage = {"ppY": -metres[:, 0], "ppX": -metres[:, 1]}
+            WRITERS[version](home / "scan.mat", {"dp": original.stack.transpose(1, 2, 0), **stage})
+            agrees(load(home / "scan.mat", **BEAM), original.scan)
 
 
 def test_positions_lie_beside_the_patterns_of_fold_slice(tmp_path, original, metres):
@@ -133,16 +128,17 @@ def test_positions_lie_beside_the_patterns_of_fold_slice(tmp_path, original, met
     agrees(load(tmp_path / "data_roi0_dp.hdf5", **BEAM), original.scan)
 
 
-@pytest.mark.parametrize("version", WRITERS)
-def test_a_probe_and_a_mask_are_found(tmp_path, original, version):
-    probe = np.arange(32 * 32).reshape(32, 32) * (1 + 2j)
-    mask = np.ones((32, 32), np.uint8)
-    mask[3, 5] = 0
-    variables = {"dp": original.stack.transpose(1, 2, 0), "probe": probe, "mask": mask}
-    WRITERS[version](tmp_path / "scan.mat", variables)
-    scan = load(tmp_path / "scan.mat", raster=(ROWS, COLUMNS), step=original.step, **BEAM)
-    np.testing.assert_array_equal(scan.probe, probe[None].astype(np.complex64))
-    np.testing.assert_array_equal(scan.mask, mask == 1)
+def test_a_probe_and_a_mask_are_found(tmp_path, original):
+    for version in WRITERS:
+        with of_case(version, tmp_path) as home:
+            probe = np.arange(32 * 32).reshape(32, 32) * (1 + 2j)
+            mask = np.ones((32, 32), np.uint8)
+            mask[3, 5] = 0
+            variables = {"dp": original.stack.transpose(1, 2, 0), "probe": probe, "mask": mask}
+            WRITERS[version](home / "scan.mat", variables)
+            scan = load(home / "scan.mat", raster=(ROWS, COLUMNS), step=original.step, **BEAM)
+            np.testing.assert_array_equal(scan.probe, probe[None].astype(np.complex64))
+            np.testing.assert_array_equal(scan.mask, mask == 1)
 
 
 def test_an_oblong_pattern_is_told_by_the_number_of_positions(tmp_path, original, metres):
@@ -249,13 +245,12 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, metres, case):
-    spoil, words = BROKEN[case]
-    spoil(tmp_path / "scan.mat", ptychoshelves(original, metres))
-    with pytest.raises((FileError, ScanError), match=words) as caught:
-        load(tmp_path / "scan.mat")
-    assert "\n" not in str(caught.value)
+def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, metres):
+    for case in BROKEN:
+        with of_case(case, tmp_path) as home:
+            spoil, words = BROKEN[case]
+            spoil(home / "scan.mat", ptychoshelves(original, metres))
+            refused(home / "scan.mat", words)
 
 
 def test_a_file_that_is_not_whole_is_saved_again_as_the_message_says(tmp_path, original, metres):

@@ -1,4 +1,5 @@
 import io
+import itertools
 import struct
 import zipfile
 
@@ -10,8 +11,8 @@ from ptynb.frames import ArrayFrames, PlacedFrames
 from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
-from ptynb.scan import ScanError
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, losses, oblong
+from tests.io.cases import of_case, refused
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, oblong
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
 
@@ -31,41 +32,36 @@ def named(original, metres):
     return {"patterns": original.patterns, "positions": metres, "voltage": 300.0, "angular_pixel_mrad": ANGLE * 1e3}
 
 
-@pytest.mark.parametrize("shape", [(-1,), (ROWS, COLUMNS)], ids=["a stack", "a raster"])
-@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<u2", ">i4"])
-def test_patterns_of_a_npy_stay_in_the_file(tmp_path, original, shape, dtype):
-    np.save(tmp_path / "scan.npy", original.patterns.reshape(*shape, 32, 32).astype(dtype))
-    raster = (ROWS, COLUMNS) if len(shape) == 1 else None
-    scan = load(tmp_path / "scan.npy", raster=raster, step=original.step, **BEAM)
-    agrees(scan, original.scan)
-    assert scan.frames.in_file
-    assert scan.frames.dtype.isnative
+def test_patterns_of_a_npy_stay_in_the_file(tmp_path, original):
+    for shape, dtype in itertools.product([(-1,), (ROWS, COLUMNS)], ["<f4", ">f4", "<u2", ">i4"]):
+        with of_case((shape, dtype), tmp_path) as home:
+            np.save(home / "scan.npy", original.patterns.reshape(*shape, 32, 32).astype(dtype))
+            raster = (ROWS, COLUMNS) if len(shape) == 1 else None
+            scan = load(home / "scan.npy", raster=raster, step=original.step, **BEAM)
+            agrees(scan, original.scan)
+            assert scan.frames.in_file
+            assert scan.frames.dtype.isnative
 
 
-def test_reconstructions_have_the_losses_of_the_original(tmp_path, original, metres):
-    np.save(tmp_path / "scan.npy", original.patterns)
-    np.savez(tmp_path / "scan.npz", **named(original, metres))
-    expected = pytest.approx(losses(original.scan), rel=1e-6)
-    assert losses(load(tmp_path / "scan.npy", step=original.step, **BEAM)) == expected
-    assert losses(load(tmp_path / "scan.npz")) == expected
-
-
-@pytest.mark.parametrize(("save", "kind"), [(np.savez, PlacedFrames), (np.savez_compressed, ArrayFrames)])
-def test_arrays_of_an_npz_are_found_by_their_names(tmp_path, original, metres, save, kind):
-    mask = np.ones((32, 32), np.uint8)
-    mask[3, 5] = 0
-    probe = np.ones((1, 1, 2, 32, 32), np.complex64)
-    save(tmp_path / "scan.npz", notes=np.array(["by hand"]), mask=mask, probe=probe, **named(original, metres))
-    scan = load(tmp_path / "scan.npz")
-    assert isinstance(scan.frames, kind)
-    np.testing.assert_array_equal(scan.mask, mask == 1)
-    np.testing.assert_array_equal(scan.counts(0, 24), original.stack * mask)
-    assert scan.probe.shape == (2, 32, 32)
-    assert scan.geometry.wavelength == pytest.approx(original.scan.geometry.wavelength)
-    places = find(tmp_path / "scan.npz", Given()).places
-    assert {"patterns": "patterns", "positions": "positions", "angular_pixel": "angular_pixel_mrad"}.items() <= (
-        places.items()
-    )
+def test_arrays_of_an_npz_are_found_by_their_names(tmp_path, original, metres):
+    for save, kind in [(np.savez, PlacedFrames), (np.savez_compressed, ArrayFrames)]:
+        with of_case((save, kind), tmp_path) as home:
+            mask = np.ones((32, 32), np.uint8)
+            mask[3, 5] = 0
+            probe = np.ones((1, 1, 2, 32, 32), np.complex64)
+            save(home / "scan.npz", notes=np.array(["by hand"]), mask=mask, probe=probe, **named(original, metres))
+            scan = load(home / "scan.npz")
+            assert isinstance(scan.frames, kind)
+            np.testing.assert_array_equal(scan.mask, mask == 1)
+            np.testing.assert_array_equal(scan.counts(0, 24), original.stack * mask)
+            assert scan.probe.shape == (2, 32, 32)
+            assert scan.geometry.wavelength == pytest.approx(original.scan.geometry.wavelength)
+            places = find(home / "scan.npz", Given()).places
+            assert {
+                "patterns": "patterns",
+                "positions": "positions",
+                "angular_pixel": "angular_pixel_mrad",
+            }.items() <= (places.items())
 
 
 def test_an_archive_that_does_not_begin_at_its_start_keeps_its_places(tmp_path, original, metres):
@@ -94,11 +90,12 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("name", UNITS)
-def test_a_name_may_end_with_its_unit(tmp_path, original, name):
-    value, attribute, expected = UNITS[name]
-    np.savez(tmp_path / "scan.npz", patterns=original.stack, **{name: value})
-    assert getattr(find(tmp_path / "scan.npz", Given()), attribute) == pytest.approx(expected, rel=1e-4)
+def test_a_name_may_end_with_its_unit(tmp_path, original):
+    for name in UNITS:
+        with of_case(name, tmp_path) as home:
+            value, attribute, expected = UNITS[name]
+            np.savez(home / "scan.npz", patterns=original.stack, **{name: value})
+            assert getattr(find(home / "scan.npz", Given()), attribute) == pytest.approx(expected, rel=1e-4)
 
 
 def test_positions_in_pixels_are_said_by_their_name_or_by_the_user(tmp_path, original):
@@ -186,17 +183,12 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_npy_is_refused_with_one_sentence(tmp_path, original, case):
-    spoil, words = BROKEN[case]
-    spoil(tmp_path / "scan.npy", original)
-    refused(tmp_path / "scan.npy", words, raster=(ROWS, COLUMNS), step=original.step, **BEAM)
-
-
-def refused(path, words, **given):
-    with pytest.raises((FileError, ScanError), match=words) as caught:
-        load(path, **given)
-    assert "\n" not in str(caught.value)
+def test_a_broken_npy_is_refused_with_one_sentence(tmp_path, original):
+    for case in BROKEN:
+        with of_case(case, tmp_path) as home:
+            spoil, words = BROKEN[case]
+            spoil(home / "scan.npy", original)
+            refused(home / "scan.npy", words, raster=(ROWS, COLUMNS), step=original.step, **BEAM)
 
 
 def archive(path, members, compression=zipfile.ZIP_DEFLATED):
@@ -272,11 +264,12 @@ NPZ_BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", NPZ_BROKEN)
-def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres, case):
-    spoil, words = NPZ_BROKEN[case]
-    spoil(tmp_path / "scan.npz", named(original, metres))
-    refused(tmp_path / "scan.npz", words)
+def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres):
+    for case in NPZ_BROKEN:
+        with of_case(case, tmp_path) as home:
+            spoil, words = NPZ_BROKEN[case]
+            spoil(home / "scan.npz", named(original, metres))
+            refused(home / "scan.npz", words)
 
 
 def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_message_says(

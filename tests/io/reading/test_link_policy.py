@@ -1,5 +1,6 @@
 """Files that are read because another file or a folder names them: one rule for all formats, at loading and later."""
 
+import itertools
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.info import info
 from ptynb.io.load import load
 from ptynb.io.reading.link_policy import LinkPolicy
+from tests.io.cases import of_case
 from tests.io.formats import test_empad, test_rosetta, test_zarr_store
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
 
@@ -136,61 +138,55 @@ def scanned(folder, case, **more):
     return pickle.loads(pickle.dumps(scan.frames)).local().read(0, len(scan))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_link_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path, original, name):
-    case, folder = CASES[name], tmp_path / "inside"
-    folder.mkdir()
-    case.write(folder, original)
-    expected = scanned(folder, case)
-    real = moved(folder, case.moved, tmp_path / "outside")
-    with pytest.raises(FileError, match=r"outside .*; a file elsewhere is read only .*links='anywhere'") as told:
-        scanned(folder, case)
-    assert str(real) in str(told.value)
-    assert "\n" not in str(told.value)
-    np.testing.assert_array_equal(scanned(folder, case, links="anywhere"), expected)
+def test_a_link_is_followed_within_the_folder_and_refused_out_of_it_unless_it_is_allowed(tmp_path, original):
+    for name, case in CASES.items():
+        with of_case(name, tmp_path) as home:
+            inside = home / "inside"
+            inside.mkdir()
+            case.write(inside, original)
+            expected = scanned(inside, case)
+
+            def read(folder=inside, case=case, expected=expected, **more):
+                np.testing.assert_array_equal(scanned(folder, case, **more), expected)
+
+            # A link in the path that the user named.
+            (home / "to the folder").symlink_to(inside)
+            read(home / "to the folder")
+            # A link that stays in the folder, and one through another link, which leads on to the same.
+            within = inside / case.named if (inside / case.named).is_dir() else inside
+            real = moved(inside, case.moved, within / "kept")
+            read()
+            (within / "kept" / "again").symlink_to(real)
+            (inside / case.moved).unlink()
+            (inside / case.moved).symlink_to(within / "kept" / "again")
+            read()
+            # The first link leads to the folder, the second one out of it; then one leads out of it directly.
+            (within / "kept" / "again").unlink()
+            real = moved(inside, real.relative_to(inside), home / "outside")
+            (within / "kept" / "again").symlink_to(real)
+            with pytest.raises(FileError, match="outside"):
+                scanned(inside, case)
+            (inside / case.moved).unlink()
+            (inside / case.moved).symlink_to(real)
+            words = r"outside .*; a file elsewhere is read only .*links='anywhere'"
+            with pytest.raises(FileError, match=words) as told:
+                scanned(inside, case)
+            assert str(real) in str(told.value)
+            assert "\n" not in str(told.value)
+            read(links="anywhere")
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_link_that_stays_in_the_folder_is_followed(tmp_path, original, name):
-    case = CASES[name]
-    case.write(tmp_path, original)
-    expected = scanned(tmp_path, case)
-    within = tmp_path / case.named if (tmp_path / case.named).is_dir() else tmp_path
-    real = moved(tmp_path, case.moved, within / "kept")
-    np.testing.assert_array_equal(scanned(tmp_path, case), expected)
-    # Through another link, which leads on to the same.
-    (within / "kept" / "again").symlink_to(real)
-    (tmp_path / case.moved).unlink()
-    (tmp_path / case.moved).symlink_to(within / "kept" / "again")
-    np.testing.assert_array_equal(scanned(tmp_path, case), expected)
-    # The first link leads to the folder, the second one out of it.
-    (within / "kept" / "again").unlink()
-    (within / "kept" / "again").symlink_to(moved(tmp_path, real.relative_to(tmp_path), tmp_path.parent / "elsewhere"))
-    with pytest.raises(FileError, match="outside"):
-        scanned(tmp_path, case)
-    shutil.rmtree(tmp_path.parent / "elsewhere")
-
-
-@pytest.mark.parametrize("name", ["a chunk of zarr", "a folder of chunks", "a picture of a folder"])
-def test_a_link_that_was_made_after_loading_is_refused_by_who_reads_it(tmp_path, original, name):
-    case, folder = CASES[name], tmp_path / "inside"
-    folder.mkdir()
-    case.write(folder, original)
-    frames = pickle.loads(pickle.dumps(load(folder / case.named, **case.given).frames))
-    moved(folder, case.moved, tmp_path / "outside")
-    assert len(frames.read(0, 4)) == 4
-    with pytest.raises(FileError, match="outside"):
-        frames.read(0, frames.shape[0])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_link_in_the_path_that_the_user_named_is_followed(tmp_path, original, name):
-    case, folder = CASES[name], tmp_path / "inside"
-    folder.mkdir()
-    case.write(folder, original)
-    expected = scanned(folder, case)
-    (tmp_path / "to the folder").symlink_to(folder)
-    np.testing.assert_array_equal(scanned(tmp_path / "to the folder", case), expected)
+def test_a_link_that_was_made_after_loading_is_refused_by_who_reads_it(tmp_path, original):
+    for name in ["a chunk of zarr", "a folder of chunks", "a picture of a folder"]:
+        with of_case(name, tmp_path) as home:
+            case, inside = CASES[name], home / "inside"
+            inside.mkdir()
+            case.write(inside, original)
+            frames = pickle.loads(pickle.dumps(load(inside / case.named, **case.given).frames))
+            moved(inside, case.moved, home / "outside")
+            assert len(frames.read(0, 4)) == 4
+            with pytest.raises(FileError, match="outside"):
+                frames.read(0, frames.shape[0])
 
 
 def test_files_beside_a_link_and_beside_what_it_leads_to_may_be_read(tmp_path):
@@ -254,26 +250,28 @@ def test_a_pipe_beside_a_file_is_taken_away_as_the_message_says(tmp_path, origin
 UP = ("../../secret", "/secret", "..", "a/../../secret")
 
 
-@pytest.mark.parametrize("name", UP)
-def test_a_name_that_leads_upwards_names_nothing(tmp_path, original, name):
-    store()(tmp_path, original)
-    zarr.create_array(tmp_path / "secret", shape=(24, 32, 32), dtype="u2")[...] = 1
-    with pytest.raises(FileError, match="has no array"):
-        load(tmp_path / "scan.zarr", patterns=name)
-    with h5py.File(tmp_path / "scan.h5", "w") as file:
-        file["a/data"] = original.stack
-    with pytest.raises(FileError, match="has no patterns at"):
-        load(tmp_path / "scan.h5", patterns=name, **PLACED)
+def test_a_name_that_leads_upwards_names_nothing(tmp_path, original):
+    for name in UP:
+        with of_case(name, tmp_path) as home:
+            store()(home, original)
+            zarr.create_array(home / "secret", shape=(24, 32, 32), dtype="u2")[...] = 1
+            with pytest.raises(FileError, match="has no array"):
+                load(home / "scan.zarr", patterns=name)
+            with h5py.File(home / "scan.h5", "w") as file:
+                file["a/data"] = original.stack
+            with pytest.raises(FileError, match="has no patterns at"):
+                load(home / "scan.h5", patterns=name, **PLACED)
 
 
-@pytest.mark.parametrize("raw", ["../scan_x6_y4.raw", "{above}/scan_x6_y4.raw", "C:\\..\\scan_x6_y4.raw"])
-def test_an_xml_names_a_file_beside_it_whatever_path_it_says(tmp_path, raw):
-    (tmp_path / "inside").mkdir()
-    named = f'<raw_file filename="{raw.format(above=tmp_path)}"/>'
-    path = test_empad.write(tmp_path / "inside", oblong(128), raw=named)
-    shutil.move(tmp_path / "inside" / "scan_x6_y4.raw", tmp_path)
-    with pytest.raises(FileError, match=r"names scan_x6_y4\.raw, which is not beside it"):
-        load(path)
+def test_an_xml_names_a_file_beside_it_whatever_path_it_says(tmp_path):
+    for raw in ["../scan_x6_y4.raw", "{above}/scan_x6_y4.raw", "C:\\..\\scan_x6_y4.raw"]:
+        with of_case(raw, tmp_path) as home:
+            (home / "inside").mkdir()
+            named = f'<raw_file filename="{raw.format(above=home)}"/>'
+            path = test_empad.write(home / "inside", oblong(128), raw=named)
+            shutil.move(home / "inside" / "scan_x6_y4.raw", home)
+            with pytest.raises(FileError, match=r"names scan_x6_y4\.raw, which is not beside it"):
+                load(path)
 
 
 def ome(path, other):
@@ -313,16 +311,16 @@ def ndtiff(path, other):
     path.with_name("NDTiff.index").write_bytes(index)
 
 
-@pytest.mark.parametrize("other", ["../secret.tif", "{above}/secret.tif", "beside.tif"])
-@pytest.mark.parametrize("write", [ome, ndtiff])
-def test_pages_that_a_tiff_has_in_other_files_are_not_read(tmp_path, write, other):
-    (tmp_path / "inside").mkdir()
-    for secret in (tmp_path / "secret.tif", tmp_path / "inside" / "beside.tif"):
-        tifffile.imwrite(secret, np.full((10, 16, 16), 77, np.uint16), photometric="minisblack")
-    path = tmp_path / "inside" / "scan.ome.tif"
-    write(path, other.format(above=tmp_path))
-    given = {"positions": np.indices((2, 2)).reshape(2, -1).T * 2e-10, **BEAM}
-    np.testing.assert_array_equal(load(path, **given).counts(0, 4), 3)
+def test_pages_that_a_tiff_has_in_other_files_are_not_read(tmp_path):
+    for other, write in itertools.product(["../secret.tif", "{above}/secret.tif", "beside.tif"], [ome, ndtiff]):
+        with of_case((other, write), tmp_path) as home:
+            (home / "inside").mkdir()
+            for secret in (home / "secret.tif", home / "inside" / "beside.tif"):
+                tifffile.imwrite(secret, np.full((10, 16, 16), 77, np.uint16), photometric="minisblack")
+            path = home / "inside" / "scan.ome.tif"
+            write(path, other.format(above=home))
+            given = {"positions": np.indices((2, 2)).reshape(2, -1).T * 2e-10, **BEAM}
+            np.testing.assert_array_equal(load(path, **given).counts(0, 4), 3)
 
 
 def test_the_folders_of_a_policy(tmp_path):

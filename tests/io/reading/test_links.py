@@ -1,5 +1,6 @@
 """Data in other files: followed in the folder, asked for outside it, named where they are missing, never endless."""
 
+import itertools
 import os
 
 import h5py
@@ -17,6 +18,7 @@ from ptynb.scan import ScanError
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io import layouts
+from tests.io.cases import of_case
 
 SHAPE = (6, 8, 10)
 PATTERNS = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype(np.uint16)
@@ -77,29 +79,29 @@ OUTSIDE = {
 }
 
 
-@pytest.mark.parametrize("kind", ["external link", "virtual dataset", "raw file"])
-@pytest.mark.parametrize("how", OUTSIDE)
-def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path, how, kind):
-    inside, outside = tmp_path / "inside", tmp_path / "outside" / "other.h5"
-    inside.mkdir()
-    outside.parent.mkdir()
-    source(outside)
-    (inside / "beside.h5").symlink_to(outside)
-    name = OUTSIDE[how](outside)
-    if kind == "external link":
-        master(inside / "m.h5", {"data": h5py.ExternalLink(name, "/data")})
-    elif kind == "virtual dataset":
-        virtual(inside / "m.h5", SHAPE, (np.s_[:], name, SHAPE, np.s_[:]))
-    else:
-        with h5py.File(inside / "m.h5", "w") as file:
-            file.create_dataset("data", SHAPE, np.uint8, external=[(name, 0, h5py.h5f.UNLIMITED)])
-    with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
-        read(inside / "m.h5")
-    assert str(outside.resolve()) in str(told.value)
-    assert "\n" not in str(told.value)
-    with pytest.raises(FileError, match="links='anywhere'"):
-        load(inside / "m.h5")
-    assert read(inside / "m.h5", links="anywhere").shape == SHAPE
+def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path):
+    for kind, how in itertools.product(["external link", "virtual dataset", "raw file"], OUTSIDE):
+        with of_case((kind, how), tmp_path) as home:
+            inside, outside = home / "inside", home / "outside" / "other.h5"
+            inside.mkdir()
+            outside.parent.mkdir()
+            source(outside)
+            (inside / "beside.h5").symlink_to(outside)
+            name = OUTSIDE[how](outside)
+            if kind == "external link":
+                master(inside / "m.h5", {"data": h5py.ExternalLink(name, "/data")})
+            elif kind == "virtual dataset":
+                virtual(inside / "m.h5", SHAPE, (np.s_[:], name, SHAPE, np.s_[:]))
+            else:
+                with h5py.File(inside / "m.h5", "w") as file:
+                    file.create_dataset("data", SHAPE, np.uint8, external=[(name, 0, h5py.h5f.UNLIMITED)])
+            with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
+                read(inside / "m.h5")
+            assert str(outside.resolve()) in str(told.value)
+            assert "\n" not in str(told.value)
+            with pytest.raises(FileError, match="links='anywhere'"):
+                load(inside / "m.h5")
+            assert read(inside / "m.h5", links="anywhere").shape == SHAPE
 
 
 def counted(path, names):
@@ -166,17 +168,18 @@ INDIRECT = {
 }
 
 
-@pytest.mark.parametrize("case", INDIRECT)
-def test_what_leads_out_of_the_folder_by_a_detour_is_refused_unless_it_is_allowed(tmp_path, monkeypatch, case):
-    monkeypatch.chdir(tmp_path)
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
-    inside.mkdir()
-    outside.mkdir()
-    path = INDIRECT[case](inside, outside)
-    with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
-        read(path)
-    assert str(outside) in str(told.value)
-    np.testing.assert_array_equal(read(path, links="anywhere").read(0, 6), PATTERNS)
+def test_what_leads_out_of_the_folder_by_a_detour_is_refused_unless_it_is_allowed(tmp_path, monkeypatch):
+    for case in INDIRECT:
+        with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
+            patched.chdir(home)
+            inside, outside = home / "inside", home / "outside"
+            inside.mkdir()
+            outside.mkdir()
+            path = INDIRECT[case](inside, outside)
+            with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
+                read(path)
+            assert str(outside) in str(told.value)
+            np.testing.assert_array_equal(read(path, links="anywhere").read(0, 6), PATTERNS)
 
 
 def test_counted_files_in_the_folder_are_read(tmp_path):
@@ -196,28 +199,31 @@ def test_a_raw_file_lies_beside_the_file_that_names_it_whatever_is_in_the_workin
         np.testing.assert_array_equal(read(path).read(0, 6), PATTERNS)
 
 
-@pytest.mark.parametrize("name", ["positions", "mask", "energy"])
-def test_small_things_from_outside_the_folder_are_refused_unless_they_are_allowed(tmp_path, simulated, name):
+def test_small_things_from_outside_the_folder_are_refused_unless_they_are_allowed(tmp_path, simulated):
     """In a virtual dataset, that is: HDF5 opens its sources by itself."""
-    values = {
-        "positions": simulated.positions * simulated.pixel_size,
-        "mask": np.eye(16) == 0,
-        "energy": np.array([simulated.geometry.energy]),
-    }
-    (tmp_path / "inside").mkdir()
-    with h5py.File(tmp_path / "outside.h5", "w") as other:
-        other[name] = values[name]
-    with h5py.File(tmp_path / "inside" / "scan.h5", "w") as file:
-        file["data"] = simulated.counts(0, 16)
-        file.update({one: value for one, value in values.items() if one != name})
-        layout = h5py.VirtualLayout(values[name].shape, values[name].dtype)
-        layout[:] = h5py.VirtualSource(str(tmp_path / "outside.h5"), name, values[name].shape)
-        file.create_virtual_dataset(name, layout)
-    given = {"distance": simulated.geometry.distance, "detector_pixel": simulated.geometry.detector_pixel}
-    with pytest.raises(FileError, match=f"keeps /{name} in {tmp_path}/outside.h5, outside"):
-        load(tmp_path / "inside" / "scan.h5", **given)
-    found = load(tmp_path / "inside" / "scan.h5", links="anywhere", **given)
-    np.testing.assert_allclose(found.positions[1] - found.positions[0], simulated.positions[1] - simulated.positions[0])
+    for name in ["positions", "mask", "energy"]:
+        with of_case(name, tmp_path) as home:
+            values = {
+                "positions": simulated.positions * simulated.pixel_size,
+                "mask": np.eye(16) == 0,
+                "energy": np.array([simulated.geometry.energy]),
+            }
+            (home / "inside").mkdir()
+            with h5py.File(home / "outside.h5", "w") as other:
+                other[name] = values[name]
+            with h5py.File(home / "inside" / "scan.h5", "w") as file:
+                file["data"] = simulated.counts(0, 16)
+                file.update({one: value for one, value in values.items() if one != name})
+                layout = h5py.VirtualLayout(values[name].shape, values[name].dtype)
+                layout[:] = h5py.VirtualSource(str(home / "outside.h5"), name, values[name].shape)
+                file.create_virtual_dataset(name, layout)
+            given = {"distance": simulated.geometry.distance, "detector_pixel": simulated.geometry.detector_pixel}
+            with pytest.raises(FileError, match=f"keeps /{name} in {home}/outside.h5, outside"):
+                load(home / "inside" / "scan.h5", **given)
+            found = load(home / "inside" / "scan.h5", links="anywhere", **given)
+            np.testing.assert_allclose(
+                found.positions[1] - found.positions[0], simulated.positions[1] - simulated.positions[0]
+            )
 
 
 def test_positions_in_a_raw_file_are_written_into_the_file_as_the_message_says(tmp_path, simulated):
@@ -251,40 +257,40 @@ WHOLE = {
 """What holds all of itself, and something in it."""
 
 
-@pytest.mark.parametrize("softly", [False, True], ids=["a link", "a link to a link"])
-@pytest.mark.parametrize("seed", WHOLE)
-def test_files_that_hold_all_of_themselves_are_not_read_from_others(tmp_path, seed, softly):
-    path, name = SEEDS[seed].write(tmp_path), WHOLE[seed]
-    with h5py.File(path, "r+") as file, h5py.File(tmp_path / "other.h5", "w") as other:
-        file.copy(name, other, "taken")
-        del file[name]
-        file["link" if softly else name] = h5py.ExternalLink("other.h5", "/taken")
-        if softly:
-            file[name] = h5py.SoftLink("/link")
-    with pytest.raises(FileError, match=f"has {name} in another file; a file of this kind has to hold"):
-        READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
+def test_files_that_hold_all_of_themselves_are_not_read_from_others(tmp_path):
+    for softly, seed in itertools.product([False, True], WHOLE):
+        with of_case((softly, seed), tmp_path) as home:
+            path, name = SEEDS[seed].write(home), WHOLE[seed]
+            with h5py.File(path, "r+") as file, h5py.File(home / "other.h5", "w") as other:
+                file.copy(name, other, "taken")
+                del file[name]
+                file["link" if softly else name] = h5py.ExternalLink("other.h5", "/taken")
+                if softly:
+                    file[name] = h5py.SoftLink("/link")
+            with pytest.raises(FileError, match=f"has {name} in another file; a file of this kind has to hold"):
+                READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("reader", ["load", "start"])
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("cxi_version",),
-        ("chunks", "meta"),
-        ("Version", "Data/Image"),
-        ("cdtools_version",),
-        ("optimizable_tensors/objp",),
-        ("content/probe", "content/obj"),
-        ("object", "probe", "p"),
-    ],
-)
-def test_a_file_is_recognised_without_opening_what_it_links_to(tmp_path, reader, names):
+def test_a_file_is_recognised_without_opening_what_it_links_to(tmp_path):
     """A pipe, which HDF5 would wait at for ever."""
-    os.mkfifo(tmp_path / "pipe")
-    path = master(tmp_path / "m.h5", {name: h5py.ExternalLink("pipe", "/x") for name in names})
-    with pytest.raises(FileError):
-        READERS[reader](path, {})
+    for reader, names in itertools.product(
+        ["load", "start"],
+        [
+            ("cxi_version",),
+            ("chunks", "meta"),
+            ("Version", "Data/Image"),
+            ("cdtools_version",),
+            ("optimizable_tensors/objp",),
+            ("content/probe", "content/obj"),
+            ("object", "probe", "p"),
+        ],
+    ):
+        with of_case((reader, names), tmp_path) as home:
+            os.mkfifo(home / "pipe")
+            path = master(home / "m.h5", {name: h5py.ExternalLink("pipe", "/x") for name in names})
+            with pytest.raises(FileError):
+                READERS[reader](path, {})
 
 
 def test_a_link_to_an_absolute_path_that_is_gone_is_found_beside_the_file(tmp_path):
@@ -293,18 +299,21 @@ def test_a_link_to_an_absolute_path_that_is_gone_is_found_beside_the_file(tmp_pa
     np.testing.assert_array_equal(read(path).read(2, 3), PATTERNS[2:3])
 
 
-@pytest.mark.parametrize("virtually", [False, True], ids=["links", "virtual dataset"])
-def test_a_missing_file_is_named_also_where_hdf5_would_read_zeros(tmp_path, simulated, virtually):
-    path = layouts.eiger(tmp_path / "scan_master.h5", simulated, virtual=virtually)
-    given = {"raster": (4, 4), "step": (1e-7, 1e-7)}
-    scan = load(path, **given)
-    (tmp_path / "scan_data_000002.h5").rename(tmp_path / "away.h5")
-    with pytest.raises(FileError, match=r"scan_data_000002\.h5, which is not there; copy that file beside scan_master"):
-        load(path, **given)
-    with pytest.raises(ValueError, match=r"can't be read from .*scan_data_000002\.h5"):
-        scan.counts(0, 16)
-    (tmp_path / "away.h5").rename(tmp_path / "scan_data_000002.h5")
-    np.testing.assert_array_equal(load(path, **given).counts(0, 16), simulated.counts(0, 16))
+def test_a_missing_file_is_named_also_where_hdf5_would_read_zeros(tmp_path, simulated):
+    for virtually in [False, True]:
+        with of_case(virtually, tmp_path) as home:
+            path = layouts.eiger(home / "scan_master.h5", simulated, virtual=virtually)
+            given = {"raster": (4, 4), "step": (1e-7, 1e-7)}
+            scan = load(path, **given)
+            (home / "scan_data_000002.h5").rename(home / "away.h5")
+            with pytest.raises(
+                FileError, match=r"scan_data_000002\.h5, which is not there; copy that file beside scan_master"
+            ):
+                load(path, **given)
+            with pytest.raises(ValueError, match=r"can't be read from .*scan_data_000002\.h5"):
+                scan.counts(0, 16)
+            (home / "away.h5").rename(home / "scan_data_000002.h5")
+            np.testing.assert_array_equal(load(path, **given).counts(0, 16), simulated.counts(0, 16))
 
 
 def test_a_virtual_dataset_of_pieces_of_patterns_is_read_and_its_files_are_watched(tmp_path):
@@ -409,17 +418,18 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("case", ENDLESS)
-def test_links_that_lead_nowhere_are_refused(tmp_path, case):
-    make, words = ENDLESS[case]
-    source(tmp_path / "a.h5", PATTERNS[:2])
-    with h5py.File(tmp_path / "m.h5", "w") as file:
-        make(file)
-    with pytest.raises(FileError, match=words) as told:
-        read(tmp_path / "m.h5")
-    assert "\n" not in str(told.value)
-    with pytest.raises((FileError, ScanError)):
-        load(tmp_path / "m.h5")
+def test_links_that_lead_nowhere_are_refused(tmp_path):
+    for case in ENDLESS:
+        with of_case(case, tmp_path) as home:
+            make, words = ENDLESS[case]
+            source(home / "a.h5", PATTERNS[:2])
+            with h5py.File(home / "m.h5", "w") as file:
+                make(file)
+            with pytest.raises(FileError, match=words) as told:
+                read(home / "m.h5")
+            assert "\n" not in str(told.value)
+            with pytest.raises((FileError, ScanError)):
+                load(home / "m.h5")
 
 
 def test_a_link_to_a_pipe_is_refused_and_not_waited_for(tmp_path):

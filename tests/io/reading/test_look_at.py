@@ -1,5 +1,7 @@
 """Scans whose patterns are empty are told; axes that nobody can interpret are refused."""
 
+import itertools
+
 import h5py
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from ptynb.io.info import info
 from ptynb.io.load import load
 from ptynb.io.reading import plausible
 from ptynb.warned import PtynbWarning
+from tests.io.cases import of_case
 from tests.io.reading.test_links import virtual
 
 COUNT = 40
@@ -119,14 +122,15 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("form", [*FORMATS, "pictures"])
-def test_an_empty_scan_is_told(tmp_path, form):
-    path = {**FORMATS, "pictures": pictures}[form](tmp_path, EMPTY)
-    with pytest.warns(PtynbWarning, match=rf"All counts are zero .* looked at \({LOOKED_AT} of 40\)") as told:
-        load(path, **GIVEN)
-    assert len(told) == 1
-    assert told[0].filename == __file__
-    assert any(f"({LOOKED_AT} of 40)" in remark for remark in info(path, **GIVEN).remarks)
+def test_an_empty_scan_is_told(tmp_path):
+    for form in [*FORMATS, "pictures"]:
+        with of_case(form, tmp_path) as home:
+            path = {**FORMATS, "pictures": pictures}[form](home, EMPTY)
+            with pytest.warns(PtynbWarning, match=rf"All counts are zero .* looked at \({LOOKED_AT} of 40\)") as told:
+                load(path, **GIVEN)
+            assert len(told) == 1
+            assert told[0].filename == __file__
+            assert any(f"({LOOKED_AT} of 40)" in remark for remark in info(path, **GIVEN).remarks)
 
 
 def test_an_empty_scan_of_ptynb_is_told(tmp_path):
@@ -147,12 +151,13 @@ def test_a_native_scan_with_counts_that_can_t_be_is_a_problem(tmp_path):
     assert "Pattern 0 has the count -1.0" in info(tmp_path / "scan.h5").problem
 
 
-@pytest.mark.parametrize("number", [0, 1, 19, 22, 38, 39])
-def test_one_pattern_with_counts_among_those_looked_at_is_enough(tmp_path, number):
-    patterns = EMPTY.copy()
-    patterns[number, 3, 4] = 1
-    assert len(load(hdf5(tmp_path, patterns), **GIVEN)) == COUNT
-    assert not any("zero" in remark for remark in info(tmp_path / "scan.h5", **GIVEN).remarks)
+def test_one_pattern_with_counts_among_those_looked_at_is_enough(tmp_path):
+    for number in [0, 1, 19, 22, 38, 39]:
+        with of_case(number, tmp_path) as home:
+            patterns = EMPTY.copy()
+            patterns[number, 3, 4] = 1
+            assert len(load(hdf5(home, patterns), **GIVEN)) == COUNT
+            assert not any("zero" in remark for remark in info(home / "scan.h5", **GIVEN).remarks)
 
 
 def test_counts_where_the_mask_is_false_are_none(tmp_path):
@@ -211,12 +216,13 @@ def test_of_a_scan_with_counts_the_ends_are_read_once(tmp_path, monkeypatch):
     assert sorted(seen) == [0, COUNT - 1]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_scans_of_few_patterns(tmp_path, count):
-    given = {**GIVEN, "positions": POSITIONS[:count]}
-    numbers = ", ".join(map(str, range(count)))
-    with pytest.warns(PtynbWarning, match=rf"\({numbers} of {count}\)"):
-        load(npy(tmp_path, EMPTY[:count]), **given)
+def test_scans_of_few_patterns(tmp_path):
+    for count in [1, 2, 3]:
+        with of_case(count, tmp_path) as home:
+            given = {**GIVEN, "positions": POSITIONS[:count]}
+            numbers = ", ".join(map(str, range(count)))
+            with pytest.warns(PtynbWarning, match=rf"\({numbers} of {count}\)"):
+                load(npy(home, EMPTY[:count]), **given)
 
 
 # Axes
@@ -224,16 +230,19 @@ def test_scans_of_few_patterns(tmp_path, count):
 FULL = np.arange(1, COUNT * 256 + 1).reshape(COUNT, 16, 16).astype(np.uint16)
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_axes_that_could_be_anything_are_refused(tmp_path, form):
+def test_axes_that_could_be_anything_are_refused(tmp_path):
     """(a, b, c, y, x): which of them are the scan's, and what the third one is, would be guessed."""
-    path = FORMATS[form](tmp_path, FULL.reshape(2, 4, 5, 16, 16))
-    order = r"\(16, 16, 2, 4, 5\)" if form.startswith("mat") else r"\(2, 4, 5, 16, 16\)"
-    with pytest.raises(FileError, match=rf"{order}.*; expected \(pattern, y, x\), or \(row, column, y, x\)") as told:
-        load(path, **GIVEN)
-    assert "sum or choose along the others, and give the rest to Scan.from_arrays" in str(told.value)
-    scan = pt.Scan.from_arrays(FULL.reshape(2, 4, 5, 16, 16).sum(1).reshape(-1, 16, 16), POSITIONS[:10])
-    assert len(scan) == 10
+    for form in FORMATS:
+        with of_case(form, tmp_path) as home:
+            path = FORMATS[form](home, FULL.reshape(2, 4, 5, 16, 16))
+            order = r"\(16, 16, 2, 4, 5\)" if form.startswith("mat") else r"\(2, 4, 5, 16, 16\)"
+            with pytest.raises(
+                FileError, match=rf"{order}.*; expected \(pattern, y, x\), or \(row, column, y, x\)"
+            ) as told:
+                load(path, **GIVEN)
+            assert "sum or choose along the others, and give the rest to Scan.from_arrays" in str(told.value)
+            scan = pt.Scan.from_arrays(FULL.reshape(2, 4, 5, 16, 16).sum(1).reshape(-1, 16, 16), POSITIONS[:10])
+            assert len(scan) == 10
 
 
 SINGLES = {
@@ -245,18 +254,18 @@ SINGLES = {
 }
 
 
-@pytest.mark.parametrize("form", ["HDF5", "NeXus", "CXI", "ptyd"])
-@pytest.mark.parametrize("shape", SINGLES)
-def test_axes_of_length_one_count_for_nothing_in_hdf5(tmp_path, form, shape):
-    path = FORMATS[form](tmp_path, FULL.reshape(shape))
-    np.testing.assert_array_equal(load(path, **GIVEN).counts(0, COUNT), FULL)
-    raster = SINGLES[shape]
-    if raster and form != "ptyd":
-        given = {name: value for name, value in GIVEN.items() if name not in ("positions", "units")}
-        placed = load(path, step=(2e-6, 1e-6), **given).positions
-        steps = placed[[1, raster[1]]] - placed[0]
-        assert steps[0, 0] == 0 != steps[0, 1]
-        assert steps[1, 1] == 0 != steps[1, 0]
+def test_axes_of_length_one_count_for_nothing_in_hdf5(tmp_path):
+    for form, shape in itertools.product(["HDF5", "NeXus", "CXI", "ptyd"], SINGLES):
+        with of_case((form, shape), tmp_path) as home:
+            path = FORMATS[form](home, FULL.reshape(shape))
+            np.testing.assert_array_equal(load(path, **GIVEN).counts(0, COUNT), FULL)
+            raster = SINGLES[shape]
+            if raster and form != "ptyd":
+                given = {name: value for name, value in GIVEN.items() if name not in ("positions", "units")}
+                placed = load(path, step=(2e-6, 1e-6), **given).positions
+                steps = placed[[1, raster[1]]] - placed[0]
+                assert steps[0, 0] == 0 != steps[0, 1]
+                assert steps[1, 1] == 0 != steps[1, 0]
 
 
 def test_a_source_of_any_axes_may_be_part_of_a_virtual_dataset(tmp_path):

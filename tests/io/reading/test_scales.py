@@ -2,6 +2,7 @@ import pytest
 
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.scales import angular_pixel, reciprocal, volts
+from tests.io.cases import of_case
 
 RECIPROCALS = {
     "1/nm": 1e9, "nm^-1": 1e9, "1 / nm": 1e9, "nm⁻¹": 1e9, "nm**-1": 1e9, "1/(nm)": 1e9, "A^-1": 1e10, "1/Å": 1e10,
@@ -9,9 +10,10 @@ RECIPROCALS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", RECIPROCALS)
-def test_reciprocal_lengths(unit):
-    assert reciprocal(unit) == (None if RECIPROCALS[unit] is None else pytest.approx(RECIPROCALS[unit]))
+def test_reciprocal_lengths():
+    for unit in RECIPROCALS:
+        with of_case(unit):
+            assert reciprocal(unit) == (None if RECIPROCALS[unit] is None else pytest.approx(RECIPROCALS[unit]))
 
 
 def test_a_pixel_in_an_angle_or_in_a_reciprocal_length_times_the_wavelength():
@@ -21,12 +23,14 @@ def test_a_pixel_in_an_angle_or_in_a_reciprocal_length_times_the_wavelength():
     assert angular_pixel(0.02, "px", 2e-12) is None
 
 
-@pytest.mark.parametrize(("said", "meant"), [(300, 300e3), (80.0, 80e3), (1000, 1e6), (3001.0, 3001.0), (200e3, 200e3)])
-def test_voltages_are_in_volts_or_kilovolts(said, meant):
-    assert volts(said, "scan.xml") == meant
+def test_voltages_are_in_volts_or_kilovolts():
+    for said, meant in [(300, 300e3), (80.0, 80e3), (1000, 1e6), (3001.0, 3001.0), (200e3, 200e3)]:
+        with of_case((said, meant)):
+            assert volts(said, "scan.xml") == meant
 
 
-@pytest.mark.parametrize("said", [0.0, -300.0, 2.9, 3.1e6, float("nan"), float("inf")])
-def test_voltages_that_cannot_be_are_refused(said):
-    with pytest.raises(FileError, match=r"scan\.xml says an acceleration voltage of .*; expected 3 to 3000 kV"):
-        volts(said, "scan.xml")
+def test_voltages_that_cannot_be_are_refused():
+    for said in [0.0, -300.0, 2.9, 3.1e6, float("nan"), float("inf")]:
+        words = r"scan\.xml says an acceleration voltage of .*; expected 3 to 3000 kV"
+        with of_case(said), pytest.raises(FileError, match=words):
+            volts(said, "scan.xml")

@@ -1,6 +1,8 @@
 """What a file claims: decided before it is unpacked, kept to while it is, and told where it is much."""
 
+import functools
 import io
+import itertools
 import struct
 import tracemalloc
 import zipfile
@@ -28,6 +30,7 @@ from ptynb.warned import PtynbWarning
 from tests.followed import Case, follow
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
+from tests.io.cases import of_case
 
 COUNTS = np.random.default_rng(0).integers(0, 1000, (24, 16, 16)).astype(np.uint16)
 POSITIONS = np.indices((4, 6)).reshape(2, -1).T * 3.0
@@ -55,79 +58,90 @@ def mat73(folder, patterns=COUNTS):
 PACKED = {"npz": npz, "npz, big-endian": lambda folder: npz(folder, COUNTS.astype(">u2")), "mat": mat, "mat 7.3": mat73}
 
 
-@pytest.mark.parametrize("kind", PACKED)
-def test_packed_patterns_are_in_memory_once_they_are_loaded(tmp_path, kind):
-    scan = load(PACKED[kind](tmp_path), **GIVEN)
-    assert isinstance(scan.frames, ArrayFrames)
-    assert scan.frames.dtype.isnative
-    np.testing.assert_array_equal(scan.counts(0, 24), COUNTS)
+def test_packed_patterns_are_in_memory_once_they_are_loaded(tmp_path):
+    for kind in PACKED:
+        with of_case(kind, tmp_path) as home:
+            scan = load(PACKED[kind](home), **GIVEN)
+            assert isinstance(scan.frames, ArrayFrames)
+            assert scan.frames.dtype.isnative
+            np.testing.assert_array_equal(scan.counts(0, 24), COUNTS)
 
 
-@pytest.mark.parametrize("kind", PACKED)
-def test_many_packed_patterns_are_told_before_they_are_unpacked(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(assemble, "LARGE", COUNTS.nbytes)
-    with pytest.warns(
-        PtynbWarning, match=r"24 patterns of 16 x 16, uint16, are packed in .*12\.3 kB of memory"
-    ) as told:
-        load(PACKED[kind](tmp_path), **GIVEN)
-    assert told[0].filename == __file__
-    monkeypatch.setattr(assemble, "LARGE", COUNTS.nbytes + 1)
-    load(PACKED[kind](tmp_path), **GIVEN)
+def test_many_packed_patterns_are_told_before_they_are_unpacked(tmp_path, monkeypatch):
+    for kind in PACKED:
+        with of_case(kind, tmp_path) as home, monkeypatch.context() as patched:
+            patched.setattr(assemble, "LARGE", COUNTS.nbytes)
+            with pytest.warns(
+                PtynbWarning, match=r"24 patterns of 16 x 16, uint16, are packed in .*12\.3 kB of memory"
+            ) as told:
+                load(PACKED[kind](home), **GIVEN)
+            assert told[0].filename == __file__
+            patched.setattr(assemble, "LARGE", COUNTS.nbytes + 1)
+            load(PACKED[kind](home), **GIVEN)
 
 
-@pytest.mark.parametrize("kind", PACKED)
-def test_what_is_in_a_file_is_told_without_unpacking_many_patterns(tmp_path, monkeypatch, kind):
-    path = PACKED[kind](tmp_path)
-    monkeypatch.setattr(unpacking.PackedFrames, "unpacked", lambda frames: pytest.fail("patterns are unpacked"))
-    monkeypatch.setattr(info_module, "QUICK", COUNTS.nbytes - 1)
-    found = info(path, **GIVEN)
-    facts = {fact.name: fact.value for fact in found.facts}
-    assert facts["patterns"] == "24 of 16 x 16, uint16"
-    assert facts["patterns in memory"] == "0.01229"
-    assert facts["object"] == "25 x 31"
-    assert found.problem is None
-    assert any("None of them was looked at" in remark for remark in found.remarks)
+def test_what_is_in_a_file_is_told_without_unpacking_many_patterns(tmp_path, monkeypatch):
+    for kind in PACKED:
+        with of_case(kind, tmp_path) as home, monkeypatch.context() as patched:
+            path = PACKED[kind](home)
+            patched.setattr(unpacking.PackedFrames, "unpacked", lambda frames: pytest.fail("patterns are unpacked"))
+            patched.setattr(info_module, "QUICK", COUNTS.nbytes - 1)
+            found = info(path, **GIVEN)
+            facts = {fact.name: fact.value for fact in found.facts}
+            assert facts["patterns"] == "24 of 16 x 16, uint16"
+            assert facts["patterns in memory"] == "0.01229"
+            assert facts["object"] == "25 x 31"
+            assert found.problem is None
+            assert any("None of them was looked at" in remark for remark in found.remarks)
 
 
-@pytest.mark.parametrize("given", [GIVEN, {}], ids=["all is given", "nothing is given"])
-@pytest.mark.parametrize("kind", PACKED)
-def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path, monkeypatch, kind, given):
-    path = PACKED[kind](tmp_path)
-    monkeypatch.setattr(info_module, "QUICK", 0)
-    monkeypatch.setattr(room, "SHARE", 1e-9)
-    found = info(path, **given)
-    assert "announces" in found.problem
-    assert "half of the" in found.problem
-    assert {fact.name: fact.value for fact in found.facts}["patterns"] == "24 of 16 x 16, uint16"
-    with pytest.raises(FileError, match=r"may be read into memory here, .* store the patterns uncompressed"):
-        load(path, **given)
+def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path, monkeypatch):
+    for given, kind in itertools.product([GIVEN, {}], PACKED):
+        with of_case((given, kind), tmp_path) as home, monkeypatch.context() as patched:
+            path = PACKED[kind](home)
+            patched.setattr(info_module, "QUICK", 0)
+            patched.setattr(room, "SHARE", 1e-9)
+            found = info(path, **given)
+            assert "announces" in found.problem
+            assert "half of the" in found.problem
+            assert {fact.name: fact.value for fact in found.facts}["patterns"] == "24 of 16 x 16, uint16"
+            with pytest.raises(FileError, match=r"may be read into memory here, .* store the patterns uncompressed"):
+                load(path, **given)
 
 
-@pytest.mark.parametrize("kind", ["npz", "mat"])
-def test_how_far_the_unpacking_is_is_told_in_a_log_and_it_can_be_interrupted(tmp_path, monkeypatch, capsys, kind):
-    path = PACKED[kind](tmp_path)
-    load(path, **GIVEN)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(unpacking, "LINE_SECONDS", 0.0)
-    for module in (npy_module, pt.io.formats.mat5):
-        monkeypatch.setattr(module, "PIECE", 4096)
-    load(path, **GIVEN)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) >= 3
-    assert "4.1 kB of 12.3 kB are unpacked" in lines[0]
-    assert str(path) in lines[0]
-    original, pieces = unpacking.UnpackingProgress.add, []
+def interrupted_at_the_second(pieces):
+    """Instead of `UnpackingProgress.add`: notes the pieces, and is interrupted at the second."""
+    original = unpacking.UnpackingProgress.add
 
-    def interrupted(progress, octets):
+    def add(progress, octets):
         pieces.append(octets)
         original(progress, octets)
         if len(pieces) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(unpacking.UnpackingProgress, "add", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        load(path, **GIVEN)
-    assert pieces == [4096, 4096]
+    return add
+
+
+def test_how_far_the_unpacking_is_is_told_in_a_log_and_it_can_be_interrupted(tmp_path, monkeypatch, capsys):
+    for kind in ["npz", "mat"]:
+        with of_case(kind, tmp_path) as home, monkeypatch.context() as patched:
+            path = PACKED[kind](home)
+            capsys.readouterr()
+            load(path, **GIVEN)
+            assert capsys.readouterr().err == ""
+            patched.setattr(unpacking, "LINE_SECONDS", 0.0)
+            for module in (npy_module, pt.io.formats.mat5):
+                patched.setattr(module, "PIECE", 4096)
+            load(path, **GIVEN)
+            lines = capsys.readouterr().err.splitlines()
+            assert len(lines) >= 3
+            assert "4.1 kB of 12.3 kB are unpacked" in lines[0]
+            assert str(path) in lines[0]
+            pieces = []
+            patched.setattr(unpacking.UnpackingProgress, "add", interrupted_at_the_second(pieces))
+            with pytest.raises(KeyboardInterrupt):
+                load(path, **GIVEN)
+            assert pieces == [4096, 4096]
 
 
 # Archives
@@ -182,29 +196,48 @@ def test_a_header_that_announces_more_than_there_is_is_refused(tmp_path):
         load(path, **given)
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bz2", "lzma"])
-def test_what_zipfile_unpacks_in_pieces_of_any_size_is_packed_again_as_the_message_says(tmp_path, method):
+def test_what_zipfile_unpacks_in_pieces_of_any_size_is_packed_again_as_the_message_says(tmp_path):
     def packed(method):
         content = io.BytesIO()
         np.save(content, COUNTS)
         return archive(tmp_path / "scan.npz", content.getvalue(), method=method)
 
-    case = Case(
-        lambda _: load(packed(method), **GIVEN),
-        "expected deflate (8) or none (0): pack the archive again with one of these",
-        lambda *_: [load(packed(other), **GIVEN).counts(0, 24) for other in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)],
-    )
-    for counts in follow(case, tmp_path):
-        np.testing.assert_array_equal(counts, COUNTS)
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        case = Case(
+            lambda _, method=method: load(packed(method), **GIVEN),
+            "expected deflate (8) or none (0): pack the archive again with one of these",
+            lambda *_: [
+                load(packed(other), **GIVEN).counts(0, 24) for other in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            ],
+        )
+        with of_case(method):
+            for counts in follow(case, tmp_path):
+                np.testing.assert_array_equal(counts, COUNTS)
 
 
 # Chunks and pages that unpack to more than they are
 
 
-def swollen(numbers, level=9):
-    """What deflate makes of these numbers and 200 MB of zeros: 0.2 MB."""
-    packer = zlib.compressobj(level)
-    return b"".join([packer.compress(numbers), *(packer.compress(bytes(10**7)) for _ in range(20)), packer.flush()])
+ZEROS = 2 * 10**8
+
+
+@functools.cache
+def zeros(wbits):
+    """200 MB of zeros, packed once: 0.2 MB."""
+    packer = zlib.compressobj(9, wbits=wbits)
+    return b"".join([*(packer.compress(bytes(10**7)) for _ in range(ZEROS // 10**7)), packer.flush()])
+
+
+def swollen(numbers):
+    """A whole stream of zlib's with these numbers and then the zeros, and the checksum (Adler-32) of both."""
+    packer, check = zlib.compressobj(9), zlib.adler32(numbers)
+    begun = packer.compress(numbers) + packer.flush(zlib.Z_FULL_FLUSH)
+    low, high = check & 0xFFFF, check >> 16
+    return begun + zeros(-15) + struct.pack(">2H", (high + ZEROS * low) % 65521, low)
+
+
+def test_a_bomb_is_a_whole_stream():
+    assert zlib.decompress(swollen(b"numbers")) == b"numbers" + bytes(ZEROS)
 
 
 def bomb(file, name, values):
@@ -255,9 +288,7 @@ def gzipped_zarr(version):
         path = folder / "scan.zarr"
         chosen = {"compressors": zarr.codecs.GzipCodec() if version == 3 else numcodecs.GZip(), "zarr_format": version}
         zarr.create_array(path, shape=COUNTS.shape, chunks=(8, 16, 16), dtype="u2", **chosen)[...] = COUNTS
-        packer = zlib.compressobj(9, wbits=31)
-        octets = b"".join([packer.compress(bytes(10**7)) for _ in range(20)]) + packer.flush()
-        (path / ("c/0/0/0" if version == 3 else "0.0.0")).write_bytes(octets)
+        (path / ("c/0/0/0" if version == 3 else "0.0.0")).write_bytes(zeros(31))
         return path
 
     return write
@@ -311,15 +342,16 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("case", BOMBS)
-def test_what_unpacks_to_far_more_than_its_shape_is_refused_before_it_is_unpacked(tmp_path, case):
-    write, reader, given = BOMBS[case]
-    path = write(tmp_path)
-    Path("/proc/self/clear_refs").write_text("5")  # the most memory from now on
-    before = memory("VmHWM")
-    with pytest.raises(FileError, match="damaged"):
-        READERS[reader](path, given)
-    assert memory("VmHWM") - before < 100e6
+def test_what_unpacks_to_far_more_than_its_shape_is_refused_before_it_is_unpacked(tmp_path):
+    for case in BOMBS:
+        with of_case(case, tmp_path) as home:
+            write, reader, given = BOMBS[case]
+            path = write(home)
+            Path("/proc/self/clear_refs").write_text("5")  # the most memory from now on
+            before = memory("VmHWM")
+            with pytest.raises(FileError, match="damaged"):
+                READERS[reader](path, given)
+            assert memory("VmHWM") - before < 100e6
 
 
 def memory(name):
@@ -337,44 +369,44 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_files_of_positions_and_masks_are_as_large_as_these_can_be(tmp_path, monkeypatch, name):
-    np.save(tmp_path / "scan.npy", COUNTS)
-    SMALL[name](tmp_path / name)
-    given = {**GIVEN, name.partition(".")[0]: tmp_path / name}
-    load(tmp_path / "scan.npy", **given)
-    monkeypatch.setattr(room, "SMALL", 100)
-    with pytest.raises(FileError, match=f"{name} announces .* expected at most"):
-        load(tmp_path / "scan.npy", **given)
+def test_files_of_positions_and_masks_are_as_large_as_these_can_be(tmp_path, monkeypatch):
+    for name in SMALL:
+        with of_case(name, tmp_path) as home, monkeypatch.context() as patched:
+            np.save(home / "scan.npy", COUNTS)
+            SMALL[name](home / name)
+            given = {**GIVEN, name.partition(".")[0]: home / name}
+            load(home / "scan.npy", **given)
+            patched.setattr(room, "SMALL", 100)
+            with pytest.raises(FileError, match=f"{name} announces .* expected at most"):
+                load(home / "scan.npy", **given)
 
 
-@pytest.mark.parametrize("name", ["mask.npy", "mask.h5"])
-def test_a_mask_is_as_large_as_one_can_be(tmp_path, monkeypatch, name):
-    pt.save_mask(np.eye(16) == 0, tmp_path / name)
-    load_mask(tmp_path / name)
-    monkeypatch.setattr(room, "SMALL", 100)
-    with pytest.raises(FileError, match=r"announces 0\.256 kB for a mask; expected at most"):
-        load_mask(tmp_path / name)
+def test_a_mask_is_as_large_as_one_can_be(tmp_path, monkeypatch):
+    for name in ["mask.npy", "mask.h5"]:
+        with of_case(name, tmp_path) as home, monkeypatch.context() as patched:
+            pt.save_mask(np.eye(16) == 0, home / name)
+            load_mask(home / name)
+            patched.setattr(room, "SMALL", 100)
+            with pytest.raises(FileError, match=r"announces 0\.256 kB for a mask; expected at most"):
+                load_mask(home / name)
 
 
-@pytest.mark.parametrize("what", ["positions", "mask"])
-def test_a_npy_that_announces_a_terabyte_is_refused(tmp_path, what):
-    np.save(tmp_path / "scan.npy", COUNTS)
-    (tmp_path / "huge.npy").write_bytes(header((10**6, 10**6), "|u1"))
-    with pytest.raises(FileError, match=f"not a readable .npy file .* expected {what}"):
-        load(tmp_path / "scan.npy", **{**GIVEN, what: tmp_path / "huge.npy"})
+def test_a_npy_that_announces_a_terabyte_is_refused(tmp_path):
+    for what in ["positions", "mask"]:
+        with of_case(what, tmp_path) as home:
+            np.save(home / "scan.npy", COUNTS)
+            (home / "huge.npy").write_bytes(header((10**6, 10**6), "|u1"))
+            with pytest.raises(FileError, match=f"not a readable .npy file .* expected {what}"):
+                load(home / "scan.npy", **{**GIVEN, what: home / "huge.npy"})
 
 
-@pytest.mark.parametrize(
-    ("seed", "reader"), [("a result", "result"), ("a start of PtyRAD", "start"), ("a mask", "mask")]
-)
-def test_results_that_don_t_fit_into_memory_are_opened_on_a_larger_machine_as_the_message_says(
-    tmp_path, monkeypatch, seed, reader
-):
-    path = SEEDS[seed].write(tmp_path)
-    monkeypatch.setattr(room, "SHARE", 1e-12)
-    with pytest.raises(FileError, match="that are free; open it on a machine with more memory"):
-        READERS[reader](path, {})
+def test_results_that_don_t_fit_into_memory_are_opened_on_a_larger_machine_as_the_message_says(tmp_path, monkeypatch):
+    for seed, reader in [("a result", "result"), ("a start of PtyRAD", "start"), ("a mask", "mask")]:
+        with of_case((seed, reader), tmp_path) as home, monkeypatch.context() as patched:
+            path = SEEDS[seed].write(home)
+            patched.setattr(room, "SHARE", 1e-12)
+            with pytest.raises(FileError, match="that are free; open it on a machine with more memory"):
+                READERS[reader](path, {})
 
 
 # What stays in the file
@@ -409,20 +441,21 @@ def sparse_tiff(folder):
     return folder / "scan.tif"
 
 
-@pytest.mark.parametrize("write", [sparse, sparse_zarr, sparse_tiff])
-def test_patterns_far_larger_than_their_file_are_told(tmp_path, monkeypatch, write):
-    path = write(tmp_path)
-    monkeypatch.setattr(plausible, "LARGEST_UNNOTICED", 10**8)
-    monkeypatch.setattr(plausible, "MOST_TIMES", 500)
-    words = r"24 patterns of 1024 x 1024, uint32, take 101 MB in memory and only .* kB in the file"
-    with pytest.warns(PtynbWarning, match=words) as told:
-        scan = load(path, **GIVEN)
-    assert told[0].filename == __file__
-    assert "24 patterns of 1024 x 1024, uint32, 101 MB in memory" in repr(scan)
-    found = info(path, **GIVEN)
-    assert any("take 101 MB in memory" in remark for remark in found.remarks)
-    monkeypatch.setattr(plausible, "LARGEST_UNNOTICED", 102 * 10**6)
-    load(path, **GIVEN)
+def test_patterns_far_larger_than_their_file_are_told(tmp_path, monkeypatch):
+    for write in [sparse, sparse_zarr, sparse_tiff]:
+        with of_case(write, tmp_path) as home, monkeypatch.context() as patched:
+            path = write(home)
+            patched.setattr(plausible, "LARGEST_UNNOTICED", 10**8)
+            patched.setattr(plausible, "MOST_TIMES", 500)
+            words = r"24 patterns of 1024 x 1024, uint32, take 101 MB in memory and only .* kB in the file"
+            with pytest.warns(PtynbWarning, match=words) as told:
+                scan = load(path, **GIVEN)
+            assert told[0].filename == __file__
+            assert "24 patterns of 1024 x 1024, uint32, 101 MB in memory" in repr(scan)
+            found = info(path, **GIVEN)
+            assert any("take 101 MB in memory" in remark for remark in found.remarks)
+            patched.setattr(plausible, "LARGEST_UNNOTICED", 102 * 10**6)
+            load(path, **GIVEN)
 
 
 def test_patterns_as_large_as_their_file_are_not_remarked_on(tmp_path, monkeypatch):

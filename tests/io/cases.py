@@ -1,0 +1,39 @@
+"""Many cases in one test: each has a folder of its own, and one that fails is named."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptynb.io.hdf5 import FileError
+from ptynb.io.load import load
+from ptynb.scan import ScanError
+
+
+@contextmanager
+def of_case(case: object, below: Path | None = None) -> Iterator[Path]:
+    """A new folder below this one; what fails within says which case it was."""
+    try:
+        yield below if below is None else _new(below)
+    except (Exception, pytest.fail.Exception) as error:
+        raise AssertionError(f"case {str(case)[:200]!r}: {type(error).__name__}: {error}") from error
+
+
+def _new(below: Path) -> Path:
+    number = sum(1 for _ in below.glob("case-*"))
+    (below / f"case-{number}").mkdir()
+    return below / f"case-{number}"
+
+
+def refused(path: Path, words: str, **given: Any) -> None:
+    """Loading the file is refused with one sentence that has these words."""
+    with pytest.raises((FileError, ScanError), match=words) as caught:
+        load(path, **given)
+    assert "\n" not in str(caught.value)
+
+
+def turns(number: int, kinds: Sequence[str], count: int = 2) -> list[str]:
+    """Two of the kinds in turn for case after case: each kind meets many of the cases, not all of them."""
+    return [kinds[(number * count + one) % len(kinds)] for one in range(count)]
