@@ -13,21 +13,10 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, oblong
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
 COUNT = ROWS * COLUMNS
-
-
-@pytest.fixture(scope="module")
-def original():
-    return oblong(32)
-
-
-@pytest.fixture(scope="module")
-def metres(original):
-    """(pattern, yx) [m]."""
-    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
 
 
 def version_5(path, variables, compressed=True):

@@ -12,20 +12,9 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees, oblong
+from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
-
-
-@pytest.fixture(scope="module")
-def original():
-    return oblong(32)
-
-
-@pytest.fixture(scope="module")
-def metres():
-    """(pattern, yx) [m]."""
-    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(oblong(32).step)
 
 
 def named(original, metres):

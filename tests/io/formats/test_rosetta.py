@@ -27,11 +27,6 @@ def original():
     return found
 
 
-@pytest.fixture
-def given(original):
-    return {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
-
-
 def mib(path, original, kind="U16", side=32):
     """Merlin's layout: 384 bytes of text and a pattern from its last row to its first, big-endian."""
     with path.open("wb") as file:

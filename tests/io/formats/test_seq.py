@@ -2,22 +2,11 @@ import itertools
 import struct
 
 import numpy as np
-import pytest
 
 from ptynb.io.load import find, load
 from ptynb.io.reading.found import Given
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
-
-
-@pytest.fixture(scope="module")
-def original():
-    return oblong(32)
-
-
-@pytest.fixture
-def given(original):
-    return {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
+from tests.io.oblong import COLUMNS, ROWS, agrees, oblong
 
 
 def write(path, original, version=5, bits=16, gap=96, **changed):

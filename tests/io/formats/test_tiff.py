@@ -11,17 +11,7 @@ from ptynb.io.hdf5 import FileError
 from ptynb.io.load import load
 from ptynb.scan import ScanError
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
-
-
-@pytest.fixture(scope="module")
-def original():
-    return oblong(32)
-
-
-@pytest.fixture
-def given(original):
-    return {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
+from tests.io.oblong import agrees
 
 
 def pages(path, original, **options):

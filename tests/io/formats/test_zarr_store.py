@@ -15,19 +15,9 @@ from ptynb.io.load import load
 from ptynb.io.reading import foreign
 from ptynb.scan import ScanError
 from tests.io.cases import of_case
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
+from tests.io.oblong import ANGLE, VOLTAGE, agrees
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
-
-
-@pytest.fixture(scope="module")
-def original():
-    return oblong(32)
-
-
-@pytest.fixture(scope="module")
-def metres(original):
-    return np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
 
 
 def group(path, original, metres, version=3, patterns=None, **options):
@@ -71,6 +61,7 @@ def test_an_array_without_a_group_is_a_raster(tmp_path, original):
     scan = load(tmp_path / "scan.zarr", step=original.step, **BEAM)
     agrees(scan, original.scan)
     assert isinstance(scan.frames, ZarrFrames)
+    assert scan.frames.path == tmp_path / "scan.zarr"
     np.testing.assert_array_equal(scan.frames.read(4, 15), original.stack[4:15])
 
 
