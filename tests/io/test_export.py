@@ -166,9 +166,8 @@ SMALLER = {
 
 
 def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch):
-    for case in SMALLER:
+    for case, (ending, words) in SMALLER.items():
         with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
-            ending, words = SMALLER[case]
             patched.setattr(tiff, "MOST_BYTES", 4 * THICK.object.size)
             with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
                 export(THICK, home / "a.tif")
@@ -179,9 +178,8 @@ DEEP = {"the colours": ({"colours": "viridis"}, {}), "complex": ({"what": "compl
 
 
 def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path):
-    for case in DEEP:
+    for case, (wrong, without) in DEEP.items():
         with of_case(case, tmp_path) as home:
-            wrong, without = DEEP[case]
             with pytest.raises(FileError, match="leave out the colours and 'complex', or use 8 bits"):
                 export(FLAT, home / "a.png", bits=16, **wrong)
             for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):

@@ -144,9 +144,8 @@ FOUND = {
 
 
 def test_it_is_refused_with_one_sentence(tmp_path):
-    for case in FOUND:
+    for case, (seed, spoil, words) in FOUND.items():
         with of_case(case, tmp_path) as home:
-            seed, spoil, words = FOUND[case]
             path = SEEDS[seed].write(home)
             spoil(path)
             with pytest.raises((ValueError, SettingsError), match=words) as caught:

@@ -118,9 +118,8 @@ UNITS = {
 
 
 def test_numbers_that_are_given_take_the_place_of_those_in_the_file(tmp_path: Path) -> None:
-    for case in UNITS:
+    for case, (wrong, told, ways) in UNITS.items():
         with of_case(case, tmp_path) as home:
-            wrong, told, ways = UNITS[case]
             path = npz(home, **wrong)
             for way in ways:
                 follow(

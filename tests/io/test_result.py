@@ -391,9 +391,8 @@ BROKEN = {
 
 
 def test_a_broken_result_is_refused_with_one_sentence(tmp_path):
-    for name in BROKEN:
+    for name, (breaks, words) in BROKEN.items():
         with of_case(name, tmp_path) as home:
-            breaks, words = BROKEN[name]
             path = save_result(FULL, home / "result.h5")
             with h5py.File(path, "r+") as file:
                 breaks(file, home)

@@ -197,10 +197,9 @@ MISSING = {
 
 
 def test_missing_metadata_is_asked_for_and_can_be_given(simulated, tmp_path):
-    for case in MISSING:
+    for case, (removed, given, words) in MISSING.items():
         with of_case(case, tmp_path) as home:
             cxi = write(home / "scan.cxi", simulated)
-            removed, given, words = MISSING[case]
             change(cxi, removed)
             with pytest.raises(FileError, match=words):
                 load(cxi)
@@ -313,10 +312,9 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, simulated):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             cxi = write(home / "scan.cxi", simulated)
-            spoil, words = BROKEN[case]
             spoil(cxi)
             refused(cxi, words)
 

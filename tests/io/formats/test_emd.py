@@ -95,9 +95,8 @@ UNITS = {
 
 
 def test_units_are_those_of_the_calibration(tmp_path, original):
-    for case in UNITS:
+    for case, (said, factor) in UNITS.items():
         with of_case(case, tmp_path) as home:
-            said, factor = UNITS[case]
             if "R_pixel_units" in said:
                 said = said | {"R_pixel_size": original.step[0] * 1e10 * factor}
             agrees(load(write(home / "scan.h5", original, **said), voltage=VOLTAGE), original.scan)
@@ -189,10 +188,9 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             path = write(home / "scan.h5", original)
-            spoil, words = BROKEN[case]
             spoil(path)
             refused(path, words, **({} if "voltage" in case else {"voltage": VOLTAGE}))
 

@@ -200,11 +200,10 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             (home / "in").mkdir()
             path = write(home / "in", original)
-            spoil, words = BROKEN[case]
             spoil(path)
             refused(path, words)
 

@@ -235,9 +235,8 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, metres):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = BROKEN[case]
             spoil(home / "scan.mat", ptychoshelves(original, metres))
             refused(home / "scan.mat", words)
 

@@ -80,9 +80,8 @@ UNITS = {
 
 
 def test_a_name_may_end_with_its_unit(tmp_path, original):
-    for name in UNITS:
+    for name, (value, attribute, expected) in UNITS.items():
         with of_case(name, tmp_path) as home:
-            value, attribute, expected = UNITS[name]
             np.savez(home / "scan.npz", patterns=original.stack, **{name: value})
             assert getattr(find(home / "scan.npz", Given()), attribute) == pytest.approx(expected, rel=1e-4)
 
@@ -173,9 +172,8 @@ BROKEN = {
 
 
 def test_a_broken_npy_is_refused_with_one_sentence(tmp_path, original):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = BROKEN[case]
             spoil(home / "scan.npy", original)
             refused(home / "scan.npy", words, raster=(ROWS, COLUMNS), step=original.step, **BEAM)
 
@@ -254,9 +252,8 @@ NPZ_BROKEN = {
 
 
 def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres):
-    for case in NPZ_BROKEN:
+    for case, (spoil, words) in NPZ_BROKEN.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = NPZ_BROKEN[case]
             spoil(home / "scan.npz", named(original, metres))
             refused(home / "scan.npz", words)
 

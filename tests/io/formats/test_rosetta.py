@@ -187,9 +187,8 @@ FILES = {
 
 
 def test_a_file_holds_the_original(tmp_path, original, given):
-    for case in FILES:
+    for case, (name, writer, known) in FILES.items():
         with of_case(case, tmp_path) as home:
-            name, writer, known = FILES[case]
             writer(home / name, original)
             scan = load(home / name, **{key: value for key, value in given.items() if key not in known})
             # Some formats have scales of 32 bits.
@@ -258,9 +257,8 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given):
-    for case in BROKEN:
+    for case, (format_, spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
-            format_, spoil, words = BROKEN[case]
             name, writer, _ = FILES[format_]
             writer(home / name, original)
             spoil(home / name)

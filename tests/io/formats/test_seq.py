@@ -82,10 +82,9 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             path = write(home / "scan.seq", original)
-            spoil, words = BROKEN[case]
             spoil(path)
             refused(path, words, **given)
 

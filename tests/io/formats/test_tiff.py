@@ -39,9 +39,8 @@ WRITERS = {
 
 
 def test_pages_are_the_patterns(tmp_path, original, given):
-    for case in WRITERS:
+    for case, (writer, kind) in WRITERS.items():
         with of_case(case, tmp_path) as home:
-            writer, kind = WRITERS[case]
             writer(home / "scan.tif", original)
             scan = load(home / "scan.tif", **given)
             agrees(scan, original.scan)
@@ -133,9 +132,8 @@ BROKEN = {
 
 
 def test_a_broken_file_is_refused_with_one_sentence(tmp_path, given):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = BROKEN[case]
             spoil(home / "scan.tif")
             refused(home / "scan.tif", words, **given)
 
@@ -150,9 +148,8 @@ FOLDERS = {
 
 
 def test_a_broken_folder_is_refused_with_one_sentence(tmp_path, original, given):
-    for case in FOLDERS:
+    for case, (spoil, words) in FOLDERS.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = FOLDERS[case]
             folder(home / "scan", original)
             spoil(home / "scan")
             with pytest.raises((FileError, ScanError), match=words):

@@ -150,10 +150,9 @@ BROKEN = {
 
 
 def test_a_broken_store_is_refused_with_one_sentence(tmp_path, original, metres):
-    for case in BROKEN:
+    for case, (spoil, words) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             path = group(home / "scan.zarr", original, metres, version=2 if case in VERSION_2 else 3)
-            spoil, words = BROKEN[case]
             spoil(path)
             with pytest.raises((FileError, ScanError), match=words) as caught:
                 load(path).counts(10, 14)

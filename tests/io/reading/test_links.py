@@ -419,9 +419,8 @@ ENDLESS = {
 
 
 def test_links_that_lead_nowhere_are_refused(tmp_path):
-    for case in ENDLESS:
+    for case, (make, words) in ENDLESS.items():
         with of_case(case, tmp_path) as home:
-            make, words = ENDLESS[case]
             source(home / "a.h5", PATTERNS[:2])
             with h5py.File(home / "m.h5", "w") as file:
                 make(file)

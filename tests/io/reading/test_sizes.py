@@ -343,9 +343,8 @@ BOMBS = {
 
 
 def test_what_unpacks_to_far_more_than_its_shape_is_refused_before_it_is_unpacked(tmp_path):
-    for case in BOMBS:
+    for case, (write, reader, given) in BOMBS.items():
         with of_case(case, tmp_path) as home:
-            write, reader, given = BOMBS[case]
             path = write(home)
             Path("/proc/self/clear_refs").write_text("5")  # the most memory from now on
             before = memory("VmHWM")

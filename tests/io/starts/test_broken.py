@@ -166,9 +166,8 @@ MATLAB = {
 
 
 def test_a_broken_mat_file(tmp_path):
-    for case in MATLAB:
+    for case, (spoil, words) in MATLAB.items():
         with of_case(case, tmp_path) as home:
-            spoil, words = MATLAB[case]
             held = problems.matlab(problems.problem(**SIMPLE))
             spoil(held)
             scipy.io.savemat(home / "broken.mat", held)

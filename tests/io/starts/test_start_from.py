@@ -47,9 +47,8 @@ def made():
 
 @pytest.mark.filterwarnings(QUIET)
 def test_a_start_fits_as_well_as_the_truth(made, tmp_path):
-    for name in WRITERS:
+    for name, (write, kind, more) in WRITERS.items():
         with of_case(name, tmp_path) as home:
-            write, kind, more = WRITERS[name]
             problem, best = made(**kind)
             started = pt.start_from(problems.unknown(problem), write(home / "result.h5", problem, **more))
             assert problems.r_factor(started) < best + 1e-4
