@@ -19,6 +19,7 @@ from ptynb.physics.hotpath import (
 )
 from ptynb.physics.losses import Amplitude, loss_of, make_loss
 from ptynb.physics.steps import shift_ramps
+from tests.pairs import all_pairs, case
 
 WINDOWS = [(8, 8), (9, 7), (6, 10), (7, 12)]
 LOSSES = ["amplitude", "poisson", "intensity"]
@@ -31,6 +32,9 @@ def implementation(request, monkeypatch):
     if request.param == "torch":
         monkeypatch.setattr(hotpath, "_transformable", lambda height, width: False)
     return request.param
+
+
+compiled_only = pytest.mark.parametrize("implementation", ["compiled"], indirect=True)
 
 
 def complex_normal(generator, *shape):
@@ -71,10 +75,7 @@ problems = pytest.mark.parametrize(
     "problem",
     [
         pytest.param((window, modes, masked, name), id=f"{name}-{window[0]}x{window[1]}-{modes}-{'mask' * masked}")
-        for name in LOSSES
-        for window in WINDOWS
-        for modes in (1, 3)
-        for masked in (False, True)
+        for name, window, modes, masked in all_pairs(LOSSES, WINDOWS, (1, 3), (False, True))
     ],
     indirect=True,
 )
@@ -125,19 +126,12 @@ def loss_by_hand(name, model, counts, floor, mask):
     return (terms * (1 if mask is None else mask.numpy())).sum()
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-def test_modelled_patterns_are_those_of_a_transform_written_out(window):
-    problem = Problem(window, 3, False, "amplitude")
-    found = problem.intensities(**problem.parts)
-    np.testing.assert_allclose(found.numpy(), intensities_by_hand(problem), rtol=1e-10, atol=1e-12)
-
-
 @problems
-def test_the_value_is_that_of_plain_numpy(problem):
-    expected = loss_by_hand(
-        problem.name, intensities_by_hand(problem), problem.counts.numpy(), problem.loss.floor, problem.mask
-    )
-    assert problem.value(**problem.parts).item() == pytest.approx(expected, rel=1e-12)
+def test_patterns_and_value_are_those_of_a_transform_written_out(problem):
+    expected = intensities_by_hand(problem)
+    np.testing.assert_allclose(problem.intensities(**problem.parts).numpy(), expected, rtol=1e-10, atol=1e-12)
+    value = loss_by_hand(problem.name, expected, problem.counts.numpy(), problem.loss.floor, problem.mask)
+    assert problem.value(**problem.parts).item() == pytest.approx(value, rel=1e-12)
 
 
 def central_difference(function, step):
@@ -146,27 +140,12 @@ def central_difference(function, step):
 
 
 @problems
-@pytest.mark.parametrize("part", ["object", "probe", "shifts"])
-def test_the_gradient_is_that_of_finite_differences(problem, part):
-    generator = torch.Generator().manual_seed(11)
-    gradient = problem.gradients()[part]
-    for _ in range(4):
-        start = problem.parts[part]
-        direction = complex_normal(generator, *start.shape)
-        direction = direction if start.is_complex() else direction.real
-
-        def along(step, start=start, direction=direction):
-            return problem.value(**{**problem.parts, part: start + step * direction}).item()
-
-        slope = torch.vdot(gradient.flatten(), direction.flatten()).real.item()
-        # Measured over all these problems: at most 7e-10 of the slope; a slope small by chance has rounding.
-        rounding = 1e-9 * gradient.norm().item()
-        assert central_difference(along, 1e-4) == pytest.approx(slope, rel=1e-8, abs=rounding)
-
-
-@problems
-def test_in_one_step_or_in_three_patterns_and_gradients_are_the_same(problem):
+def test_in_one_step_or_in_three_together_or_alone_patterns_and_gradients_are_the_same(problem):
     whole = problem.gradients()
+    for name, part in problem.parts.items():
+        leaf = part.clone().requires_grad_()
+        problem.value(**{**problem.parts, name: leaf}).backward()
+        torch.testing.assert_close(leaf.grad, whole[name], rtol=1e-13, atol=0)
     leaves = {name: part.clone().requires_grad_() for name, part in problem.parts.items()}
     probes = moved_probes(leaves["probe"], leaves["shifts"])
     intensity = far_field_intensity(exit_waves(leaves["object"][None, None], problem.corners, probes))
@@ -193,23 +172,26 @@ def differentiable_loss(problem, object, probe, shifts):
 
 
 @problems
-def test_the_gradient_is_that_of_automatic_differentiation(problem):
+def test_gradients_are_those_of_automatic_differentiation_and_of_finite_differences(problem):
     leaves = {name: part.clone().requires_grad_() for name, part in problem.parts.items()}
-    value = differentiable_loss(problem, **leaves)
+    value, generator = differentiable_loss(problem, **leaves), torch.Generator().manual_seed(11)
     expected = dict(zip(leaves, torch.autograd.grad(value, tuple(leaves.values())), strict=True))
     assert problem.value(**problem.parts).item() == pytest.approx(value.item(), rel=1e-12)
-    for name, found in problem.gradients().items():
-        wanted = expected[name]
-        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10 * wanted.abs().max().item())
+    for part, gradient in problem.gradients().items():
+        wanted, start = expected[part], problem.parts[part]
+        with case(part):
+            torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-10 * wanted.abs().max().item())
+        for _ in range(4):
+            direction = complex_normal(generator, *start.shape)
+            direction = direction if start.is_complex() else direction.real
 
+            def along(step, part=part, start=start, direction=direction):
+                return problem.value(**{**problem.parts, part: start + step * direction}).item()
 
-@problems
-def test_each_gradient_alone_is_the_same(problem):
-    together = problem.gradients()
-    for name, part in problem.parts.items():
-        leaf = part.clone().requires_grad_()
-        problem.value(**{**problem.parts, name: leaf}).backward()
-        torch.testing.assert_close(leaf.grad, together[name], rtol=1e-13, atol=0)
+            slope = torch.vdot(gradient.flatten(), direction.flatten()).real.item()
+            # Measured over all these problems: at most 7e-10 of the slope; a slope small by chance has rounding.
+            rounding = 1e-9 * gradient.norm().item()
+            assert central_difference(along, 1e-4) == pytest.approx(slope, rel=1e-8, abs=rounding), part
 
 
 def test_an_outer_factor_scales_all_gradients():
@@ -250,10 +232,9 @@ def waves_by_hand(windows, probes, kernel):
     return waves
 
 
-@pytest.mark.parametrize("each", [False, True], ids=["one kernel", "a kernel each"])
-@pytest.mark.parametrize("modes", [1, 3])
-@pytest.mark.parametrize("slices", [1, 2, 4])
-@pytest.mark.parametrize("states", [1, 2])
+@pytest.mark.parametrize(
+    ("states", "slices", "modes", "each"), all_pairs((1, 2), (1, 2, 4), (1, 3), (False, True)), ids=str
+)
 def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(states, slices, modes, each):
     generator = torch.Generator().manual_seed(5)
     corners = torch.tensor([[0, 0], [2, 1], [3, 4]])
@@ -289,12 +270,13 @@ def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(s
                 torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11 * expected.abs().max().item())
 
 
-@pytest.mark.parametrize("own_probes", [False, True], ids=["one probe", "a probe each"])
-@pytest.mark.parametrize("still", [False, True])
-@pytest.mark.parametrize("modes", [1, 3])
-@pytest.mark.parametrize("slices", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int32, torch.float64])
-def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes, implementation):
+@compiled_only
+@pytest.mark.parametrize(
+    ("dtype", "slices", "modes", "still", "own_probes"),
+    all_pairs((torch.uint8, torch.uint16, torch.int32, torch.float64), (1, 3), (1, 3), (False, True), (False, True)),
+    ids=str,
+)
+def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes):
     generator = torch.Generator().manual_seed(6)
     problem = Problem((8, 7), modes, True, "amplitude")
     kernel = None if slices == 1 else complex_normal(generator, 8, 7)
@@ -317,10 +299,6 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
         patterns = far_field_patterns(Lighting(object, problem.corners, probes, shifts, kernel))
         return loss_of(patterns, problem.counts, problem.mask, problem.loss)
 
-    if implementation == "torch":
-        with pytest.raises(ValueError, match="on a CPU only"):
-            one(**parts)
-        return
     found = []
     for function in (one, two):
         leaves = {name: part.clone().requires_grad_(name in moving) for name, part in parts.items()}
@@ -334,14 +312,14 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
 NAMES = ["object", "probes", "shifts", "weights", "background"]
 
 
-@pytest.mark.parametrize("wanted", [NAMES[:2], NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[3:], NAMES], ids="+".join)
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("patterns", [2, 40])
-@pytest.mark.parametrize("slices", [1, 3])
-def test_gradients_without_recording_are_those_with(slices, patterns, threads, wanted, implementation):
+@compiled_only
+@pytest.mark.parametrize(
+    ("wanted", "threads", "patterns", "slices"),
+    all_pairs((NAMES[:2], NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[3:], NAMES), (1, 2, 3), (2, 40), (1, 3)),
+    ids=lambda value: "+".join(value) if isinstance(value, list) else str(value),
+)
+def test_gradients_without_recording_are_those_with(wanted, threads, patterns, slices):
     """Of so many patterns that each thread adds up an object of its own, and of so few that it does not."""
-    if implementation == "torch":
-        return
     generator, before = torch.Generator().manual_seed(8), torch.get_num_threads()
     corners = torch.stack([torch.arange(patterns) % 13, torch.arange(patterns) % 14], 1)
     given = Lighting(
@@ -375,22 +353,24 @@ def test_gradients_without_recording_are_those_with(slices, patterns, threads, w
 
 
 @pytest.mark.parametrize("patterns", [1, 4])
-@pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_the_number_of_threads_changes_roundings_only(threads, patterns):
+def test_the_number_of_threads_changes_roundings_only(patterns):
     """Also where there are more threads than patterns."""
     problem, before = Problem((8, 7), 2, True, "amplitude"), torch.get_num_threads()
     problem.corners, problem.shifts, problem.counts = (
         array[:patterns] for array in (problem.corners, problem.shifts, problem.counts)
     )
     expected = problem.gradients()
-    torch.set_num_threads(threads)
-    try:
-        found, again = problem.gradients(), problem.gradients()
-    finally:
-        torch.set_num_threads(before)
-    for name, gradient in found.items():
-        assert torch.equal(gradient, again[name]), name
-        torch.testing.assert_close(gradient, expected[name], rtol=1e-13, atol=1e-14 * expected[name].abs().max().item())
+    for threads in (1, 2, 3, 7):
+        torch.set_num_threads(threads)
+        try:
+            found, again = problem.gradients(), problem.gradients()
+        finally:
+            torch.set_num_threads(before)
+        for name, gradient in found.items():
+            with case(threads, "threads", name):
+                assert torch.equal(gradient, again[name])
+                atol = 1e-14 * expected[name].abs().max().item()
+                torch.testing.assert_close(gradient, expected[name], rtol=1e-13, atol=atol)
 
 
 def test_intensities_add_over_states_and_modes_and_leave_their_waves_alone():
@@ -459,16 +439,16 @@ def gaussian(shape, centre):
     return torch.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / (2 * 3.0**2)).to(torch.complex128)
 
 
-@pytest.mark.parametrize("shape", [(48, 50), (49, 51)])
-def test_a_gaussian_moves_to_where_it_should(shape):
-    found = moved(gaussian(shape, (24, 24.5)), SHIFTS)
-    for pattern, (y, x) in zip(found, SHIFTS.tolist(), strict=True):
-        torch.testing.assert_close(pattern, gaussian(shape, (24 + y, 24.5 + x)), rtol=0, atol=1e-12)
+def test_a_gaussian_moves_to_where_it_should():
+    for shape in ((48, 50), (49, 51)):
+        found = moved(gaussian(shape, (24, 24.5)), SHIFTS)
+        for pattern, (y, x) in zip(found, SHIFTS.tolist(), strict=True):
+            with case(shape, y, x):
+                torch.testing.assert_close(pattern, gaussian(shape, (24 + y, 24.5 + x)), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(12, 10), (11, 9), (12, 9)])
-def test_a_band_limited_field_is_sampled_elsewhere(shape):
-    def field(y0, x0):
+def test_a_band_limited_field_is_sampled_elsewhere():
+    def field(shape, y0, x0):
         y, x = torch.meshgrid(
             torch.arange(shape[0], dtype=torch.float64) - y0,
             torch.arange(shape[1], dtype=torch.float64) - x0,
@@ -477,20 +457,11 @@ def test_a_band_limited_field_is_sampled_elsewhere(shape):
         waves = [(1.0, 3, -2), (0.7j, -4, 4), (0.2 - 0.5j, 0, 1), (2.0, 0, 0)]
         return sum(a * torch.exp(2j * torch.pi * (k * y / shape[0] + q * x / shape[1])) for a, k, q in waves)
 
-    found = moved(field(0.0, 0.0), SHIFTS)
-    for pattern, (y, x) in zip(found, SHIFTS.tolist(), strict=True):
-        torch.testing.assert_close(pattern, field(y, x), rtol=0, atol=1e-12)
-
-
-def white_noise(shape):
-    return complex_normal(torch.Generator().manual_seed(3), *shape)
-
-
-@pytest.mark.parametrize("shape", WINDOWS)
-def test_a_whole_shift_is_a_roll(shape):
-    field = white_noise(shape)
-    found = moved(field, torch.tensor([[2.0, -3.0]], dtype=torch.float64))[0]
-    torch.testing.assert_close(found, field.roll((2, -3), (0, 1)), rtol=0, atol=1e-13)
+    for shape in ((12, 10), (11, 9), (12, 9)):
+        found = moved(field(shape, 0.0, 0.0), SHIFTS)
+        for pattern, (y, x) in zip(found, SHIFTS.tolist(), strict=True):
+            with case(shape, y, x):
+                torch.testing.assert_close(pattern, field(shape, y, x), rtol=0, atol=1e-12)
 
 
 def without_nyquist(field):
@@ -502,23 +473,19 @@ def without_nyquist(field):
 
 
 @pytest.mark.parametrize("shape", WINDOWS)
-def test_there_and_back_is_the_same_field(shape):
-    field = without_nyquist(white_noise(shape))
-    for there, shift in zip(moved(field, SHIFTS), SHIFTS, strict=True):
+def test_noise_that_is_moved(shape):
+    """By whole pixels it is rolled, there and back it is as it was, its power is kept, and what is real stays real."""
+    noise = complex_normal(torch.Generator().manual_seed(3), *shape)
+    rolled = moved(noise, torch.tensor([[2.0, -3.0]], dtype=torch.float64))[0]
+    torch.testing.assert_close(rolled, noise.roll((2, -3), (0, 1)), rtol=0, atol=1e-13)
+    assert moved(noise.real.to(torch.complex128), SHIFTS).imag.abs().max() < 1e-14
+    field = without_nyquist(noise)
+    found = moved(field, SHIFTS)
+    torch.testing.assert_close(
+        found.abs().square().sum((1, 2)), field.abs().square().sum().expand(4), rtol=1e-13, atol=0
+    )
+    for there, shift in zip(found, SHIFTS, strict=True):
         torch.testing.assert_close(moved(there, -shift[None])[0], field, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("shape", WINDOWS)
-def test_moving_keeps_the_power(shape):
-    field = without_nyquist(white_noise(shape))
-    power = moved(field, SHIFTS).abs().square().sum((1, 2))
-    torch.testing.assert_close(power, field.abs().square().sum().expand(4), rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("shape", WINDOWS)
-def test_a_real_field_stays_real(shape):
-    field = white_noise(shape).real.to(torch.complex128)
-    assert moved(field, SHIFTS).imag.abs().max() < 1e-14
 
 
 def arrays_that_fit():
@@ -532,9 +499,8 @@ def arrays_that_fit():
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
+def test_what_does_not_fit_is_refused_before_any_loop():
+    wrong = [
         ("object", lambda object: object[0]),
         ("object", lambda object: object.to(torch.complex64)),
         ("object", lambda object: object.real),
@@ -548,48 +514,37 @@ def arrays_that_fit():
         ("kernel", lambda kernel: None),
         ("kernel", lambda kernel: kernel[:, :6]),
         ("kernel", lambda kernel: kernel.expand(3, -1, -1)),
-    ],
-)
-def test_what_does_not_fit_is_refused_before_any_loop(name, change, implementation):
+    ]
     fitting = arrays_that_fit()
     far_field_patterns(Lighting(**fitting))
-    fitting[name] = change(fitting[name])
-    with pytest.raises(ValueError, match=r"do not fit|windows of|corners from"):
-        far_field_patterns(Lighting(**fitting))
+    for number, (name, change) in enumerate(wrong):
+        with case(number, name), pytest.raises(ValueError, match=r"do not fit|windows of|corners from"):
+            far_field_patterns(Lighting(**fitting | {name: change(fitting[name])}))
 
 
-@pytest.mark.parametrize(
-    ("shape", "rows"), [((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])]
-)
-def test_frames_that_do_not_fit_are_refused(shape, rows):
-    fitting = arrays_that_fit()
-    rows = None if rows is None else torch.tensor(rows)
-    with pytest.raises(ValueError, match=r"frames' shape is"):
-        far_field_misfit(Lighting(**fitting), Detection(torch.zeros(shape), rows, floor=1.0))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"weights": torch.ones(3, dtype=torch.float64)},
-        {"weights": torch.ones(2)},
-        {"background": torch.ones(8, 6, dtype=torch.float64)},
-    ],
-)
-def test_weights_and_backgrounds_that_do_not_fit_are_refused(wrong, implementation):
+def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementation):
     given, detection = Lighting(**arrays_that_fit()), Detection(torch.zeros(2, 8, 7), floor=1.0)
-    if implementation == "compiled":
-        far_field_misfit(given, detection)
-        with pytest.raises(ValueError, match=r"The (weights|background) are .*; expected \("):
-            far_field_misfit(given, detection._replace(**wrong))
-
-
-@pytest.mark.parametrize("damping", [0.0, 0.7])
-@pytest.mark.parametrize("lit", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, damping, implementation):
+    for shape, rows in (((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])):
+        rows = None if rows is None else torch.tensor(rows)
+        with case(shape, rows), pytest.raises(ValueError, match=r"frames' shape is"):
+            far_field_misfit(given, Detection(torch.zeros(shape), rows, floor=1.0))
     if implementation == "torch":
+        with pytest.raises(ValueError, match="on a CPU only"):
+            far_field_misfit(given, detection)
         return
+    far_field_misfit(given, detection)
+    for name, value in (
+        ("weights", torch.ones(3, dtype=torch.float64)),
+        ("weights", torch.ones(2)),
+        ("background", torch.ones(8, 6, dtype=torch.float64)),
+    ):
+        with case(name, value), pytest.raises(ValueError, match=rf"The {name} are .*; expected \("):
+            far_field_misfit(given, detection._replace(**{name: value}))
+
+
+@compiled_only
+@pytest.mark.parametrize(("weighted", "lit", "damping"), all_pairs((True, False), (True, False), (0.7, 0.0)), ids=str)
+def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, damping):
     problem = Problem((8, 7), 2, True, "amplitude")
     generator = torch.Generator().manual_seed(9)
     given = Lighting(problem.object[None, None], problem.corners, problem.probe[None], problem.shifts)
@@ -609,21 +564,22 @@ def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(
         torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-12 * right.abs().max().item())
 
 
-@pytest.mark.parametrize("name", ["object", "probes", "kernel"])
-def test_arrays_that_lie_otherwise_in_memory_give_the_same(name):
+def test_arrays_that_lie_otherwise_in_memory_give_the_same():
     """Transposed twice in memory, or with a conjugation that torch has not carried out yet."""
-    fitting, found = arrays_that_fit(), []
-    for rearranged in (False, True):
+    fitting, found = arrays_that_fit(), {}
+    for rearranged in (None, "object", "probes", "kernel"):
         leaves = {key: fitting[key].clone().requires_grad_(key != "kernel") for key in ("object", "probes", "kernel")}
         given = dict(leaves)
         if rearranged:
-            leaf = given[name]
-            given[name] = leaf.mT.contiguous().mT if name == "object" else leaf.conj_physical().conj()
+            leaf = given[rearranged]
+            given[rearranged] = leaf.mT.contiguous().mT if rearranged == "object" else leaf.conj_physical().conj()
         patterns = far_field_patterns(Lighting(**fitting | given))
         (patterns * torch.arange(7.0)).sum().backward()
-        found.append((patterns.detach(), leaves["object"].grad, leaves["probes"].grad))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        found[rearranged] = (patterns.detach(), leaves["object"].grad, leaves["probes"].grad)
+    for name, arrays in found.items():
+        for one, other in zip(found[None], arrays, strict=True):
+            with case(name):
+                torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_memory_kept_for_the_next_update_holds_nothing_of_the_last(implementation):
@@ -650,13 +606,13 @@ def test_two_threads_at_once_get_what_each_gets_alone():
                 assert all(torch.equal(found[name], alone[name]) for name in found)
 
 
-@pytest.mark.parametrize(("probes", "shifts"), [(3, (4, 2)), (0, (4, 2)), (1, (4, 1)), (4, (4, 3))])
-def test_probes_and_shifts_that_do_not_fit_are_refused(probes, shifts):
-    with pytest.raises(ValueError, match="can't be moved"):
-        moved_probes(torch.zeros(probes, 1, 8, 7, dtype=torch.complex128), torch.full(shifts, 0.1))
+def test_probes_and_shifts_that_do_not_fit_are_refused():
+    for probes, shifts in ((3, (4, 2)), (0, (4, 2)), (1, (4, 1)), (4, (4, 3))):
+        with case(probes, shifts), pytest.raises(ValueError, match="can't be moved"):
+            moved_probes(torch.zeros(probes, 1, 8, 7, dtype=torch.complex128), torch.full(shifts, 0.1))
 
 
-def test_real_waves_are_refused(implementation):
-    if implementation == "compiled":
-        with pytest.raises(ValueError, match="complex64 or complex128"):
-            far_field_intensity(torch.zeros(2, 1, 1, 8, 7))
+@compiled_only
+def test_real_waves_are_refused():
+    with pytest.raises(ValueError, match="complex64 or complex128"):
+        far_field_intensity(torch.zeros(2, 1, 1, 8, 7))
