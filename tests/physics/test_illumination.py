@@ -15,6 +15,7 @@ from ptynb.physics.illumination import (
     propagate,
     zone_plate_probe,
 )
+from tests.pairs import each
 
 WINDOWS = [(256, 256), (255, 200), (180, 255)]
 ELECTRON = 1.9687e-12
@@ -61,8 +62,8 @@ PROBES = [
 ]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("make", PROBES)
+@each("window", WINDOWS)
+@each("make", PROBES)
 def test_probes_have_power_one_and_lie_in_the_middle(window, make):
     probe = make(window)
     assert probe.shape == window
@@ -73,8 +74,8 @@ def test_probes_have_power_one_and_lie_in_the_middle(window, make):
         assert (weight * coordinate).sum() == pytest.approx(0, abs=0.004 * size)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("make", [PROBES[1], lambda w: zone_plate_probe(w, NANOMETRES, XRAY, 200e-6, 60e-9)])
+@each("window", WINDOWS)
+@each("make", [PROBES[1], lambda w: zone_plate_probe(w, NANOMETRES, XRAY, 200e-6, 60e-9)])
 def test_a_focus_is_brightest_at_the_middle_index_and_has_phase_zero(window, make):
     probe = make(window)
     middle = (window[0] // 2, window[1] // 2)
@@ -83,7 +84,7 @@ def test_a_focus_is_brightest_at_the_middle_index_and_has_phase_zero(window, mak
     np.testing.assert_allclose(probe.imag, 0, atol=1e-14)
 
 
-@pytest.mark.parametrize("window", [(256, 256), (301, 256)])
+@each("window", [(256, 256), (301, 256)])
 def test_an_electron_focus_is_the_airy_pattern(window):
     angle = 20e-3
     probe = electron_probe(window, ANGSTROMS, ELECTRON, angle)
@@ -95,7 +96,7 @@ def test_an_electron_focus_is_the_airy_pattern(window):
     np.testing.assert_allclose((probe / probe[middle])[near], expected[near], atol=0.012)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@each("axis", [0, 1])
 def test_the_first_dark_ring_is_at_0_61_wavelengths_over_na(axis):
     window, pixel = (512, 500), (10e-9, 12e-9)
     probe = zone_plate_probe(window, pixel, XRAY, 200e-6, 60e-9)
@@ -133,7 +134,7 @@ def test_a_soft_edge_is_as_wide_as_was_asked():
     assert np.count_nonzero((expected > 0) & (expected < 1)) > 20
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@each("axis", [0, 1])
 def test_a_sharp_edge_is_one_step_of_the_grid_wide_along_each_axis(axis):
     window, pixel, angle = (100, 400), (20e-12, 22e-12), 20e-3
     amplitude = np.abs(np.fft.fft2(electron_probe(window, pixel, ELECTRON, angle)))
@@ -142,7 +143,7 @@ def test_a_sharp_edge_is_one_step_of_the_grid_wide_along_each_axis(axis):
     np.testing.assert_allclose(line / line[0], np.clip((angle - radius) / step + 0.5, 0, 1), atol=1e-12)
 
 
-@pytest.mark.parametrize("distance", [-12e-9, 15e-9])
+@each("distance", [-12e-9, 15e-9])
 def test_c10_is_a_sample_downstream_of_the_focus(distance):
     """Also says the sign: the same probe upstream is its complex conjugate, half as alike."""
     window, angle = (256, 255), 12e-3
@@ -166,7 +167,7 @@ def test_underfocus_balances_spherical_aberration():
     assert peak(-scherzer) > 1.3 * peak(0.0) > 1.3 * peak(scherzer)
 
 
-@pytest.mark.parametrize("azimuth", [0.0, 0.5, -1.1])
+@each("azimuth", [0.0, 0.5, -1.1])
 def test_astigmatism_makes_a_line_across_its_azimuth(azimuth):
     """C10 = -C12 leaves the direction of the azimuth in focus; x = C10 α across it, y being down."""
     size = 120e-9
@@ -184,7 +185,7 @@ def test_astigmatism_makes_a_line_across_its_azimuth(azimuth):
     assert long - short == pytest.approx((size / 2 * 15e-3) ** 2 / 4, rel=0.05)
 
 
-@pytest.mark.parametrize(("name", "turns"), [("C34", 1), ("C12", 2), ("C32", 2)])
+@each(("name", "turns"), [("C34", 1), ("C12", 2), ("C32", 2)])
 def test_probes_have_the_symmetry_of_their_aberration(name, turns):
     scale = {"C12": 20e-9, "C32": 60e-6, "C34": 60e-6}[name]
     probe = electron_probe((201, 201), (25e-12, 25e-12), ELECTRON, 18e-3, {"C10": 8e-9, name: (scale, 0.3)})
@@ -211,7 +212,7 @@ def test_threefold_astigmatism_turns_by_a_third():
     assert np.abs(values[:, 0] - values[:, 1]).max() > 0.1 * largest
 
 
-@pytest.mark.parametrize("stop", [0.0, 0.3, 0.6])
+@each("stop", [0.0, 0.3, 0.6])
 def test_a_zone_plate_with_central_stop_has_the_side_lobes_of_a_ring(stop):
     window, pixel = (500, 512), (12e-9, 10e-9)
     probe = zone_plate_probe(window, pixel, XRAY, 200e-6, 60e-9, central_stop=stop * 200e-6)
@@ -226,7 +227,7 @@ def test_a_zone_plate_with_central_stop_has_the_side_lobes_of_a_ring(stop):
     assert lobe[first].max() == pytest.approx(ring[first].max(), rel=0.05)
 
 
-@pytest.mark.parametrize(("stop", "defocus"), [(0.0, 4e-4), (0.4, -4e-4), (0.4, 1.5e-3)])
+@each(("stop", "defocus"), [(0.0, 4e-4), (0.4, -4e-4), (0.4, 1.5e-3)])
 def test_a_defocused_zone_plate_is_the_integral_over_its_pupil(stop, defocus):
     window, pixel, reach = (512, 500), (20e-9, 20e-9), 1 / (2 * 60e-9)
     probe = zone_plate_probe(window, pixel, XRAY, 200e-6, 60e-9, central_stop=stop * 200e-6, defocus=defocus)
@@ -285,7 +286,7 @@ def test_mirrors_focus_to_a_product_of_sincs():
     assert np.abs(probe[256 + np.array([5, 10, 15, 20]), 250]).max() < 0.002 * np.abs(probe).max()
 
 
-@pytest.mark.parametrize("defocus", [(3e-4, 0.0), (-2e-4, 4e-4), 3e-4])
+@each("defocus", [(3e-4, 0.0), (-2e-4, 4e-4), 3e-4])
 def test_defocused_mirrors_are_the_product_of_two_integrals(defocus):
     window, pixel, widths, lengths = (512, 500), NANOMETRES, (2e-4, 3e-4), (0.2, 0.25)
     probe = focused_probe(window, pixel, XRAY, widths, lengths, defocus=defocus)
@@ -306,7 +307,7 @@ def test_defocused_mirrors_are_the_product_of_two_integrals(defocus):
     np.testing.assert_allclose(probe[near], expected[near], atol=0.02 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("number", [0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
+@each("number", [0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
 def test_the_axis_behind_a_pinhole_follows_its_fresnel_number(number):
     """I / I₀ = 4 sin²(π N / 2) with N = a² / λz: 4 for odd N, dark for even N."""
     window, pixel, radius = (500, 501), (30e-9, 30e-9), 2e-6
@@ -350,8 +351,8 @@ def gaussian(square, along, waist):
     return np.exp(-square / (waist**2 * parameter)) / parameter
 
 
-@pytest.mark.parametrize("window", [(128, 128), (129, 150)])
-@pytest.mark.parametrize("distance", [-4e-3, 0.0, 6e-3])
+@each("window", [(128, 128), (129, 150)])
+@each("distance", [-4e-3, 0.0, 6e-3])
 def test_propagation_spreads_a_gaussian_beam_as_its_closed_form(window, distance):
     y, x = coordinates(window, NANOMETRES)
     square = y**2 + x**2
@@ -417,8 +418,8 @@ MIRROR = {"aperture": (2e-4, 3e-4), "focal_length": (0.2, 0.25)}
 BAD = [0.0, -1.0, math.nan, math.inf]
 
 
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize(
+@each("value", BAD)
+@each(
     ("name", "unit", "make"),
     [
         ("pixel size", "m", lambda v: electron_probe((64, 64), (2e-11, v), ELECTRON, 0.02)),
@@ -440,8 +441,8 @@ def test_a_value_that_is_not_positive_is_refused(value, name, unit, make):
     assert sentence_of(lambda: make(value)) == expected
 
 
-@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
-@pytest.mark.parametrize(
+@each("value", [-1e-9, math.nan, math.inf])
+@each(
     ("name", "unit", "make"),
     [
         ("width of the aperture's edge", "rad", lambda v: electron_probe((64, 64), ANGSTROMS, ELECTRON, 0.02, edge=v)),
@@ -454,8 +455,8 @@ def test_a_negative_value_is_refused(value, name, unit, make):
     assert sentence_of(lambda: make(value)) == expected
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize(
+@each("value", [math.nan, math.inf])
+@each(
     ("name", "make"),
     [
         ("defocus", lambda v: zone_plate_probe((64, 64), NANOMETRES, XRAY, 1e-4, 6e-8, defocus=v)),
@@ -468,7 +469,7 @@ def test_a_length_that_is_not_finite_is_refused(value, name, make):
     assert sentence_of(lambda: make(value)) == f"The {name} is {value!r} m; it has to be a finite number."
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "sentence"),
     [
         (
@@ -524,7 +525,7 @@ def test_what_makes_no_sense_is_refused(make, sentence):
     assert sentence_of(make) == sentence
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "opening"),
     [
         (
@@ -571,7 +572,7 @@ def test_the_window_advised_counts_where_the_light_begins_and_how_far_it_goes():
     assert power(carried((height, width))) > 0.95 * math.pi / 2 * (1e-6 / 20e-9) ** 2
 
 
-@pytest.mark.parametrize("side", [63, 64, 200])
+@each("side", [63, 64, 200])
 def test_the_pixel_that_is_advised_does(side):
     def make(size):
         return electron_probe((side, side), (size, size), ELECTRON, 0.0213)
