@@ -1,13 +1,13 @@
 import numpy as np
-import pytest
 
 from ptynb.compiled.arranging import arrange
+from tests.pairs import each
 
 SHAPE = (5, 6, 7)
 
 
-@pytest.mark.parametrize("shifts", [(0, 0), (3, 3), (0, 2), (5, 0)])
-@pytest.mark.parametrize(
+@each("shifts", [(0, 0), (3, 3), (0, 2), (5, 0)])
+@each(
     ("stored", "kept"),
     [("u1", "u1"), ("u2", "u2"), (">u2", "u2"), ("i4", "u2"), ("u8", "i4"), ("f2", "f4"), ("f4", "f4"), (">f8", "f8")],
 )

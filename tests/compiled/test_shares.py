@@ -12,6 +12,7 @@ import torch
 from ptynb.compiled import shares
 from ptynb.compiled.shares import in_shares, part
 from ptynb.compiled.threads import is_torch_alone, torch_alone
+from tests.pairs import each
 
 STEPS = 1000
 
@@ -55,8 +56,8 @@ def three_threads(request):
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("things", [0, 1, 2, 3, 10, 11])
-@pytest.mark.parametrize("shares", [1, 2, 3, 7])
+@each("things", [0, 1, 2, 3, 10, 11])
+@each("shares", [1, 2, 3, 7])
 def test_parts_cover_everything_once_and_differ_by_one_at_most(things, shares):
     parts = [part(things, share, shares) for share in range(shares)]
     assert [thing for first, last in parts for thing in range(first, last)] == [*range(things)]
@@ -64,7 +65,7 @@ def test_parts_cover_everything_once_and_differ_by_one_at_most(things, shares):
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("pause", [0.0, 3e-3], ids=["at once", "later"])
+@each("pause", [0.0, 3e-3])
 def test_every_share_is_done_once(pause):
     """Also by helpers that fell asleep in between."""
     expected = np.zeros((3, 10))

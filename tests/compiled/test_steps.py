@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from ptynb.compiled.steps import GUARD, Array, seen
+from tests.pairs import each
 
 
 def guard_of(missing: Array) -> tuple[int, int]:
@@ -19,7 +19,7 @@ def guard_of(missing: Array) -> tuple[int, int]:
     return begin, begin + whole.nbytes
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@each("kind", [np.float32, np.float64])
 def test_a_loss_has_the_same_last_digits_wherever_missing_arrays_would_lie(kind: type[np.floating]) -> None:
     """A compiled loop sums in another order where rows of its arrays may overlap, the rows of empty ones too."""
     side = 256

@@ -4,6 +4,7 @@ import torch
 
 from ptynb.compiled import transforms
 from ptynb.physics import hotpath
+from tests.pairs import each
 
 SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 3), (4, 1024)]
 """With all radices, sides below and above the lanes of a vector, and with something left over along y, x, both."""
@@ -16,8 +17,8 @@ def planes(shape, kind):
     return (numbers[0] + kind(1j) * numbers[1])[1:].reshape(4, 2, *shape)
 
 
-@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
-@pytest.mark.parametrize("shape", SHAPES)
+@each("kind", [np.complex64, np.complex128])
+@each("shape", SHAPES)
 def test_planes_are_transformed_without_factors(shape, kind):
     waves = planes(shape, kind)
     plans, tolerance = transforms.plans(*shape, waves.dtype), 8 * np.finfo(kind).eps * np.prod(shape) ** 0.5
@@ -33,7 +34,7 @@ def test_planes_are_transformed_without_factors(shape, kind):
     np.testing.assert_allclose(found[1:3] / np.prod(shape), waves[1:3], atol=tolerance)
 
 
-@pytest.mark.parametrize(("shape", "kind"), [((8, 34), np.complex64), ((19, 8), np.complex128), ((8, 8), np.float32)])
+@each(("shape", "kind"), [((8, 34), np.complex64), ((19, 8), np.complex128), ((8, 8), np.float32)])
 def test_what_cannot_be_transformed_is_refused(shape, kind):
     with pytest.raises(ValueError, match=r"can't be transformed: (sides without prime factors above 13|complex64)"):
         transforms.plans(*shape, np.dtype(kind))

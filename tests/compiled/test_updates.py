@@ -3,6 +3,7 @@ import torch
 
 from ptynb.compiled import shares
 from ptynb.engine.optim import Adam, RowAdam
+from tests.pairs import each
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -36,7 +37,7 @@ def test_a_parameter_without_gradient_stays():
     assert bool((moving < 1).all())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each("dtype", [torch.float32, torch.float64])
 def test_rows_count_their_own_steps(dtype):
     """Each row alone is Adam with its own steps; rows that no batch had stay. torch's operations do the same."""
     generator = torch.Generator().manual_seed(1)

@@ -5,6 +5,7 @@ from ptynb import inspection
 from ptynb.inspection.mask import MaskHistory, painted
 from ptynb.physics.simulate import simulate
 from ptynb.scan import ScanError
+from tests.pairs import each
 
 ALL = np.ones((20, 30), bool)
 Y, X = np.meshgrid(np.arange(20), np.arange(30), indexing="ij")
@@ -31,9 +32,7 @@ def test_erasing_makes_good_again_and_the_given_mask_stays():
     np.testing.assert_array_equal(mask, before)
 
 
-@pytest.mark.parametrize(
-    ("path", "radius"), [([[1, 2, 3]], 1), ([], 1), ([[0, np.nan]], 1), ([[1, 1]], 0), ([[1, 1]], np.inf)]
-)
+@each(("path", "radius"), [([[1, 2, 3]], 1), ([], 1), ([[0, np.nan]], 1), ([[1, 1]], 0), ([[1, 1]], np.inf)])
 def test_other_strokes_are_refused(path, radius):
     with pytest.raises(ValueError, match=r"The (stroke|brush) has"):
         painted(ALL, path, radius)

@@ -6,6 +6,7 @@ import pytest
 from ptynb import inspection, preparation
 from ptynb.frames import ArrayFrames
 from ptynb.physics.simulate import simulate
+from tests.pairs import each
 
 PLANTED = {"hot": [(10, 40), (30, 31)], "dead": [(33, 30), (27, 36)], "stuck": [(32, 25)], "lost": [(5, 5)]}
 
@@ -19,7 +20,7 @@ def planted(scan):
     return dataclasses.replace(scan, frames=ArrayFrames.of(patterns))
 
 
-@pytest.mark.parametrize("photons", [1e3, 1e6])
+@each("photons", [1e3, 1e6])
 def test_poisson_noise_makes_no_pixel_bad(photons):
     for seed in range(3):
         scan = simulate(patterns=100, photons=photons, seed=seed)

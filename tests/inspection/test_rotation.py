@@ -7,6 +7,7 @@ from ptynb import inspection, preparation
 from ptynb.inspection.surveyor import Surveyor
 from ptynb.physics.simulate import simulate
 from ptynb.scan import Scan, ScanError
+from tests.pairs import each
 from tests.preparation.test_rotation import phase_scan, potential_gradient
 
 
@@ -23,8 +24,8 @@ def turned_scan(degrees, noise=False):
     return Scan.from_arrays(patterns, stage)
 
 
-@pytest.mark.parametrize("degrees", [-67.0, 0.0, 12.3, 40.0])
-@pytest.mark.parametrize("noise", [False, True])
+@each("degrees", [-67.0, 0.0, 12.3, 40.0])
+@each("noise", [False, True])
 def test_a_known_rotation_is_found_to_half_a_degree(degrees, noise):
     found = inspection.scan_rotation(turned_scan(degrees, noise))
     assert abs(found.degrees - degrees) < 0.5
@@ -43,7 +44,7 @@ def test_a_survey_gives_the_same_and_what_is_applied_leaves_nothing_to_turn():
     assert right.curl_before == pytest.approx(found.curl_after, rel=0.2)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
+@each("transposed", [False, True])
 def test_a_phase_object_behind_a_turned_or_mirrored_stage(transposed):
     scan, _ = phase_scan(None, math.radians(30), transposed)
     found = inspection.scan_rotation(scan)

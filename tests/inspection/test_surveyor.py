@@ -12,6 +12,7 @@ from ptynb.inspection.surveyor import SAMPLE, Surveyor, bright_radius, survey
 from ptynb.physics.simulate import simulate
 from ptynb.scan import Scan
 from tests.inspection.scans import made
+from tests.pairs import each
 
 SCAN = simulate(patterns=60, window=32, seed=2)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
@@ -25,8 +26,8 @@ def small_portions(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_portions")
-@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-@pytest.mark.parametrize("order", ["centred", "fft"])
+@each("mask", [None, MASK])
+@each("order", ["centred", "fft"])
 def test_portions_add_up_to_what_numpy_finds_in_all_patterns(mask, order):
     turned = (lambda field: np.fft.ifftshift(field, axes=(-2, -1))) if order == "fft" else (lambda field: field)
     scan = Scan.from_arrays(turned(COUNTS), SCAN.positions, order=order, mask=None if mask is None else turned(mask))

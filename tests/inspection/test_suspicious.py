@@ -9,6 +9,7 @@ from ptynb.inspection.suspicious import suspicious_positions
 from ptynb.physics.simulate import simulate
 from ptynb.scan import Scan
 from tests.inspection.scans import raster
+from tests.pairs import each
 
 SCAN = simulate(patterns=144, window=32, photons=1e5, seed=4)
 
@@ -29,10 +30,9 @@ def found(scan):
     return {reason: indices.tolist() for reason, indices in inspection.find_suspicious(scan).found.items()}
 
 
-@pytest.mark.parametrize(
+@each(
     "positions",
     [SCAN.positions, raster(900), raster(905), spiral(700), np.random.default_rng(0).permutation(raster(900))],
-    ids=["simulated", "raster", "unfinished", "spiral", "shuffled"],
 )
 def test_good_positions_are_not_suspicious(positions):
     assert not any(len(indices) for indices in suspicious_positions(positions).values())

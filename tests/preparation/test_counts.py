@@ -6,6 +6,7 @@ import pytest
 from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
 from ptynb.scan import ScanError
+from tests.pairs import each
 from tests.preparation.scans import guess_misfit, misfit, smooth_scan
 
 RANDOM = np.random.default_rng(11)
@@ -22,7 +23,7 @@ def nan_at_bad(scan, image):
     return np.where(scan.mask, image, np.nan)
 
 
-@pytest.mark.parametrize("centred", [True, False])
+@each("centred", [True, False])
 def test_dark_and_flat_bring_back_what_the_detector_did(centred):
     scan = smooth_scan(WINDOW, centred=centred, bad=True)
     response = np.where(scan.mask, FLAT, 1) / FLAT[scan.mask].mean()
@@ -53,7 +54,7 @@ def test_pixels_without_response_are_masked():
     assert prepare.divide_flat(scan, FLAT).mask is None
 
 
-@pytest.mark.parametrize("dtype", [np.int16, np.float32])
+@each("dtype", [np.int16, np.float32])
 def test_counts_below_the_threshold_become_zero(dtype):
     patterns = np.array([-5, -1, 0, 1, 2, 3] * 6).reshape(1, 6, 6).astype(dtype)
     scan = dataclasses.replace(
@@ -66,7 +67,7 @@ def test_counts_below_the_threshold_become_zero(dtype):
     assert prepare.remove_negatives(scan).frames.dtype == dtype
 
 
-@pytest.mark.parametrize("bad", [True, False])
+@each("bad", [True, False])
 def test_normalised_patterns_have_the_mean_asked_for_and_fit_their_truth(bad):
     scan = smooth_scan(WINDOW, bad=bad)
     made = prepare.normalise(scan, counts=123.0)
@@ -122,7 +123,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_input_is_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

@@ -6,6 +6,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
+from tests.pairs import each
 from tests.preparation.scans import guess_misfit, smooth_scan
 
 WINDOW = (48, 45)
@@ -59,7 +60,7 @@ def test_bad_counts_are_not_hidden_by_noise():
         prepare.add_poisson_noise(scan).counts(0, 40)
 
 
-@pytest.mark.parametrize("sigma", [0.7, 1.5])
+@each("sigma", [0.7, 1.5])
 def test_a_blur_is_a_sum_over_a_gaussian(sigma):
     scan = constant_scan(0.0, 1)
     scan.frames.array[0, 20, 2] = 1000
@@ -90,7 +91,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_input_is_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

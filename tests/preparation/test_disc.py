@@ -8,6 +8,7 @@ from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
 from ptynb.geometry import Geometry
 from ptynb.scan import Scan, ScanError
+from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, smooth_scan
 
 
@@ -44,7 +45,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_radius_and_centre_are_found_to_a_tenth_of_a_pixel(name):
     case = CASES[name]
     found = prepare.bright_field_disc(disc_scan(**case))
@@ -166,7 +167,7 @@ def ring_mask():
     return (away < 8) | (away > 15) | (np.arctan2(y, x) > 2.9)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_scans_are_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message) as caught:

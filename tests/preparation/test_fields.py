@@ -1,7 +1,7 @@
 import numpy as np
-import pytest
 
 from ptynb.preparation.fields import cut, cut_spectrum, middle_start, ramped, resampled
+from tests.pairs import each
 
 
 def field_of(shape, seed=0):
@@ -17,8 +17,8 @@ def test_a_cut_may_reach_beyond_the_field():
     assert not part[:, :, 2:].any()
 
 
-@pytest.mark.parametrize("old", [(8, 9), (9, 8)])
-@pytest.mark.parametrize("new", [(5, 6), (6, 5), (11, 12), (12, 11)])
+@each("old", [(8, 9), (9, 8)])
+@each("new", [(5, 6), (6, 5), (11, 12), (12, 11)])
 def test_centres_and_far_fields_agree(old, new):
     start = middle_start(old, new)
     point = np.zeros(old)
@@ -32,7 +32,7 @@ def test_centres_and_far_fields_agree(old, new):
     np.testing.assert_allclose(far_field(cut_spectrum(wave, start, new)), cut(far_field(wave), start, new), atol=1e-12)
 
 
-@pytest.mark.parametrize("side", [8, 9])
+@each("side", [8, 9])
 def test_a_ramp_of_whole_pixels_moves_the_far_field(side):
     wave = field_of((side, side))
     far = np.fft.fftshift(np.fft.fft2(wave))
@@ -40,7 +40,7 @@ def test_a_ramp_of_whole_pixels_moves_the_far_field(side):
     np.testing.assert_allclose(np.abs(moved), np.roll(np.abs(far), (-2, 1), axis=(0, 1)), atol=1e-12)
 
 
-@pytest.mark.parametrize("ratio", [0.5, 0.61, 1.7])
+@each("ratio", [0.5, 0.61, 1.7])
 def test_cosines_below_the_new_nyquist_frequency_are_resampled_exactly_and_others_are_left_out(ratio):
     side = 30
     for order in range(side):

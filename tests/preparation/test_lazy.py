@@ -8,6 +8,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.io.native import save_scan
+from tests.pairs import each
 from tests.preparation.scans import smooth_scan, watched
 
 WINDOW = (48, 48)
@@ -36,8 +37,8 @@ LAZY = {
 }
 
 
-@pytest.mark.parametrize("name", LAZY)
-@pytest.mark.parametrize("centred", [True, False])
+@each("name", LAZY)
+@each("centred", [True, False])
 def test_nothing_is_read_when_a_scan_is_made(name, centred):
     scan = watched(smooth_scan(WINDOW, centred=centred, bad=True))
     made = LAZY[name](scan)
@@ -48,7 +49,7 @@ def test_nothing_is_read_when_a_scan_is_made(name, centred):
     assert stop - start == 1
 
 
-@pytest.mark.parametrize("name", LAZY)
+@each("name", LAZY)
 def test_an_engine_reads_the_same_patterns_from_its_part(name):
     made = LAZY[name](smooth_scan(WINDOW, bad=True))
     whole = made.counts(0, len(made))
@@ -70,7 +71,7 @@ def test_patterns_stay_in_their_file(name, tmp_path):
     np.testing.assert_array_equal(made.counts(0, len(made)), direct.counts(0, len(direct)))
 
 
-@pytest.mark.parametrize("name", LAZY)
+@each("name", LAZY)
 def test_the_scan_given_stays_as_it_was(name):
     scan = smooth_scan(WINDOW, bad=True)
     before = pickle.loads(pickle.dumps(scan))

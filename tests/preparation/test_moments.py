@@ -7,6 +7,7 @@ from scipy import ndimage
 from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
 from ptynb.scan import ScanError
+from tests.pairs import each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
 
 # A ramp carries the end of the probe's spectrum, 1e-9 of it, over the Nyquist frequency, where a shift is a cosine.
@@ -19,8 +20,8 @@ def test_the_mean_pattern_is_in_the_order_of_the_patterns():
     np.testing.assert_allclose(prepare.mean_pattern(scan), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("window", [(48, 45), (45, 48)])
-@pytest.mark.parametrize("centred", [True, False])
+@each("window", [(48, 45), (45, 48)])
+@each("centred", [True, False])
 def test_the_centre_of_mass_of_a_phase_ramp_is_its_slope(window, centred):
     """A slope of g [rad / pixel] in the object moves the far field by n g / 2π detector pixels."""
     scan = smooth_scan(window, centred=True, guesses=False)
@@ -52,9 +53,9 @@ def test_centre_of_mass_agrees_with_scipy_and_leaves_out_bad_pixels():
     np.testing.assert_allclose(np.delete(dark, 3, 0), np.delete(expected, 3, 0), atol=1e-9)
 
 
-@pytest.mark.parametrize("window", [(48, 45), (45, 48)])
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("shift", [(5, -4), (-3, 6), (0, 2)])
+@each("window", [(48, 45), (45, 48)])
+@each("centred", [True, False])
+@each("shift", [(5, -4), (-3, 6), (0, 2)])
 def test_patterns_are_moved_back_to_the_centre_with_their_probe(window, centred, shift):
     scan = prepare.centre(smooth_scan(window, sigma=5.0, bad=True))
     mean = ndimage.center_of_mass(prepare.mean_pattern(scan))
@@ -98,7 +99,7 @@ def test_a_scan_without_centre_is_refused():
         prepare.centre(empty)
 
 
-@pytest.mark.parametrize("centred", [True, False])
+@each("centred", [True, False])
 def test_a_mean_that_is_known_saves_the_reading(centred):
     scan = smooth_scan((48, 45), bad=True)
     patterns = np.roll(scan.counts(0, len(scan)), (3, -2), (1, 2))

@@ -5,15 +5,16 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.scan import ScanError, Truth
+from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
 
 EXACT = 1e-9
 
 
-@pytest.mark.parametrize("geometry", [FAR, NEAR, None])
-@pytest.mark.parametrize("window", [(48, 45), (45, 48)])
-@pytest.mark.parametrize("axes", ["y", "x", "yx"])
-@pytest.mark.parametrize("centred", [True, False])
+@each("geometry", [FAR, NEAR, None])
+@each("window", [(48, 45), (45, 48)])
+@each("axes", ["y", "x", "yx"])
+@each("centred", [True, False])
 def test_a_mirrored_experiment_fits_its_mirrored_truth(geometry, window, axes, centred):
     scan = smooth_scan(window, geometry=geometry, centred=centred, bad=True)
     assert misfit(scan) < EXACT
@@ -23,8 +24,8 @@ def test_a_mirrored_experiment_fits_its_mirrored_truth(geometry, window, axes, c
     assert not np.allclose(both.truth.object, scan.truth.object)
 
 
-@pytest.mark.parametrize("geometry", [FAR, NEAR, None])
-@pytest.mark.parametrize("guesses", [True, False])
+@each("geometry", [FAR, NEAR, None])
+@each("guesses", [True, False])
 def test_detector_and_positions_can_be_mirrored_in_either_order(geometry, guesses):
     scan = smooth_scan((48, 45), geometry=geometry, guesses=guesses)
     one = prepare.flip_positions(prepare.flip(scan, "y"), "y")
@@ -35,7 +36,7 @@ def test_detector_and_positions_can_be_mirrored_in_either_order(geometry, guesse
     assert misfit(prepare.flip_positions(scan, "y")) > 0.01
 
 
-@pytest.mark.parametrize("window", [(48, 45), (45, 48)])
+@each("window", [(48, 45), (45, 48)])
 def test_the_zero_frequency_stays_and_the_others_change_their_sign(window):
     scan = smooth_scan(window)
     patterns, made = scan.counts(0, 8), prepare.flip(scan, "yx").counts(0, 8)
@@ -58,7 +59,7 @@ def test_twice_mirrored_is_as_before():
     np.testing.assert_array_equal(twice.truth.object, scan.truth.object)
 
 
-@pytest.mark.parametrize("object_side", [-3, 0, 4])
+@each("object_side", [-3, 0, 4])
 def test_a_truth_of_another_size_than_the_guess_is_mirrored_with_it(object_side):
     scan = smooth_scan((48, 45))
     truth = scan.truth.object
@@ -69,9 +70,9 @@ def test_a_truth_of_another_size_than_the_guess_is_mirrored_with_it(object_side)
     assert guess_misfit(both) < EXACT
 
 
-@pytest.mark.parametrize("geometry", [FAR, NEAR, None])
-@pytest.mark.parametrize("window", [(48, 45), (36, 48), (40, 40)])
-@pytest.mark.parametrize("centred", [True, False])
+@each("geometry", [FAR, NEAR, None])
+@each("window", [(48, 45), (36, 48), (40, 40)])
+@each("centred", [True, False])
 def test_a_transposed_experiment_fits_its_transposed_truth(geometry, window, centred):
     scan = smooth_scan(window, geometry=geometry, sigma=3.0, centred=centred, bad=True)
     limit = 1e-6 if min(window) < 40 else EXACT
@@ -109,8 +110,8 @@ def test_a_guess_that_no_longer_holds_the_windows_is_refused():
     assert prepare.transpose(scan, positions=True).object.shape == long.shape[::-1]
 
 
-@pytest.mark.parametrize("function", [prepare.flip, prepare.flip_positions])
-@pytest.mark.parametrize("axes", ["z", "", "yy", 0, None])
+@each("function", [prepare.flip, prepare.flip_positions])
+@each("axes", ["z", "", "yy", 0, None])
 def test_other_axes_are_refused(function, axes):
     with pytest.raises(ValueError, match="expected 'y', 'x' or 'yx'"):
         function(smooth_scan(), axes)

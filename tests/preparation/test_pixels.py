@@ -8,6 +8,7 @@ from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
 from ptynb.physics.simulate import simulate
 from ptynb.scan import ScanError
+from tests.pairs import each
 from tests.preparation.scans import smooth_scan
 
 FAULTS = {
@@ -33,7 +34,7 @@ def broken(scan):
     return dataclasses.replace(scan, frames=ArrayFrames.of(patterns))
 
 
-@pytest.mark.parametrize("centred", [True, False])
+@each("centred", [True, False])
 def test_faults_are_found_and_nothing_else(centred):
     scan = simulate(patterns=100, photons=1e6, seed=1)
     assert prepare.find_bad_pixels(scan).all()
@@ -49,7 +50,7 @@ def test_faults_are_found_and_nothing_else(centred):
     np.testing.assert_array_equal(prepare.find_bad_pixels(faulty), expected)
 
 
-@pytest.mark.parametrize("photons", [30, 1e3, 1e5])
+@each("photons", [30, 1e3, 1e5])
 def test_noise_is_no_fault(photons):
     for seed in range(3):
         assert prepare.find_bad_pixels(simulate(patterns=30, photons=photons, seed=seed)).all()
@@ -92,7 +93,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_input_is_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

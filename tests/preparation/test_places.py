@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
+from tests.pairs import each
 from tests.preparation.scans import FAR, guess_misfit, misfit, smooth_scan
 
 EYE = np.eye(2)
@@ -84,13 +85,13 @@ NOT_A_MATRIX = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_A_MATRIX)
+@each("name", NOT_A_MATRIX)
 def test_other_matrices_are_refused(name):
     with pytest.raises(ValueError, match=r"The affine matrix is .*; expected 2 x 2 finite numbers"):
         prepare.affine_positions(smooth_scan(), NOT_A_MATRIX[name])
 
 
-@pytest.mark.parametrize(
+@each(
     "numbers",
     [
         {"scale": 0},

@@ -10,6 +10,7 @@ from ptynb.frames import ArrayFrames
 from ptynb.geometry import Geometry
 from ptynb.preparation.rotation import local_gradients, rotation_of_field
 from ptynb.scan import Scan, ScanError
+from tests.pairs import each
 from tests.preparation.scans import NEAR, modelled, smooth_scan
 
 DEGREE = math.pi / 180
@@ -43,9 +44,9 @@ GRIDS = {
 }
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("angle", [-80, -30, 0, 12.3, 30, 90])
-@pytest.mark.parametrize("transposed", [False, True])
+@each("grid", GRIDS)
+@each("angle", [-80, -30, 0, 12.3, 30, 90])
+@each("transposed", [False, True])
 def test_the_angle_of_a_gradient_field_is_found(grid, angle, transposed):
     """True places are those of the stage, transposed or not, then turned from x towards y."""
     stage = GRIDS[grid]
@@ -72,7 +73,7 @@ def test_close_pairs_of_positions_do_not_spoil_the_angle():
     assert np.sqrt(np.mean(np.square(errors))) < 1.3 * DEGREE
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@each("grid", GRIDS)
 def test_gradients_of_a_plane_are_exact(grid):
     slopes = np.array([[0.3, -1.2], [2.0, 0.7]])
     found, weights = local_gradients(GRIDS[grid], GRIDS[grid] @ slopes.T + 5)
@@ -101,8 +102,8 @@ def phase_scan(geometry, turn, transposed):
     ), true
 
 
-@pytest.mark.parametrize("geometry", [None, Geometry(wavelength=2e-12, distance=1.0, detector_pixel=(1e-3, 1.5e-3))])
-@pytest.mark.parametrize("transposed", [False, True])
+@each("geometry", [None, Geometry(wavelength=2e-12, distance=1.0, detector_pixel=(1e-3, 1.5e-3))])
+@each("transposed", [False, True])
 def test_a_turned_scan_of_a_phase_object_is_put_right(geometry, transposed):
     scan, true = phase_scan(geometry, 30 * DEGREE, transposed)
     angle, exchanged = prepare.estimate_rotation(scan)

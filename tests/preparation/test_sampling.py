@@ -6,6 +6,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.frames import ArrayFrames
+from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, modelled, smooth_scan
 
 
@@ -21,10 +22,8 @@ def pixel_transfer(side, factor):
         return np.where(lag == 0, 1, np.sin(factor * lag) / (factor * np.sin(lag)))
 
 
-@pytest.mark.parametrize(
-    ("window", "factor"), [((64, 96), (2, 3)), ((96, 64), (3, 2)), ((66, 99), (2, 3)), ((128, 64), (4, 1))]
-)
-@pytest.mark.parametrize("centred", [True, False])
+@each(("window", "factor"), [((64, 96), (2, 3)), ((96, 64), (3, 2)), ((66, 99), (2, 3)), ((128, 64), (4, 1))])
+@each("centred", [True, False])
 def test_a_binned_scan_fits_its_truth_once_the_pixels_size_is_allowed_for(window, factor, centred):
     """Exact: the new model samples the far field, and the sum over a block multiplies the autocorrelation."""
     scan = smooth_scan(window, sigma=2.0, centred=centred)
@@ -39,7 +38,7 @@ def test_a_binned_scan_fits_its_truth_once_the_pixels_size_is_allowed_for(window
     np.testing.assert_allclose(made.pixel_size, scan.pixel_size)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32, np.float32])
+@each("dtype", [np.uint8, np.int16, np.uint32, np.float32])
 def test_binned_counts_are_sums_that_do_not_overflow(dtype):
     patterns = np.random.default_rng(1).integers(100, 127, (8, 12, 18)).astype(dtype)
     scan = dataclasses.replace(
@@ -69,8 +68,8 @@ def test_near_field_bins_make_larger_object_pixels():
     assert guess_misfit(made) < 0.02
 
 
-@pytest.mark.parametrize(("window", "factor"), [((64, 63), 1.5), ((64, 63), 1.13), ((63, 64), 2), ((96, 99), 0.7)])
-@pytest.mark.parametrize("centred", [True, False])
+@each(("window", "factor"), [((64, 63), 1.5), ((64, 63), 1.13), ((63, 64), 2), ((96, 99), 0.7)])
+@each("centred", [True, False])
 def test_a_resampled_scan_fits_its_truth(window, factor, centred):
     """Up to linear interpolation of a pattern about 8 pixels wide, or a mean over pixels of it."""
     scan = smooth_scan(window, sigma=2.0 if factor > 1 else 1.5, centred=centred)
@@ -82,7 +81,7 @@ def test_a_resampled_scan_fits_its_truth(window, factor, centred):
     np.testing.assert_allclose(made.counts(0, 8).sum((1, 2)), scan.counts(0, 8).sum((1, 2)), rtol=2e-3)
 
 
-@pytest.mark.parametrize("factor", [1.5, 0.75])
+@each("factor", [1.5, 0.75])
 def test_a_near_field_pattern_is_resampled_with_its_object(factor):
     scan = smooth_scan((64, 72), geometry=NEAR, sigma=7.0, object_sigma=7.0)
     made = prepare.resample(scan, factor)
@@ -118,7 +117,7 @@ def test_smaller_pixels_lie_on_the_line_between_old_ones():
     np.testing.assert_allclose(made.counts(0, 8)[:, 49, 45], (counts[:, 24, 22] + counts[:, 25, 22]) / 8, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("factor", "rows_lost"), [(0.5, 0), (0.6, 0), (0.7, 0), (2, 0), (1.02, 1)])
+@each(("factor", "rows_lost"), [(0.5, 0), (0.6, 0), (0.7, 0), (2, 0), (1.02, 1)])
 def test_even_light_stays_even_up_to_the_edges_of_the_detector(factor, rows_lost):
     """48 pixels as 49: the last one has its middle beyond the edge and is bad; half covered ones count in full."""
     scan = dataclasses.replace(smooth_scan((48, 45)), frames=ArrayFrames.of(np.ones((8, 48, 45))))
@@ -129,7 +128,7 @@ def test_even_light_stays_even_up_to_the_edges_of_the_detector(factor, rows_lost
     np.testing.assert_allclose(made.counts(0, 8)[:, mask], 48 * 45 / made.window[0] / made.window[1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [2, 0.6])
+@each("factor", [2, 0.6])
 def test_what_a_bad_pixel_adds_to_is_bad(factor):
     bad, clean = (prepare.resample(smooth_scan((48, 45), bad=bad), factor) for bad in (True, False))
     lost = ~bad.mask if clean.mask is None else clean.mask & ~bad.mask
@@ -151,7 +150,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_factors_are_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
+from tests.pairs import each
 from tests.preparation.scans import misfit, smooth_scan
 
 CHOICES = {
@@ -11,7 +12,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@each("name", CHOICES)
 def test_patterns_and_positions_stay_together(name):
     which, expected = CHOICES[name]
     scan = smooth_scan(bad=True)
@@ -40,7 +41,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_choices_are_refused(name):
     which, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

@@ -12,6 +12,7 @@ from ptynb.frames import ArrayFrames
 from ptynb.physics.tilted import far_field_resampling, tilted_far_field
 from ptynb.scan import Scan, ScanError, Truth
 from ptynb.tilted_geometry import TiltedGeometry
+from tests.pairs import each
 from tests.preparation.scans import exit_waves, smooth_object, smooth_probe
 
 GEOMETRY = TiltedGeometry(
@@ -37,7 +38,7 @@ def tilted_scan(window=(48, 45)):
     return Scan(frames=ArrayFrames.of(patterns), positions=positions, geometry=GEOMETRY, truth=Truth(object, probe))
 
 
-@pytest.mark.parametrize("window", [(28, 30), (29, 27), (64, 61)])
+@each("window", [(28, 30), (29, 27), (64, 61)])
 def test_a_window_about_the_middle_fits_its_truth(window):
     scan = tilted_scan()
     made = prepare.pad(scan, window) if window > scan.window else prepare.crop(scan, window)
@@ -61,7 +62,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_what_needs_a_detector_that_faces_the_sample_is_refused(name):
     with pytest.raises(ScanError, match=r"The scan's geometry is tilted, and .* is for detectors that face the sample"):
         REFUSED[name](tilted_scan())

@@ -5,6 +5,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.geometry import NearField
+from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
 
 # What the smooth scan has beyond the windows to crop to, in its patterns and in its probe's spectrum.
@@ -15,9 +16,9 @@ def metres(scan):
     return (scan.positions + np.array(scan.window) // 2) * scan.pixel_size
 
 
-@pytest.mark.parametrize("window", [(28, 30), (29, 27), (30, 29), (48, 45), (28, 45)])
-@pytest.mark.parametrize("geometry", [FAR, None])
-@pytest.mark.parametrize("centred", [True, False])
+@each("window", [(28, 30), (29, 27), (30, 29), (48, 45), (28, 45)])
+@each("geometry", [FAR, None])
+@each("centred", [True, False])
 def test_a_cropped_scan_fits_its_cropped_truth(window, geometry, centred):
     scan = smooth_scan((48, 45), geometry=geometry, centred=centred, bad=True)
     made = prepare.crop(scan, window)
@@ -30,8 +31,8 @@ def test_a_cropped_scan_fits_its_cropped_truth(window, geometry, centred):
         np.testing.assert_allclose(metres(without), metres(scan), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("centre", "window"), [((26, 20), (28, 29)), ((22, 23), (29, 28))])
-@pytest.mark.parametrize("centred", [True, False])
+@each(("centre", "window"), [((26, 20), (28, 29)), ((22, 23), (29, 28))])
+@each("centred", [True, False])
 def test_a_crop_beside_the_middle_moves_the_probe_in_fourier_space(centre, window, centred):
     scan = smooth_scan((48, 45), centred=centred, bad=True, sigma=5.0)
     made = prepare.crop(scan, window, centre)
@@ -51,11 +52,11 @@ def test_cropping_shows_the_pixels_around_the_zero_frequency():
     np.testing.assert_array_equal(made.mask, scan.mask[10:38, 7:37])
 
 
-@pytest.mark.parametrize("window", [(64, 61), (61, 60), (49, 45)])
-@pytest.mark.parametrize("geometry", [FAR, None])
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("measured", [True, False])
-@pytest.mark.parametrize("bad", [True, False])
+@each("window", [(64, 61), (61, 60), (49, 45)])
+@each("geometry", [FAR, None])
+@each("centred", [True, False])
+@each("measured", [True, False])
+@each("bad", [True, False])
 def test_a_padded_scan_fits_its_padded_truth(window, geometry, centred, measured, bad):
     scan = smooth_scan((48, 45), geometry=geometry, centred=centred, bad=bad)
     made = prepare.pad(scan, window, measured=measured)
@@ -85,7 +86,7 @@ def test_padding_and_cropping_back_is_as_before():
     np.testing.assert_allclose(back.object[:height, :width], scan.object, atol=1e-9)
 
 
-@pytest.mark.parametrize("window", [(40, 39), (41, 42), (56, 57)])
+@each("window", [(40, 39), (41, 42), (56, 57)])
 def test_a_near_field_window_is_cut_out_of_the_shadow(window):
     scan = smooth_scan((48, 45), geometry=NEAR, sigma=3.0, bad=True)
     made = prepare.pad(scan, window) if window > scan.window else prepare.crop(scan, window)
@@ -131,7 +132,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_other_windows_are_refused(name):
     change, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):

@@ -3,6 +3,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from ptynb.quality import compare
+from tests.pairs import each
 
 AREA = (slice(12, 52), slice(14, 56))
 
@@ -35,9 +36,9 @@ def whole_ramp(shape, cycles):
     return np.exp(2j * np.pi * (cycles[0] * y + cycles[1] * x))
 
 
-@pytest.mark.parametrize("shift", [(0.0, 0.0), (0.37, -0.21), (-0.5, 0.45)])
-@pytest.mark.parametrize("factor", [1.0, 0.3 * np.exp(2.5j)])
-@pytest.mark.parametrize("cycles", [(0, 0), (1, -2)])
+@each("shift", [(0.0, 0.0), (0.37, -0.21), (-0.5, 0.45)])
+@each("factor", [1.0, 0.3 * np.exp(2.5j)])
+@each("cycles", [(0, 0), (1, -2)])
 def test_shift_factor_and_ramp_cost_nothing(shift, factor, cycles):
     truth = band_limited((64, 70))
     object = factor * translated(truth, shift) * whole_ramp(truth.shape, cycles)
@@ -54,7 +55,7 @@ def test_the_object_may_begin_elsewhere():
     assert compare(padded, truth, AREA, (-5, -4)).error < 1e-9
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.2, 0.6])
+@each("noise", [0.02, 0.2, 0.6])
 def test_noise_of_known_size_gives_the_error_it_should(noise):
     """The best factor on truth + noise is 1 / (1 + noise²), which leaves noise / sqrt(1 + noise²)."""
     truth = band_limited((96, 96))
@@ -89,7 +90,7 @@ def test_the_error_agrees_with_an_independent_fit():
     assert compare(object, truth, area).error == pytest.approx(independent, rel=1e-4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("area", "offset"),
     [
         ((slice(12, 52), slice(14, 56)), (13, 0)),  # begins before the object

@@ -3,6 +3,7 @@ import pytest
 
 from ptynb.quality import RingCorrelation, fourier_ring_correlation, spectral_snr
 from ptynb.quality.correlation import information_threshold
+from tests.pairs import each
 
 
 def noise(shape, seed, real=False):
@@ -19,8 +20,8 @@ def filtered(field, gain):
     return result if np.iscomplexobj(field) else result.real
 
 
-@pytest.mark.parametrize("real", [False, True])
-@pytest.mark.parametrize("align", [False, True])
+@each("real", [False, True])
+@each("align", [False, True])
 def test_equal_images_correlate_fully_whatever_their_factor(real, align):
     image = 2 + filtered(noise((60, 75), 0, real), np.exp(-20 * frequencies((60, 75)) ** 2))
     result = fourier_ring_correlation(-1.7 * image if align else 1.7 * image, image, align=align)
@@ -29,7 +30,7 @@ def test_equal_images_correlate_fully_whatever_their_factor(real, align):
     assert result.resolution == pytest.approx(60 / 30)
 
 
-@pytest.mark.parametrize("real", [False, True])
+@each("real", [False, True])
 def test_independent_noise_scatters_around_zero_as_its_independent_coefficients_say(real):
     results = [
         fourier_ring_correlation(noise((64, 80), 2 * seed, real), noise((64, 80), 2 * seed + 1, real), align=False)
@@ -61,7 +62,7 @@ def test_real_images_have_half_as_many_independent_coefficients():
         np.testing.assert_allclose(real_ones.independent, complex_ones / 2)
 
 
-@pytest.mark.parametrize("real", [False, True])
+@each("real", [False, True])
 def test_two_noisy_images_correlate_as_their_signal_to_noise_ratio(real):
     """FRC = SNR / (1 + SNR) where both have signal S and independent noise of equal strength; 2 SNR is the SSNR."""
     shape = (128, 144)
@@ -82,7 +83,7 @@ def test_two_noisy_images_correlate_as_their_signal_to_noise_ratio(real):
     assert np.mean(spectral_snr(measured) / (2 * expected)) == pytest.approx(1, abs=0.04)
 
 
-@pytest.mark.parametrize(
+@each(
     ("shape", "pixel", "limit"),
     [
         ((128, 128), None, 0.31),
@@ -108,7 +109,7 @@ def test_a_band_limited_object_is_resolved_to_its_limit(shape, pixel, limit):
     assert (result.counts > 0).all()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@each("seed", [0, 1])
 def test_alignment_gives_back_what_shift_ramp_and_factor_take(seed):
     shape, limit = (150, 160), 0.2
     k = frequencies(shape)
@@ -178,7 +179,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_has_no_rings_is_refused(case):
     arguments, options, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):

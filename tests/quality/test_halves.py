@@ -9,6 +9,7 @@ from ptynb.frames import ArrayFrames, HDF5Frames, SelectedFrames
 from ptynb.quality import halves
 from ptynb.quality.halves import in_second_half
 from ptynb.scan import Scan, ScanError
+from tests.pairs import each
 
 WINDOW = (8, 10)
 
@@ -29,9 +30,9 @@ def spiral(count):
     return 1.5 * np.sqrt(t)[:, None] * np.stack([np.sin(2.39996 * t), np.cos(2.39996 * t)], 1)
 
 
-@pytest.mark.parametrize("columns", [7, 8])
-@pytest.mark.parametrize("snake", [False, True])
-@pytest.mark.parametrize("step", [(2.0, 2.0), (3.0, 1.0)])
+@each("columns", [7, 8])
+@each("snake", [False, True])
+@each("step", [(2.0, 2.0), (3.0, 1.0)])
 def test_a_raster_becomes_a_checkerboard(columns, snake, step):
     positions = raster(6, columns, step, snake)
     parity = (positions / step).sum(1).astype(int) % 2 == 1
@@ -39,7 +40,7 @@ def test_a_raster_becomes_a_checkerboard(columns, snake, step):
     assert (second == parity).all() or (second == ~parity).all()
 
 
-@pytest.mark.parametrize(
+@each(
     "positions",
     [
         spiral(301),
@@ -50,7 +51,6 @@ def test_a_raster_becomes_a_checkerboard(columns, snake, step):
         raster(1, 2),
         np.zeros((5, 2)),
     ],
-    ids=["spiral", "random", "jittered", "shuffled", "twice", "two", "one place"],
 )
 def test_each_half_covers_what_the_scan_covers(positions):
     second = in_second_half(positions)
@@ -112,7 +112,7 @@ def test_selected_patterns_are_read_in_their_order(kind, file_frames):
         assert frames.part(start, stop).shape == (9, *WINDOW)
 
 
-@pytest.mark.parametrize("indices", [[-1, 2], [0, 60], [[1, 2]]])
+@each("indices", [[-1, 2], [0, 60], [[1, 2]]])
 def test_indices_outside_are_refused(indices):
     with pytest.raises(ValueError, match=r"The indices of the selected patterns .* from 0 to 59"):
         SelectedFrames.of(ArrayFrames.of(some_patterns(60)), np.array(indices))

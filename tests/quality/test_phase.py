@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb.quality import unwrapped_phase, without_ramp
+from tests.pairs import each
 
 SHAPE = (60, 71)
 Y, X = np.mgrid[:60, :71].astype(float)
@@ -19,7 +20,7 @@ def plane_of(phase, power):
     return (columns @ np.linalg.lstsq(columns * root[:, None], phase.ravel() * root, rcond=None)[0]).reshape(SHAPE)
 
 
-@pytest.mark.parametrize("steps", [(0.0, 0.0), (0.3, -0.2), (2.2, -1.4)])
+@each("steps", [(0.0, 0.0), (0.3, -0.2), (2.2, -1.4)])
 def test_what_is_left_is_the_phase_less_its_plane(steps):
     amplitude = 1 - 0.6 * BUMP
     phase = 1.5 * BUMP + 0.3 * np.sin(X / 5)
@@ -119,7 +120,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_has_no_phase_is_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):

@@ -3,6 +3,7 @@ import pytest
 
 from ptynb.quality import caustic, focus_distance, mode_powers, orthogonal_modes
 from ptynb.quality.probes import propagated
+from tests.pairs import each
 
 WAVELENGTH, PIXEL, WINDOW = 1e-10, (20e-9, 25e-9), (192, 100)
 WAIST = 0.2e-6
@@ -34,7 +35,7 @@ def test_powers_of_known_modes():
     np.testing.assert_allclose(both, [[0.1, 0.9], [0.5, 0.5]])
 
 
-@pytest.mark.parametrize("modes", [1, 3, 4])
+@each("modes", [1, 3, 4])
 def test_orthogonal_modes_give_the_same_intensities(modes):
     probe = some_modes(modes)
     result = orthogonal_modes(probe)
@@ -52,7 +53,7 @@ def test_modes_that_are_orthogonal_stay_and_are_sorted():
     np.testing.assert_allclose(orthogonal_modes(np.stack([one, other])), np.stack([other, one]), atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@each("seed", [0, 1, 2])
 def test_modes_that_are_orthogonal_keep_their_phases(seed):
     columns = np.linalg.qr(some_modes(3, (5, 6), seed).reshape(3, 30).T)[0]
     probe = (columns * [2 * np.exp(1j * seed), 5j, -1]).T.reshape(3, 5, 6)
@@ -68,7 +69,7 @@ def test_orthogonal_modes_of_a_stack_of_few_pixels_keep_shape_and_precision():
     assert not result[:, 3].any()
 
 
-@pytest.mark.parametrize("start", [0.0, -1.5, 0.8])
+@each("start", [0.0, -1.5, 0.8])
 def test_a_gaussian_beam_follows_its_closed_form(start):
     """Waist, Rayleigh length, curvature and phase, from `start` Rayleigh lengths behind the waist on."""
     distances = np.array([-2.0, -1, 0, 0.5, 1, 2]) * RAYLEIGH
@@ -129,8 +130,8 @@ def test_modes_add_their_intensities():
     np.testing.assert_allclose(caustic(probe, PIXEL, WAVELENGTH, distances), apart[0] + apart[1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("focus", [0.33, -0.81])
-@pytest.mark.parametrize("spacing", ["even", "uneven"])
+@each("focus", [0.33, -0.81])
+@each("spacing", ["even", "uneven"])
 def test_the_focus_is_found_between_the_distances(focus, spacing):
     """A beam that converges by its closed form has its waist downstream: a positive distance."""
     distances = np.array([-2.0, -1.6, -1.2, -0.8, -0.4, 0, 0.4, 0.8, 1.2]) * RAYLEIGH
@@ -171,7 +172,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_makes_no_sense_is_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):

@@ -4,6 +4,7 @@ import scipy.optimize
 
 from ptynb.quality import register
 from ptynb.quality.registration import _Fit
+from tests.pairs import each
 
 
 def blobs(shape, shift=(0.0, 0.0), seed=0, extent=160.0):
@@ -21,9 +22,9 @@ def ramp(shape, steps):
     return np.exp(1j * (steps[0] * np.arange(shape[0])[:, None] + steps[1] * np.arange(shape[1])[None, :]))
 
 
-@pytest.mark.parametrize("shape", [(100, 120), (101, 97)])
-@pytest.mark.parametrize("shift", [(3.3, -2.6), (0.4, 0.0), (-14.25, 9.5)])
-@pytest.mark.parametrize("steps", [(0.0, 0.0), (0.21, -0.35), (-1.3, 2.0)])
+@each("shape", [(100, 120), (101, 97)])
+@each("shift", [(3.3, -2.6), (0.4, 0.0), (-14.25, 9.5)])
+@each("steps", [(0.0, 0.0), (0.21, -0.35), (-1.3, 2.0)])
 def test_shift_ramp_and_factor_are_recovered(shape, shift, steps):
     reference = blobs(shape)
     area = (slice(24, 78), slice(22, 76))
@@ -49,7 +50,7 @@ def test_a_pure_phase_object_is_found():
     assert found.ramp == pytest.approx((-0.4, -0.1), abs=1e-3)
 
 
-@pytest.mark.parametrize("noise", [0.03, 0.1])
+@each("noise", [0.03, 0.1])
 def test_noise_moves_the_shift_as_little_as_it_can(noise):
     """Cramér and Rao: the variance is at least noise² over twice the summed squared slope along the axis."""
     shape, shift = (100, 100), (3.3, -1.6)
@@ -160,8 +161,8 @@ def test_it_is_never_worse_than_not_moving():
     assert register(one, other, area).error < np.sqrt(1 - overlap)
 
 
-@pytest.mark.parametrize("real", [False, True])
-@pytest.mark.parametrize("shape", [(20, 23), (21, 22)])
+@each("real", [False, True])
+@each("shape", [(20, 23), (21, 22)])
 def test_the_slopes_are_finite_differences(shape, real):
     random = np.random.default_rng(1)
     object = random.standard_normal(shape) + (0 if real else 1j) * random.standard_normal(shape)
@@ -199,7 +200,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_cannot_be_registered_is_refused(case):
     arguments, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):

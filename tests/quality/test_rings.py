@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb.quality.rings import Rings, crossing, independent_counts, soft_window
+from tests.pairs import each
 
 
 def test_rings_of_equal_pixels_are_those_of_whole_frequencies():
@@ -36,7 +37,7 @@ def test_the_window_is_soft():
     np.testing.assert_allclose(window, window[::-1, ::-1])
 
 
-@pytest.mark.parametrize(("shape", "pixel"), [((16, 16), None), ((15, 22), (1.0, 2.0))])
+@each(("shape", "pixel"), [((16, 16), None), ((15, 22), (1.0, 2.0))])
 def test_independent_coefficients_from_the_correlations_of_all_pairs(shape, pixel):
     rings = Rings.of(shape, pixel)
     correlation = np.fft.fft2(soft_window(shape) ** 2)

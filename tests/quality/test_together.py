@@ -7,6 +7,7 @@ from ptynb.quality import Together, facts_of, settings_that_differ
 from ptynb.quality.together import independence, placed
 from ptynb.settings import Settings
 from ptynb.snapshot import Epoch, Result
+from tests.pairs import each
 
 WINDOW = (32, 32)
 PIXEL = (2e-9, 2e-9)
@@ -82,7 +83,7 @@ def test_objects_of_other_shape_and_origin_are_cut_to_the_common_area():
     assert together.registered("three", "two").shift == pytest.approx((0, 0), abs=1e-6)
 
 
-@pytest.mark.parametrize("factor", [0.5, 1.37, 2.0])
+@each("factor", [0.5, 1.37, 2.0])
 def test_other_pixels_are_brought_to_those_of_the_first(factor):
     pixel = (factor * PIXEL[0], factor * PIXEL[1])
     sides = (round(120 / factor), round(130 / factor))
@@ -146,7 +147,7 @@ SCANS = {
 }
 
 
-@pytest.mark.parametrize("meaning", SCANS)
+@each("meaning", SCANS)
 def test_what_a_ring_correlation_means_is_told_by_the_scans(meaning):
     one, other = (result(about={"scan": scan}) for scan in SCANS[meaning])
     words = {"agreement, not the resolution": "not the resolution"}.get(meaning, meaning.replace("  ", " "))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ptynb.quality import object_transfer_function, phase_retrieval_transfer_function
+from tests.pairs import each
 
 SHAPE = (32, 38)
 RADIUS = np.hypot(np.fft.fftfreq(32)[:, None], np.fft.fftfreq(38)[None, :])
@@ -20,7 +21,7 @@ def with_random_phases(waves, count, beyond, seed=1):
     return waves * np.exp(1j * np.where(beyond < RADIUS, phases, 0))
 
 
-@pytest.mark.parametrize("centred", [False, True])
+@each("centred", [False, True])
 def test_perfect_waves_give_one_whatever_can_not_be_known(centred):
     """A phase for each pattern, and a shift of object and probe by fractions of a pixel, for each reconstruction."""
     waves = some_waves()
@@ -117,7 +118,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_does_not_fit_is_refused(case):
     arguments, options, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
