@@ -17,6 +17,7 @@ from ptynb.frames import (
     frames_of,
 )
 from ptynb.scan import Scan
+from tests.pairs import each
 
 COUNT, WINDOW = 23, (6, 8)
 PATTERNS = np.random.default_rng(0).integers(0, 60000, (COUNT, *WINDOW)).astype(np.uint16)
@@ -127,7 +128,7 @@ def test_frames_in_memory_are_in_no_file():
     np.testing.assert_array_equal(taken(ArrayFrames.of(PATTERNS), INDICES), PATTERNS[INDICES])
 
 
-@pytest.mark.parametrize("rows", [[1], [5]])
+@each("rows", [[1], [5]])
 def test_patterns_of_another_part_are_not_taken(rows):
     with pytest.raises(AssertionError, match="another engine's part"):
         taken(ArrayFrames.of(PATTERNS).part(2, 5), rows)

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from ptynb.geometry import Geometry, energy_from_wavelength, metres_to_pixels, wavelength_from_energy
+from tests.pairs import each
 
 # h c as CODATA 2018 prints it, in keV Å: apart from the constants in the package.
 KEV_ANGSTROM = 12.398419843320026
 
 
-@pytest.mark.parametrize("energy", [280.0, 8047.8, 12398.419843320026, 300e3])
+@each("energy", [280.0, 8047.8, 12398.419843320026, 300e3])
 def test_wavelength_agrees_with_the_tabulated_constant(energy):
     assert wavelength_from_energy(energy) == pytest.approx(KEV_ANGSTROM / (energy / 1e3) * 1e-10, rel=1e-15)
 
@@ -16,7 +17,7 @@ def test_twelve_point_four_kev_is_one_angstrom():
     assert wavelength_from_energy(12.39841984e3) == pytest.approx(1e-10, rel=1e-9)
 
 
-@pytest.mark.parametrize("wavelength", [1e-12, 1.5e-10, 13.5e-9])
+@each("wavelength", [1e-12, 1.5e-10, 13.5e-9])
 def test_energy_and_back_is_the_wavelength(wavelength):
     assert wavelength_from_energy(energy_from_wavelength(wavelength)) == pytest.approx(wavelength, rel=1e-15)
 
@@ -37,8 +38,8 @@ def test_metres_become_pixels_along_each_axis():
     np.testing.assert_allclose(pixels, [[1, 10], [-0.5, 0]], rtol=1e-15)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-@pytest.mark.parametrize(
+@each("value", [0.0, -1.0, float("nan"), float("inf")])
+@each(
     ("name", "unit", "make"),
     [
         ("photon energy", "eV", wavelength_from_energy),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from ptynb import progress
 from ptynb.snapshot import Epoch
+from tests.pairs import each
 
 
 def epoch(number):
@@ -86,13 +87,13 @@ def test_an_epochs_number_is_never_beside_another_epochs_loss():
     assert [int(speed) - int(number) for number, speed in seen] == [1230] * len(seen)
 
 
-@pytest.mark.parametrize("console", [terminal(), log()], ids=["terminal", "log"])
+@each("console", [terminal(), log()])
 def test_a_failure_ends_it(console):
     with pytest.raises(RuntimeError, match="rank 1 failed"):
         progress.follow(Run(fails_at=3), 16, console)
 
 
-@pytest.mark.parametrize("console", [terminal(), log()], ids=["terminal", "log"])
+@each("console", [terminal(), log()])
 def test_a_run_that_is_stopped_from_elsewhere_ends_it(console):
     run = Run(stops_at=5)
     thread = threading.Thread(target=progress.follow, args=(run, 10**6, console), daemon=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ptynb
+from tests.pairs import each
 
 
 def names_for_type_checkers() -> dict[str, str]:
@@ -35,13 +36,13 @@ def test_type_checkers_see_the_same_names_and_homes_as_the_interpreter():
     assert set(dir(ptynb)) == {*ptynb.__all__, "__version__"}
 
 
-@pytest.mark.parametrize("name", ptynb._MODULES)
+@each("name", ptynb._MODULES)
 def test_every_public_module_is_the_one_of_its_home(name):
     assert getattr(ptynb, name) is import_module(ptynb._MODULES[name])
     assert getattr(ptynb, name).__doc__
 
 
-@pytest.mark.parametrize("name", ptynb._HOMES)
+@each("name", ptynb._HOMES)
 def test_every_public_name_is_the_one_its_home_defines(name):
     value = getattr(ptynb, name)
     assert value is getattr(import_module(ptynb._HOMES[name]), name)

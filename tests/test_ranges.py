@@ -2,6 +2,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, value_of, with_values
+from tests.pairs import each
 
 SETTINGS = pt.Settings()
 
@@ -25,7 +26,7 @@ def test_ranges_are_taken_in_every_form():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("ranges", "words"),
     [
         ({}, "ranges is empty; name at least one"),
@@ -57,7 +58,7 @@ def test_choices_of_what_is_no_number_are_given_as_the_message_says():
 PARTS = [name for name, field in pt.Settings.model_fields.items() if hasattr(field.annotation, "model_fields")]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_a_setting_of_a_part_is_named_as_the_message_says(part):
     with pytest.raises(pt.SettingsError, match=rf"{part} is a part with settings of its own; name one of") as caught:
         checked_ranges(SETTINGS, {part: pt.between(1, 2)})
@@ -65,7 +66,7 @@ def test_a_setting_of_a_part_is_named_as_the_message_says(part):
     assert checked_ranges(SETTINGS, {name: (value_of(SETTINGS, name),)}) == {name: (value_of(SETTINGS, name),)}
 
 
-@pytest.mark.parametrize("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])
+@each("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])
 def test_a_range_has_two_finite_ends_in_order(ends):
     with pytest.raises(pt.SettingsError, match="is no range"):
         pt.between(*ends)

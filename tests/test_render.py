@@ -17,11 +17,12 @@ from ptynb.render import (
     reduction_for,
     side_by_side,
 )
+from tests.pairs import each
 
 HOT = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 7)], axis=1).astype(np.uint8)
 
 
-@pytest.mark.parametrize(
+@each(
     ("shape", "size", "expected"), [((100, 100), 100, 1), ((101, 20), 100, 2), ((3, 20, 300), 100, 3), ((8, 8), 99, 1)]
 )
 def test_reduction_brings_the_longest_side_within_the_size(shape, size, expected):
@@ -50,8 +51,8 @@ def test_a_long_thin_object_still_has_a_picture():
     assert min(reduce_by(thin, reduction_for(thin.shape, 512)).shape) >= 1
 
 
-@pytest.mark.parametrize("slopes", [(0.0, 0.0), (0.02, -0.03), (2.9, -1.7), (-3.0, 3.0)])
-@pytest.mark.parametrize("offset", [0.0, 3.0])
+@each("slopes", [(0.0, 0.0), (0.02, -0.03), (2.9, -1.7), (-3.0, 3.0)])
+@each("offset", [0.0, 3.0])
 def test_flat_phase_removes_a_ramp_and_an_offset_exactly(slopes, offset):
     y, x = np.mgrid[:33, :40]
     field = 1.7 * np.exp(1j * (slopes[0] * y + slopes[1] * x + offset))
@@ -75,7 +76,7 @@ def test_limits_are_the_percentiles_of_finite_values():
     assert limits_of(values, 0, 50) == (0.0, 50.0)
 
 
-@pytest.mark.parametrize("value", [0.0, 5.0, -1e8])
+@each("value", [0.0, 5.0, -1e8])
 def test_one_value_is_in_the_middle_of_its_limits_and_grey(value):
     flat = np.full((3, 3), value)
     low, high = limits_of(flat)
@@ -99,7 +100,7 @@ def test_colours_of_what_is_not_finite():
     np.testing.assert_array_equal(coloured(values, (2.0, 4.0))[0], GREY[[0, 0, 255]])
 
 
-@pytest.mark.parametrize(
+@each(
     ("phase", "rgb"),
     [
         (0, (255, 0, 0)),

@@ -15,6 +15,7 @@ from ptynb.settings import Keep, Settings, SettingsError
 from ptynb.settings.example import MARK, example
 from ptynb.settings.given import Load
 from ptynb.settings.runfile import LocalCluster, SlurmCluster, SshCluster, read_run
+from tests.pairs import each
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
 
@@ -70,7 +71,7 @@ def test_times_stay_times_and_numbers_numbers(read):
     assert (plan.settings.object.rate, plan.settings.seed) == (0.001, 10)
 
 
-@pytest.mark.parametrize(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
+@each(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
 def test_a_cluster_takes_every_field_of_its_kind_and_has_the_same_defaults(made, kind):
     taken = inspect.signature(made).parameters
     for name, field in kind.model_fields.items():

@@ -3,6 +3,7 @@ import pytest
 
 from ptynb.geometry import Geometry
 from ptynb.scan import Scan, ScanError
+from tests.pairs import each
 
 GEOMETRY = Geometry(wavelength=1e-10, distance=2.0, detector_pixel=(50e-6, 100e-6))
 WINDOW = (8, 10)
@@ -32,7 +33,7 @@ def test_positions_in_metres_agree_with_pixels():
     assert pixels.pixel_size is None
 
 
-@pytest.mark.parametrize(("order", "centred"), [("centred", True), ("fft", False)])
+@each(("order", "centred"), [("centred", True), ("fft", False)])
 def test_order_says_where_the_zero_frequency_is(order, centred):
     scan = Scan.from_arrays(some_patterns(), some_positions(), order=order)
     assert scan.centred is centred
@@ -46,7 +47,7 @@ def test_a_scan_knows_its_size():
     assert repr(scan) == "<Scan here: 6 patterns of 8 x 10, float32, 1.92 kB in memory, object pixel 5e-07 x 2e-07 m>"
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
+@each("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
 def test_counts_keep_their_type_and_values(dtype):
     scan = Scan.from_arrays(some_patterns(dtype), some_positions(), mask=np.ones(WINDOW))
     assert scan.counts(2, 4).dtype == dtype
@@ -142,7 +143,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_does_not_fit_together_is_refused(case):
     given, words = REFUSED[case]
     arguments = {"patterns": some_patterns(), "positions": some_positions(), **given}
@@ -164,7 +165,7 @@ def test_clip_negative_makes_them_zero_and_leaves_the_rest():
     np.testing.assert_array_equal(scan.counts(0, COUNT), with_value(patterns, (3, 1, 0), 0))
 
 
-@pytest.mark.parametrize("bad", [NAN, INF, -5.0])
+@each("bad", [NAN, INF, -5.0])
 def test_masked_pixels_count_nothing_whatever_they_hold(bad):
     patterns, mask = some_patterns(), np.ones(WINDOW, int)
     mask[1, 0] = 0
@@ -177,7 +178,7 @@ def test_joined_by_a_chain_is_not_wild():
     assert len(Scan.from_arrays(np.ones((50, *WINDOW)), along)) == 50
 
 
-@pytest.mark.parametrize("padding", [0, 3])
+@each("padding", [0, 3])
 def test_the_object_frame_holds_every_window(padding):
     scan = Scan.from_arrays(some_patterns(), some_positions() - [20, 0])
     frame = scan.object_frame(padding)
@@ -206,7 +207,7 @@ def test_a_part_keeps_the_indices_and_holds_its_own_patterns_only():
     assert part.frames.array.nbytes == 3 * some_patterns()[0].nbytes
 
 
-@pytest.mark.parametrize(("start", "stop"), [(1, 3), (4, 6)])
+@each(("start", "stop"), [(1, 3), (4, 6)])
 def test_patterns_of_another_part_are_not_given(start, stop):
     part = Scan.from_arrays(some_patterns(), some_positions()).part(np.arange(2, 5))
     with pytest.raises(AssertionError, match="another engine's part"):

@@ -1,11 +1,10 @@
 from itertools import pairwise
 
-import pytest
-
 from ptynb.record import Change
 from ptynb.settings import Settings
 from ptynb.settings.steps import steps_of
 from ptynb.settings.undoing import settings_before
+from tests.pairs import each
 
 BEGUN = Settings(probe={"rate": 0.01}, batch=8)
 
@@ -39,7 +38,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("name", TOGETHER)
+@each("name", TOGETHER)
 def test_changes_are_steps(name):
     changes, steps = TOGETHER[name]
     assert names(*changes) == steps

@@ -3,12 +3,12 @@
 import itertools
 import re
 
-import pytest
 from pydantic import BaseModel
 
 from ptynb.settings import Settings, constraints, terms
 from ptynb.settings.base import flat
 from ptynb.settings.structure import given, nested, python_of, structure
+from tests.pairs import each
 
 LISTS = {"constraints", "terms"}
 ENTRIES = {
@@ -34,7 +34,7 @@ def test_it_has_every_kind_of_entry_with_all_its_fields():
             assert setting.required == model.model_fields[setting.name].is_required()
 
 
-@pytest.mark.parametrize("setting", structure().settings, ids=lambda setting: setting.name)
+@each("setting", structure().settings)
 def test_default_range_and_marks_are_those_that_the_settings_check(setting):
     assert setting.default == dict(flat(Settings().model_dump()))[setting.name]
     assert setting.live == Settings.is_live(setting.name)
@@ -93,7 +93,7 @@ def test_few_are_simple():
     assert len(simple) <= 12
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "expected"),
     [
         ({}, {}),

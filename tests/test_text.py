@@ -1,9 +1,8 @@
-import pytest
-
 from ptynb.text import LONGEST, has_control_characters, in_one_line, quoted
+from tests.pairs import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shown"),
     [
         ("plain", "plain"),
@@ -20,7 +19,7 @@ def test_a_text_from_elsewhere_is_one_line_without_what_a_terminal_obeys(value, 
     assert in_one_line(value) == shown
 
 
-@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b" * 10**6, "x y " * 10**6])
+@each("text", ["x" * 10**6, "\x1b" * 10**6, "x y " * 10**6])
 def test_a_text_from_elsewhere_is_no_longer_than_asked_for(text):
     assert len(in_one_line(text)) == LONGEST
     assert in_one_line(text, 20) == in_one_line(text)[:19] + "…"
@@ -37,11 +36,11 @@ def test_a_value_without_a_representation_is_told_by_its_type():
     assert quoted(endless) == "<list that is too long to be shown>"
 
 
-@pytest.mark.parametrize("text", ["a\0b", "a\nb", "a\x7f", "a\x9bb", "\udc80"])
+@each("text", ["a\0b", "a\nb", "a\x7f", "a\x9bb", "\udc80"])
 def test_control_characters_are_seen(text):
     assert has_control_characters(text)
 
 
-@pytest.mark.parametrize("text", ["", "a b", "Müller/übung.h5", "日本.h5", "a\u202eb", "a\xa0b"])
+@each("text", ["", "a b", "Müller/übung.h5", "日本.h5", "a\u202eb", "a\xa0b"])
 def test_letters_of_all_languages_are_text(text):
     assert not has_control_characters(text)

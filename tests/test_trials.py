@@ -8,6 +8,7 @@ import pytest
 from ptynb.snapshot import Epoch
 from ptynb.table import Table, duration, gigabytes
 from ptynb.trials import ScalingTest, Trial
+from tests.pairs import each
 
 
 def trial(engines, threads, number, *seconds):
@@ -81,7 +82,7 @@ def test_cells_cannot_break_a_table():
     assert table.text() == "c\na      b\nx|y  <b>"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [(2.0, "2 s"), (0.0354, "35.4 ms"), (1.2e-4, "120 µs"), (200, "3 min 20 s"), (0.9999, "1 s"), (99.4, "99.4 s")],
 )
@@ -89,6 +90,6 @@ def test_durations_are_readable(seconds, text):
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(3.2e9, "3.2 GB"), (999.9e6, "1 GB"), (45e6, "45 MB"), (120e3, "120 kB")])
+@each(("count", "text"), [(3.2e9, "3.2 GB"), (999.9e6, "1 GB"), (45e6, "45 MB"), (120e3, "120 kB")])
 def test_bytes_are_readable(count, text):
     assert gigabytes(count) == text

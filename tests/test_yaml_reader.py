@@ -12,6 +12,7 @@ from ptynb.settings import Settings, SettingsError
 from ptynb.settings.runfile import read_run
 from ptynb.settings.yaml_reader import DEEPEST, LONGEST_NUMBER, MOST_BYTES, MOST_VALUES, read_yaml, read_yaml_file
 from ptynb.widgets.form.files import read_file
+from tests.pairs import each
 
 LONGEST = 400
 """Characters of an error, a path among them."""
@@ -51,7 +52,7 @@ def test_nothing_else_in_the_package_reads_yaml():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "values"),
     [
         ("", None),
@@ -75,7 +76,7 @@ def test_plain_data_are_read(text, values):
     assert repr(found) == repr(values)  # 1 is neither 1.0 nor True
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line", "column", "word"),
     [
         ("a: &x 1\nb: *x", 1, 4, "anchors (&x)"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ptynb.physics.aberrations import aberration_phase, haider_aberrations, krivanek_aberrations
+from tests.pairs import each
 
 WAVELENGTH = 1.9687e-12
 FACTORS = {
@@ -111,7 +112,7 @@ def test_the_figure_has_its_symmetry_and_turns_with_the_azimuth(angles, name):
     np.testing.assert_allclose(aberration_phase(*turned(turn), WAVELENGTH, moved), plain, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", LOPSIDED)
+@each("name", LOPSIDED)
 def test_the_phase_is_largest_at_the_azimuth(name):
     around = np.linspace(-np.pi, np.pi, 3601)
     found = aberration_phase(
@@ -121,7 +122,7 @@ def test_the_phase_is_largest_at_the_azimuth(name):
     assert distance == pytest.approx(round(distance), abs=0.01)
 
 
-@pytest.mark.parametrize("krivanek", NAMES)
+@each("krivanek", NAMES)
 def test_names_are_turned_into_each_other(krivanek):
     haider, factor = FACTORS[krivanek]
     azimuth = 0.0 if krivanek.endswith("0") else -0.6
@@ -141,7 +142,7 @@ KNOWN = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("wavelength", "aberrations", "sentence"),
     [
         (

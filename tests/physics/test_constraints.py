@@ -16,6 +16,7 @@ from ptynb.engine.loop import Loop
 from ptynb.physics.constraints import impose, neighbours_mean, orthogonal_modes, total_variation_step
 from ptynb.physics.model import Model
 from ptynb.settings import constraints as kinds
+from tests.pairs import each
 
 RANDOM = np.random.default_rng(0)
 THICK = {"slices": pt.Slices(count=4, thickness=1e-5), "tilt": pt.Tilt(each=True, rate=0.1)}
@@ -124,7 +125,7 @@ def test_what_is_no_constraint_is_refused() -> None:
         impose(kinds.Constraint(), a_loop({}).model)
 
 
-@pytest.mark.parametrize("kind", sorted(set(SOME) - {"centred_probe", "centred_depth"}))  # these have nothing to move
+@each("kind", sorted(set(SOME) - {"centred_probe", "centred_depth"}))  # these have nothing to move
 def test_each_changes_its_own_and_nothing_else(kind: str) -> None:
     _, before, after = imposed(kind)
     found = changed(before, after) & {"object", "probe"} | {
@@ -139,7 +140,7 @@ def test_each_changes_its_own_and_nothing_else(kind: str) -> None:
     assert found == expected.get(kind, {"probe"} if kind in of_probe else {"object"})
 
 
-@pytest.mark.parametrize("kind", sorted(IDEMPOTENT))
+@each("kind", sorted(IDEMPOTENT))
 def test_a_second_time_changes_nothing(kind: str) -> None:
     loop, _, after = imposed(kind)
     impose(SOME[kind][0], loop.model)
@@ -147,7 +148,7 @@ def test_a_second_time_changes_nothing(kind: str) -> None:
         np.testing.assert_allclose(values, after[name], rtol=1e-9, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", sorted(UNSEEN))
+@each("kind", sorted(UNSEEN))
 def test_patterns_stay_as_they_are(kind: str) -> None:
     """Of a probe that is dark at its window's rim: what goes over one edge would come in over the other."""
     loop = a_loop({"object": pt.Object(padding=8)})

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from ptynb.physics.initial import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
+from tests.pairs import each
 
 WINDOW = (24, 30)
 
@@ -26,7 +27,7 @@ def power(probe):
     return probe.abs().square().sum((1, 2))
 
 
-@pytest.mark.parametrize("modes", [1, 2, 3, 6, 10])
+@each("modes", [1, 2, 3, 6, 10])
 def test_modes_are_orthogonal(modes):
     found = gram(add_modes(a_beam(), modes))
     off = found - torch.diag(found.diagonal())
@@ -66,15 +67,15 @@ def test_modes_that_a_point_can_not_have_are_refused():
         add_modes(point, 2)
 
 
-@pytest.mark.parametrize("modes", [1, 2, 3, 10, 40])
-@pytest.mark.parametrize("guess", [1, 2, 3])
+@each("modes", [1, 2, 3, 10, 40])
+@each("guess", [1, 2, 3])
 def test_the_total_power_stays(modes, guess):
     probe = torch.cat([a_beam(), complex_normal(2, 2, *WINDOW)])[:guess]
     torch.testing.assert_close(power(add_modes(probe, modes)).sum(), power(probe).sum(), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("fraction", [0.05, 0.1])
-@pytest.mark.parametrize("modes", [1, 2, 4])
+@each("fraction", [0.05, 0.1])
+@each("modes", [1, 2, 4])
 def test_each_new_mode_gets_its_fraction(modes, fraction):
     powers = power(add_modes(a_beam(), modes, fraction))
     expected = [1 - (modes - 1) * fraction] + [fraction] * (modes - 1)
@@ -113,7 +114,7 @@ def test_the_guess_is_not_overwritten():
     assert torch.equal(guess, a_beam())
 
 
-@pytest.mark.parametrize("window", [(8, 12), (9, 7)])
+@each("window", [(8, 12), (9, 7)])
 def test_the_probe_from_the_mean_pattern_has_it_as_its_far_field(window):
     pattern = 50 * torch.rand(window, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     probe = probe_from_mean_pattern(pattern, torch.complex128)
@@ -121,7 +122,7 @@ def test_the_probe_from_the_mean_pattern_has_it_as_its_far_field(window):
     torch.testing.assert_close(torch.fft.fft2(probe[0], norm="ortho").abs().square(), pattern, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("window", [(8, 12), (9, 7)])
+@each("window", [(8, 12), (9, 7)])
 def test_the_probe_from_the_mean_pattern_is_focused_in_the_middle(window):
     frequencies = (torch.fft.fftfreq(side, dtype=torch.float64) for side in window)
     y, x = torch.meshgrid(*frequencies, indexing="ij")
@@ -133,7 +134,7 @@ def test_negative_means_are_dark():
     assert torch.equal(probe_from_mean_pattern(-torch.ones(4, 4), torch.complex64), torch.zeros(1, 4, 4) + 0j)
 
 
-@pytest.mark.parametrize("counts", [1.0, 12345.0])
+@each("counts", [1.0, 12345.0])
 def test_scaling_gives_the_counts_of_a_transparent_object(counts):
     probe = scale_to_counts(complex_normal(5, 2, *WINDOW), counts)
     assert torch.fft.fft2(probe, norm="ortho").abs().square().sum().item() == pytest.approx(counts, rel=1e-12)

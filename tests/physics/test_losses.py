@@ -13,6 +13,7 @@ from ptynb.physics.losses import (
     make_loss,
     sum_of_squares,
 )
+from tests.pairs import each
 
 LOSSES = ["amplitude", "poisson", "intensity"]
 SHAPE = (3, 6, 5)
@@ -76,7 +77,7 @@ def test_single_precision_resolves_a_nearly_perfect_fit(name):
     assert single.item() == pytest.approx(double.item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("side", [32, 34], ids=["compiled", "torch"])
+@each("side", [32, 34])
 def test_a_damped_slope_is_as_before_where_there_is_light_and_0_where_there_is_none(side):
     model = torch.logspace(-12, 2, side * side, dtype=torch.float64).reshape(1, side, side)
     counts = torch.full((1, side, side), 3.0)
@@ -92,7 +93,7 @@ def test_a_damped_slope_is_as_before_where_there_is_light_and_0_where_there_is_n
     assert (make_loss("poisson", MEAN, damped=True).floor, make_loss("amplitude", MEAN).damping) == (plain.floor, 0)
 
 
-@pytest.mark.parametrize("side", [128, 134], ids=["compiled", "torch"])
+@each("side", [128, 134])
 def test_losses_of_many_pixels_are_summed_in_double(name, side):
     """A line search looks at differences of losses that are a millionth of them."""
     model = MEAN * torch.rand((16, side, side), generator=random(3))
@@ -103,7 +104,7 @@ def test_losses_of_many_pixels_are_summed_in_double(name, side):
     assert single.item() == pytest.approx(double.item(), rel=1e-7)
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@each("masked", [False, True])
 def test_the_slope_is_that_of_finite_differences(name, masked):
     loss, model, mask = make_loss(name, MEAN), some_model(), some_mask() if masked else None
     slope = evaluate(loss, model, mask)[1]
@@ -178,7 +179,7 @@ def weighted(name):
     return WeightedSum([make_loss(name, MEAN), make_loss("poisson", MEAN)], [1.0, 0.5], SUMS)
 
 
-@pytest.mark.parametrize("make", [lambda name: make_loss(name, MEAN), weighted])
+@each("make", [lambda name: make_loss(name, MEAN), weighted])
 def test_the_counts_are_left(name, make):
     counts = some_counts()
     make(name).value_and_slope(some_model(), counts, some_mask())

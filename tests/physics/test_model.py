@@ -12,6 +12,7 @@ from ptynb.physics.terms import object_terms
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from tests.cases import CASES, a_scan
+from tests.pairs import each
 
 
 def a_loop(scan: Scan, settings: Settings) -> Loop:
@@ -35,8 +36,8 @@ def value_of(loop: Loop) -> torch.Tensor:
     return value + extra * loop.problem.normaliser
 
 
-@pytest.mark.parametrize("loss", ["amplitude", "poisson", "intensity"])
 @pytest.mark.parametrize("case", CASES)
+@each("loss", ["amplitude", "poisson", "intensity"])
 def test_gradients_are_those_of_finite_differences(case: str, loss: str) -> None:
     kind, settings, moved = CASES[case]
     loop = a_loop(a_scan(9, 16, kind), settings.replace(loss=loss))
@@ -55,8 +56,8 @@ def test_gradients_are_those_of_finite_differences(case: str, loss: str) -> None
     assert moved <= seen
 
 
-@pytest.mark.parametrize("frozen", [(), ("object",), ("probe",)])
 @pytest.mark.parametrize("case", CASES)
+@each("frozen", [(), ("object",), ("probe",)])
 def test_a_descent_adds_what_backward_would(case: str, frozen: tuple[str, ...]) -> None:
     kind, settings, _ = CASES[case]
     loop = a_loop(a_scan(9, 16, kind), settings)

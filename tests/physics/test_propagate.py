@@ -15,6 +15,7 @@ from ptynb.physics.propagate import (
     propagate,
 )
 from ptynb.physics.steps import shift_ramps
+from tests.pairs import each
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (9, 7)]
 WAVELENGTH = 2e-9
@@ -41,8 +42,8 @@ def squared_radius(window, pixel, centre=(0.0, 0.0)):
     return y[:, None] ** 2 + x[None, :] ** 2
 
 
-@pytest.mark.parametrize("window", [(128, 128), (129, 100)])
-@pytest.mark.parametrize("distance", [-3e-6, 1.5e-6, 4e-6])
+@each("window", [(128, 128), (129, 100)])
+@each("distance", [-3e-6, 1.5e-6, 4e-6])
 def test_a_gaussian_beam_spreads_as_its_closed_form(window, distance):
     radius = squared_radius(window, PIXEL)
     begin, expected = (gaussian_beam(radius, z, 70e-9, WAVELENGTH) for z in (0.0, distance))
@@ -51,7 +52,7 @@ def test_a_gaussian_beam_spreads_as_its_closed_form(window, distance):
     assert np.abs(expected - begin).max() > 0.15
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@each("window", WINDOWS)
 def test_the_kernel_is_that_of_longer_numbers(window):
     """The textbook's formula loses the phase of a metre of hard X-rays in double precision; the kernel does not."""
     distance, wavelength = 1.0, 1e-10
@@ -82,7 +83,7 @@ def test_evanescent_waves_are_removed():
     assert 0 < kernel.abs().sum() < 72
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@each("axis", [0, 1])
 def test_a_tilted_beam_moves_by_distance_times_tangent(axis):
     window, distance = (64, 65), 3e-7
     tilt = torch.tensor([0.0, 0.0], dtype=torch.float64)
@@ -127,9 +128,7 @@ def test_gradients_of_distance_and_tilt(generator, band_limited):
     assert torch.autograd.gradcheck(carried, (distance, tilt.requires_grad_()))
 
 
-@pytest.mark.parametrize(
-    ("window", "pixel"), [((64, 64), (1e-8, 1e-8)), ((48, 64), (2e-9, 5e-9)), ((64, 30), (3e-9, 9e-9))]
-)
+@each(("window", "pixel"), [((64, 64), (1e-8, 1e-8)), ((48, 64), (2e-9, 5e-9)), ((64, 30), (3e-9, 9e-9))])
 def test_at_the_largest_distance_the_phase_turns_by_half_a_turn_a_sample(window, pixel):
     distance = largest_distance(window, pixel, WAVELENGTH)
     fine = 50
@@ -154,7 +153,7 @@ def test_up_to_the_largest_distance_the_band_is_not_limited():
     assert 0 < (farther == 0).sum() < farther.numel()
 
 
-@pytest.mark.parametrize("distance", [4e-5, -9e-5])
+@each("distance", [4e-5, -9e-5])
 def test_the_limited_band_is_matsushimas_on_the_axes(distance):
     kernel = angular_spectrum_kernel((1, 256), PIXEL, WAVELENGTH, distance, band_limited=True)[0]
     frequency = np.fft.fftfreq(256, PIXEL[1])
@@ -186,7 +185,7 @@ def test_a_plane_wave_meets_the_far_field_at_its_frequency():
     assert found.abs().square().sum().item() == pytest.approx(112)
 
 
-@pytest.mark.parametrize("magnified", [2, 3])
+@each("magnified", [2, 3])
 def test_a_diverging_beams_shadow_is_a_parallel_beams_at_the_effective_distance_magnified(magnified):
     window, pixel, wavelength = (512, 512), (4e-8, 4e-8), 1e-9
     first = 6e-4
@@ -303,7 +302,7 @@ def ones(*shape):
     return torch.ones(shape, dtype=torch.complex128)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "sentence"),
     [
         (lambda: angular_spectrum_kernel((0, 8), PIXEL, 1e-9, 1.0), "The window has 0 x 8 pixels; give at least 1"),

@@ -19,6 +19,7 @@ from scipy import ndimage
 import ptynb as pt
 from ptynb.quality import compare
 from ptynb.scan import Scan
+from tests.pairs import each
 
 ONE_THREAD = 1
 
@@ -66,7 +67,7 @@ def mottled(shape: tuple[int, ...], seed: int, sigma: float = 2.0) -> NDArray[np
 # Thick objects
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
+@each("count", [2, 4, 8])
 def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count: int) -> None:
     scan = base(256, step=4, photons=1e7, noise=False)
     assert scan.truth is not None
@@ -269,13 +270,12 @@ def test_large_pixels_need_an_oversampled_detector() -> None:
     assert errors[1] > 2 * errors[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fault", "settings"),
     [
         ({"blur": 0.8}, {"detector": pt.Detector(blur=0.8)}),
         ({"saturation": 1500.0}, {"detector": pt.Detector(saturation=1500.0)}),
     ],
-    ids=["blur", "saturation"],
 )
 def test_a_detectors_fault_is_undone_by_its_model(fault: dict[str, Any], settings: dict[str, Any]) -> None:
     scan = base(photons=1e6)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ptynb.physics.resampling import resampling, spectrum_at
+from tests.pairs import each
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (5, 4)]
 
@@ -27,8 +28,8 @@ def a_problem(window, *batch):
     return field, frequencies, scale
 
 
-@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-@pytest.mark.parametrize("window", WINDOWS)
+@each("batch", [(), (3,), (2, 3)])
+@each("window", WINDOWS)
 def test_the_spectrum_anywhere_is_the_sum_written_out(window, batch):
     field, frequencies, scale = a_problem(window, *batch)
     points = resampling(window, frequencies, scale, dtype=torch.complex128)
@@ -38,7 +39,7 @@ def test_the_spectrum_anywhere_is_the_sum_written_out(window, batch):
     assert points.seen.all()
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@each("window", WINDOWS)
 def test_at_its_own_frequencies_it_is_the_transform(window):
     field, _, _ = a_problem(window, 2)
     whole = np.stack(np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in window), indexing="ij"), -1)
@@ -67,7 +68,7 @@ def test_gradients_and_single_precision():
     torch.testing.assert_close(single.to(torch.complex128), spectrum_at(exact.detach(), points), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("frequencies", "scale"),
     [(np.zeros((4, 3)), np.ones(4)), (np.zeros(2), np.ones(())), (np.zeros((4, 2)), np.ones(3))],
 )

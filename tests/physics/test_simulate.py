@@ -4,6 +4,7 @@ import torch
 
 from ptynb.physics.hotpath import exit_waves, far_field_intensity, moved_probes
 from ptynb.physics.simulate import MODE_POWERS, simulate
+from tests.pairs import each
 
 
 def arrays_of(scan):
@@ -19,9 +20,7 @@ def modelled(scan):
     return torch.fft.fftshift(far_field_intensity(waves), dim=(-2, -1)).numpy()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"modes": 3}, {"window": 33}, {"subpixel": False, "modes": 8}, {"step": 5.5, "photons": 1e9}]
-)
+@each("options", [{}, {"modes": 3}, {"window": 33}, {"subpixel": False, "modes": 8}, {"step": 5.5, "photons": 1e9}])
 def test_patterns_are_those_of_the_reconstruction_model(options):
     scan = simulate(7, noise=False, **{"window": 32, **options})
     expected = modelled(scan)
@@ -73,7 +72,7 @@ def test_noise_off_changes_nothing_else():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("modes", range(1, 9))
+@each("modes", range(1, 9))
 def test_modes_are_orthogonal_with_the_stated_powers(modes):
     probe = simulate(4, window=32, modes=modes, photons=5e5).truth.probe.astype(np.complex128).reshape(modes, -1)
     gram = probe.conj() @ probe.T
@@ -100,7 +99,7 @@ def test_the_guess_has_the_spectrum_of_the_main_mode_and_another_defocus():
     np.testing.assert_allclose(guess, expected, rtol=0, atol=1e-6 * np.abs(truth).max())
 
 
-@pytest.mark.parametrize("subpixel", [True, False])
+@each("subpixel", [True, False])
 def test_every_window_is_inside_the_true_object(subpixel):
     scan = simulate(23, window=16, step=7.3, subpixel=subpixel)
     assert scan.positions.min() >= 1
@@ -114,7 +113,7 @@ def test_the_step_is_the_mean_distance():
     assert np.diff(positions[:, :, 1], axis=1).mean() == pytest.approx(3.0, abs=0.2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
         ({"patterns": 0}, "patterns=0"),

@@ -18,6 +18,7 @@ from ptynb.physics.tilted import (
     tilted_kernel,
 )
 from ptynb.tilted_geometry import Tilted, conjugate_basis, mirror_normal, positions_on_sample
+from tests.pairs import each
 
 WAVELENGTH = 1e-9
 Y, X, Z = np.eye(3)[1], np.eye(3)[0], np.eye(3)[2]
@@ -98,8 +99,8 @@ def counts_from_point_sources(wave, geometry, outgoing):
     return np.fft.ifftshift(counts / (area * (normal @ outgoing)))
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("name", NAMES)
+@each("window", WINDOWS)
+@each("name", NAMES)
 def test_the_far_field_is_that_of_point_sources_in_space(name, window):
     geometry = setup(window, name)
     wave = random_waves(window)
@@ -118,8 +119,8 @@ def test_the_far_field_is_that_of_point_sources_in_space(name, window):
         assert np.abs(plain - expected)[seen].max() > 0.03 * expected.max()
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("name", ["facing", "sample tilted", "mirror", "asymmetric"])
+@each("window", WINDOWS)
+@each("name", ["facing", "sample tilted", "mirror", "asymmetric"])
 def test_small_angles_on_the_conjugate_basis_are_the_plain_far_field(name, window):
     waves = torch.from_numpy(random_waves(window, 2))
     expected = far_field(waves)
@@ -187,7 +188,7 @@ def inclined(degrees, beam=Z):
     return Tilted(wavelength=WAVELENGTH, sample_basis=basis, detector_basis=1e-4 * FACING, detector_centre=Z, beam=beam)
 
 
-@pytest.mark.parametrize("degrees", [0, 20, 45, 130])
+@each("degrees", [0, 20, 45, 130])
 def test_a_focused_beam_on_an_inclined_sample_is_the_sum_of_its_plane_waves(degrees):
     window, geometry, focus = (41, 36), inclined(degrees), -1e-8 * Z
     places = sample_places(window, geometry.sample_basis) - focus
@@ -304,7 +305,7 @@ def tilted_with(**changes):
     return Tilted(**(given | changes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "sentence"),
     [
         (lambda: tilted_with(wavelength=0.0), "The wavelength is 0.0 m; it has to be a positive"),

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from ptynb.physics.windows import _flat_indices, add_windows, read_windows
+from tests.pairs import each
 
 CORNERS = torch.tensor([[0, 0], [2, 3], [2, 3], [5, 9], [1, 4]])
 WINDOW = (4, 5)
@@ -77,7 +78,7 @@ def test_the_indices_add_the_same_windows():
     torch.testing.assert_close(flat.reshape(FIELD), expected, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("corner", [(6, 0), (0, 10), (-1, 0)])
+@each("corner", [(6, 0), (0, 10), (-1, 0)])
 def test_a_window_outside_the_field_is_an_error(corner):
     with pytest.raises(ValueError, match="in a field of 9 x 14; they have to be from 0 to"):
         read_windows(torch.zeros(FIELD), torch.tensor([corner]), WINDOW)
