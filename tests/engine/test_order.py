@@ -1,11 +1,16 @@
-from itertools import pairwise
+"""Batches are the same for any number of engines, and every engine owns what it needs of them.
+
+A test goes through all sizes: an order costs microseconds.
+"""
+
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 from ptynb.engine.order import Order
 
-CASES = [
+SIZES = [
     (1, 1),
     (1, 16),
     (5, 16),
@@ -20,19 +25,22 @@ CASES = [
     (400, 16),
     (400, 256),
 ]
+"""Patterns, and patterns a batch."""
 WORLDS = [1, 2, 3, 4, 8]
 EPOCHS = 4
 
-KINDS = ["spread", "random", "compact"]
-
-cases = pytest.mark.parametrize(("count", "batch"), CASES)
-worlds = pytest.mark.parametrize("world", WORLDS)
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", ["spread", "random", "compact"])
 
 
 def make(count, batch, kind="spread", seed=3):
     places = np.random.default_rng(count).uniform(0, 100, (count, 2))
     return Order(count, batch, seed, kind, places)
+
+
+def orders(kind):
+    """Every size for every number of engines, and words that name the case."""
+    for (count, batch), world in product(SIZES, WORLDS):
+        yield make(count, batch, kind), world, f"{count} patterns in batches of {batch} on {world} engines"
 
 
 def batches(order, number, world=1):
@@ -41,75 +49,64 @@ def batches(order, number, world=1):
     return [[order.part(table, update, rank, world) for rank in range(world)] for update in range(order.updates)]
 
 
-@worlds
-@cases
 @kinds
-def test_every_pattern_comes_once_an_epoch(count, batch, world, kind):
-    order = make(count, batch, kind)
-    for number in range(EPOCHS):
-        met = np.concatenate([part for parts in batches(order, number, world) for part in parts])
-        np.testing.assert_array_equal(np.sort(met), np.arange(count))
+def test_every_pattern_comes_once_an_epoch(kind):
+    for order, world, case in orders(kind):
+        for number in range(EPOCHS):
+            met = np.concatenate([part for parts in batches(order, number, world) for part in parts])
+            np.testing.assert_array_equal(np.sort(met), np.arange(order.count), case)
 
 
-@worlds
-@cases
 @kinds
-def test_the_batches_are_those_of_one_engine(count, batch, world, kind):
-    order = make(count, batch, kind)
-    for number in range(EPOCHS):
-        for alone, parts in zip(batches(order, number), batches(order, number, world), strict=True):
-            np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(alone[0]))
+def test_the_batches_are_those_of_one_engine(kind):
+    for order, world, case in orders(kind):
+        for number in range(EPOCHS):
+            for alone, parts in zip(batches(order, number), batches(order, number, world), strict=True):
+                np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(alone[0]), case)
 
 
-@worlds
-@cases
 @kinds
-def test_what_ranks_own_is_disjoint_and_covers_all(count, batch, world, kind):
-    order = make(count, batch, kind)
-    owned = [order.owned(rank, world) for rank in range(world)]
-    np.testing.assert_array_equal(np.sort(np.concatenate(owned)), np.arange(count))
-    assert all((np.diff(part) > 0).all() for part in owned)
+def test_what_ranks_own_is_disjoint_and_covers_all(kind):
+    for order, world, case in orders(kind):
+        owned = [order.owned(rank, world) for rank in range(world)]
+        np.testing.assert_array_equal(np.sort(np.concatenate(owned)), np.arange(order.count), case)
+        assert all((np.diff(part) > 0).all() for part in owned), case
 
 
-@worlds
-@cases
-def test_spread_batches_leave_each_rank_one_part_of_the_file(count, batch, world):
-    order = make(count, batch)
-    owned = [part for part in (order.owned(rank, world) for rank in range(world)) if len(part)]
-    assert all((np.diff(part) == 1).all() for part in owned)
-    assert all(before[-1] + 1 == after[0] for before, after in pairwise(owned))
+def test_spread_batches_leave_each_rank_one_part_of_the_file():
+    for order, world, case in orders("spread"):
+        owned = [part for part in (order.owned(rank, world) for rank in range(world)) if len(part)]
+        assert all((np.diff(part) == 1).all() for part in owned), case
+        assert all(before[-1] + 1 == after[0] for before, after in pairwise(owned)), case
 
 
-@worlds
-@cases
 @kinds
-def test_a_part_is_what_its_rank_owns(count, batch, world, kind):
-    order = make(count, batch, kind)
-    for number in range(EPOCHS):
-        for parts in batches(order, number, world):
-            for rank, part in enumerate(parts):
-                assert np.isin(part, order.owned(rank, world)).all()
+def test_a_part_is_what_its_rank_owns(kind):
+    for order, world, case in orders(kind):
+        owned = [order.owned(rank, world) for rank in range(world)]
+        for number in range(EPOCHS):
+            for parts in batches(order, number, world):
+                assert all(np.isin(part, own).all() for part, own in zip(parts, owned, strict=True)), case
 
 
-@cases
 @kinds
-def test_batches_differ_by_at_most_one_pattern(count, batch, kind):
-    for number in range(EPOCHS):
+def test_batches_differ_by_at_most_one_pattern(kind):
+    for (count, batch), number in product(SIZES, range(EPOCHS)):
         sizes = [len(parts[0]) for parts in batches(make(count, batch, kind), number)]
-        assert max(sizes) - min(sizes) <= 1
-        assert max(sizes) <= batch
-        assert len(sizes) == -(-count // min(batch, count))
+        case = f"{count} patterns in batches of {batch}, epoch {number}"
+        assert max(sizes) - min(sizes) <= 1, case
+        assert max(sizes) <= batch, case
+        assert len(sizes) == -(-count // min(batch, count)), case
 
 
-@worlds
-@cases
 @pytest.mark.parametrize("kind", ["spread", "compact"])
-def test_engines_hold_almost_as_much_of_a_batch_as_each_other(count, batch, world, kind):
+def test_engines_hold_almost_as_much_of_a_batch_as_each_other(kind):
     # One for the lanes that don't divide by the engines, one for the lanes that leave this update out.
-    for number in range(EPOCHS):
-        for parts in batches(make(count, batch, kind), number, world):
-            sizes = [len(part) for part in parts]
-            assert max(sizes) - min(sizes) <= 2
+    for order, world, case in orders(kind):
+        for number in range(EPOCHS):
+            for parts in batches(order, number, world):
+                sizes = [len(part) for part in parts]
+                assert max(sizes) - min(sizes) <= 2, case
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -144,11 +141,10 @@ def test_a_batch_is_spread_over_the_scan():
         np.testing.assert_array_equal(np.sort(parts[0]) // 25, np.arange(16))
 
 
-@cases
-def test_a_seed_gives_one_order(count, batch):
-    for number in range(EPOCHS):
+def test_a_seed_gives_one_order():
+    for (count, batch), number in product(SIZES, range(EPOCHS)):
         one, other = (Order(count, batch, seed=3).epoch(number) for _ in range(2))
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, other, f"{count} patterns in batches of {batch}, epoch {number}")
 
 
 def test_epochs_and_seeds_differ():
