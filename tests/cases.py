@@ -1,4 +1,4 @@
-"""Every piece of the physics as a small scan with settings that use it: one table for gradients and for engines."""
+"""Every piece of the physics and every algorithm as a small scan with settings that use it: one table for all tests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ptynb.settings import (
     Detector,
     Object,
     Offset,
+    Optimiser,
     Positions,
     Probe,
     Settings,
@@ -104,4 +105,40 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
         ),
         {"object", "probe", "slices", "tilt", "positions", "affine", "offset", "variations", "weights", "background"},
     ),
+}
+
+
+EVERYTHING_BY: tuple[Optimiser, ...] = ("adamw", "nadam", "radam", "rmsprop", "rpie", "lbfgs")
+
+
+def everything_by(optimiser: Optimiser) -> Settings:
+    """All parts at once, moved by this optimiser."""
+    values = CASES["everything"][1].model_dump() | {"optimiser": optimiser, "loss": "amplitude"}
+    values["terms"] = [term for term in values["terms"] if term["kind"] != "mean_pattern" or optimiser != "lbfgs"]
+    return Settings(**values)
+
+
+# name -> (kind of scan, settings, updates in which object and probe move far)
+ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
+    "rpie": ("far", Settings(optimiser="rpie", probe=MODES, batch=8), 20),
+    "epie": ("masked", Settings(optimiser="rpie", regularisation=1, probe=MODES, batch=8), 20),
+    "lsqml": ("masked", Settings(optimiser="lsqml", probe=MODES, batch=8), 20),
+    "lbfgs": ("far", Settings(optimiser="lbfgs", probe=MODES, batch=8), 15),
+    "lbfgs, term": (
+        "masked",
+        Settings(
+            optimiser="lbfgs",
+            probe=MODES,
+            batch=8,
+            terms=(TotalVariation(weight=0.01),),
+            positions=Positions(rate=1.0),
+        ),
+        15,
+    ),
+    "dm": ("far", Settings(optimiser="dm", probe=MODES, batch=8), 10),
+    "raar": ("masked", Settings(optimiser="raar", probe=MODES, batch=8), 10),
+    **{
+        f"{name}, everything": ("masked", everything_by(name).replace(batch=8), 2 if name == "lbfgs" else 10)
+        for name in EVERYTHING_BY
+    },
 }

@@ -18,10 +18,11 @@ from ptynb.settings import Settings
 
 
 def train(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
-    """Parameters and record after some updates, and which patterns this rank had in each."""
+    """Parameters and record after some updates, those of the start, and which patterns this rank had in each."""
     group = join(membership)
     loop = Loop(scan, settings, group)
     try:
+        start = {name: tensor.numpy().copy() for name, tensor in (loop.arrays() | loop.optimised()).items()}
         patterns = []
         for _ in range(updates):
             part = loop.order.part(loop.order.epoch(loop.epoch + 1), loop.update, group.rank, group.world)
@@ -30,6 +31,7 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
         return {
             **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
             **{name: tensor.numpy() for name, tensor in loop.optimised().items()},
+            "start": start,
             "losses": [epoch.loss for epoch in loop.epochs],
             "patterns": patterns,
             "r_factor": loop.r_factor(),
