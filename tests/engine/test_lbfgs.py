@@ -150,10 +150,14 @@ FUNCTIONS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] 
 """Losses along a direction, and their slopes. The one that is not convex: Moré and Thuente, ACM TOMS 20, 286 (1994)."""
 
 
-@pytest.mark.parametrize("first", [1e-3, 1.0, 30.0])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_line_search_ends_where_the_wolfe_conditions_hold(name: str, first: float) -> None:
+def test_a_line_search_ends_where_the_wolfe_conditions_hold() -> None:
+    for name, first in itertools.product(FUNCTIONS, (1e-3, 1.0, 30.0)):
+        the_wolfe_conditions_hold(name, first)
+
+
+def the_wolfe_conditions_hold(name: str, first: float) -> None:
     loss, slope = FUNCTIONS[name]
+    case = f"{name}, first {first}"
     tried: list[float] = []
 
     def evaluate(length: float) -> tuple[float, float]:
@@ -161,13 +165,13 @@ def test_a_line_search_ends_where_the_wolfe_conditions_hold(name: str, first: fl
         return loss(length), slope(length)
 
     found = line_search(evaluate, loss(0.0), slope(0.0), first, shortest=1e-12, noise=0.0)
-    assert tried[0] == first
-    assert (found.loss, found.slope) == (loss(found.length), slope(found.length))
-    assert found.loss <= loss(0.0) + DECREASE * found.length * slope(0.0)
+    assert tried[0] == first, case
+    assert (found.loss, found.slope) == (loss(found.length), slope(found.length)), case
+    assert found.loss <= loss(0.0) + DECREASE * found.length * slope(0.0), case
     if name != "an edge":  # where the slope jumps over all that would do
-        assert abs(found.slope) <= CURVATURE * abs(slope(0.0))
-        assert tried[-1] == found.length, "what was evaluated last has to be evaluated again"
-        assert len(tried) <= 12
+        assert abs(found.slope) <= CURVATURE * abs(slope(0.0)), case
+        assert tried[-1] == found.length, f"{case}: what was evaluated last has to be evaluated again"
+        assert len(tried) <= 12, case
 
 
 def test_a_line_search_without_a_lower_loss_ends_where_it_began() -> None:

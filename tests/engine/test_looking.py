@@ -66,7 +66,7 @@ def decoded(image: bytes) -> np.ndarray:
 # Patterns
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 def test_a_modelled_pattern_is_what_the_detector_would_see_of_the_present_state(
     ranks: Ranks, seen: list[dict[str, Any]], world: int
 ) -> None:
@@ -138,18 +138,18 @@ def test_looking_waits_for_no_other_engine(monkeypatch: pytest.MonkeyPatch) -> N
     assert looking.pattern(loop, 3) is not None
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "two losses"])
-def test_every_model_shows_its_patterns_and_looking_changes_nothing(name: str) -> None:
-    looked_at, alone = a_loop(name), a_loop(name)
-    pair = looking.pattern(looked_at, 7)
-    assert pair is not None
-    assert np.isfinite(pair.modelled).all()
-    assert 0.2 < pair.modelled.sum() / pair.measured.sum() < 5
-    looked_at_once(looked_at, pt.PictureRequest(), the_whole(looked_at))
-    for loop in (looked_at, alone):
-        loop.step()
-    for ours, theirs in zip(looked_at.model.parameters(), alone.model.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+def test_every_model_shows_its_patterns_and_looking_changes_nothing() -> None:
+    for name in [name for name in CASES if name != "two losses"]:
+        looked_at, alone = a_loop(name), a_loop(name)
+        pair = looking.pattern(looked_at, 7)
+        assert pair is not None, name
+        assert np.isfinite(pair.modelled).all(), name
+        assert 0.2 < pair.modelled.sum() / pair.measured.sum() < 5, name
+        looked_at_once(looked_at, pt.PictureRequest(), the_whole(looked_at))
+        for loop in (looked_at, alone):
+            loop.step()
+        for ours, theirs in zip(looked_at.model.parameters(), alone.model.parameters(), strict=True):
+            assert torch.equal(ours, theirs), name
 
 
 def test_patterns_out_of_a_file_are_looked_at_without_disturbing_those_read_ahead(tmp_path: Path) -> None:
@@ -262,20 +262,18 @@ def test_grey_levels_are_those_of_numpy() -> None:
     assert {*levels_of(flat, (7e8, 7e8 + 1)).flat} == {0}  # limits that are one number in single precision
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
+def test_a_request_for_what_there_is_not_is_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"panes": ("amplitude", "probe")}, "expected some of amplitude, phase, complex"),
         ({"panes": ("phase", "phase")}, "each once"),
         ({"modes_as": "phase"}, "'complex' or 'amplitude'"),
         ({"size": 0}, "size is 0; expected at least 1"),
         ({"slice": -1}, "slice is -1"),
         ({"quality": 96}, "expected 1 to 95"),
-    ],
-)
-def test_a_request_for_what_there_is_not_is_refused(wrong: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        pt.PictureRequest(**wrong)  # type: ignore[arg-type]
+    ]
+    for wrong, words in cases:
+        with pytest.raises(ValueError, match=words):
+            pt.PictureRequest(**wrong)
 
 
 # Positions and health
@@ -312,16 +310,11 @@ def test_the_load_of_a_cpu_comes_with_the_second_question() -> None:
     assert looking.Vitals("cpu", 10 * (os.cpu_count() or 1)).load_and_temperature() == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("line", "known"),
-    [
+def test_load_and_temperature_of_a_gpu_as_its_driver_tells_them() -> None:
+    for line, known in (
         ("37, 54\n", (0.37, 54.0)),
         ("[N/A], 61\n", (None, 61.0)),
         ("No devices were found\n", (None, None)),
         ("", (None, None)),
-    ],
-)
-def test_load_and_temperature_of_a_gpu_as_its_driver_tells_them(
-    line: str, known: tuple[float | None, float | None]
-) -> None:
-    assert looking.read_vitals(line) == known
+    ):
+        assert looking.read_vitals(line) == known, line

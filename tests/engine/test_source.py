@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tracemalloc
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "PIECE_BYTES", 7 * WINDOW[0] * WINDOW[1] * 2)
 
 
-@pytest.mark.parametrize(
-    ("stored", "most", "working", "held"),
-    [
+def test_counts_are_held_in_the_smallest_exact_type() -> None:
+    """The largest count comes late, in a piece of its own."""
+    cases = [
         ("u1", 255, torch.float32, torch.uint8),
         ("i1", 127, torch.float32, torch.uint8),
         ("<u2", 65535, torch.float32, torch.uint16),
@@ -54,37 +55,34 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         ("<f4", 0.25, torch.float64, torch.float32),
         ("<f8", 0.25, torch.float32, torch.float32),
         ("<f8", 0.1, torch.float64, torch.float64),
-    ],
-)
-def test_counts_are_held_in_the_smallest_exact_type(
-    stored: str, most: float, working: torch.dtype, held: torch.dtype
-) -> None:
-    """The largest count comes late, in a piece of its own."""
-    patterns = np.minimum(PATTERNS, 100).astype(stored)
-    patterns[30, 4, 5] = most
-    shard = a_shard(a_scan(patterns), working)
-    assert shard._held.dtype == held
-    expected = np.fft.ifftshift(patterns, axes=(1, 2))
-    counts = shard.batch(np.arange(COUNT), COUNT).counts
-    assert counts.dtype == working
-    np.testing.assert_array_equal(counts.numpy(), expected.astype(str(working).split(".")[1]))
+    ]
+    for stored, most, working, held in cases:
+        case = f"{stored} up to {most} for {working}"
+        patterns = np.minimum(PATTERNS, 100).astype(stored)
+        patterns[30, 4, 5] = most
+        shard = a_shard(a_scan(patterns), working)
+        assert shard._held.dtype == held, case
+        expected = np.fft.ifftshift(patterns, axes=(1, 2))
+        counts = shard.batch(np.arange(COUNT), COUNT).counts
+        assert counts.dtype == working, case
+        np.testing.assert_array_equal(counts.numpy(), expected.astype(str(working).split(".")[1]), case)
 
 
-@pytest.mark.parametrize("fault", [-3.0, np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("at", [0, 17, 39])
-def test_a_bad_count_is_refused_as_the_scan_does(fault: float, at: int) -> None:
-    patterns = PATTERNS.astype(np.float32)
-    patterns[at, 2, 3] = fault
-    scan = a_scan(patterns)
-    with pytest.raises(ScanError) as by_the_scan:
-        scan.counts(0, COUNT)
-    with pytest.raises(ScanError) as by_the_shard:
-        a_shard(scan)
-    assert str(by_the_shard.value) == str(by_the_scan.value)
-    assert f"Pattern {at} has" in str(by_the_shard.value)
-    others = np.delete(np.arange(COUNT), at)
-    expected = np.fft.ifftshift(patterns[others], axes=(1, 2))
-    np.testing.assert_array_equal(a_shard(scan, patterns=others)._held.numpy(), expected)
+def test_a_bad_count_is_refused_as_the_scan_does() -> None:
+    for fault, at in product((-3.0, np.nan, np.inf, -np.inf), (0, 17, 39)):
+        case = f"{fault} in pattern {at}"
+        patterns = PATTERNS.astype(np.float32)
+        patterns[at, 2, 3] = fault
+        scan = a_scan(patterns)
+        with pytest.raises(ScanError) as by_the_scan:
+            scan.counts(0, COUNT)
+        with pytest.raises(ScanError) as by_the_shard:
+            a_shard(scan)
+        assert str(by_the_shard.value) == str(by_the_scan.value), case
+        assert f"Pattern {at} has" in str(by_the_shard.value), case
+        others = np.delete(np.arange(COUNT), at)
+        expected = np.fft.ifftshift(patterns[others], axes=(1, 2))
+        np.testing.assert_array_equal(a_shard(scan, patterns=others)._held.numpy(), expected, case)
 
 
 def test_bad_pixels_are_not_looked_at_and_negative_counts_are_clipped() -> None:
