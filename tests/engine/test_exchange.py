@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ptynb.settings.terms import Similarity, Sparsity, TotalVariation
 from tests.engine import exchange_work as work
 from tests.engine.ranks import Ranks
 
+worlds = pytest.mark.parametrize("world", [3, pytest.param(2, marks=pytest.mark.system("worlds"))])
 MODES = Probe(modes=2)
 THICK = Slices(count=2, thickness=2e-4)
 
@@ -37,8 +39,11 @@ def sgd(rate: float = 0.1, **choices: Any) -> Settings:
 
 
 class TestRegions:
-    @pytest.mark.parametrize("seed", range(8))
-    def test_holds_all_windows_and_no_tile_without_one(self, seed: int) -> None:
+    def test_holds_all_windows_and_no_tile_without_one(self) -> None:
+        for seed in range(8):
+            self.holds_all_windows_and_no_tile_without_one(seed)
+
+    def holds_all_windows_and_no_tile_without_one(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         shape = (int(random.integers(40, 300)), int(random.integers(40, 300)))
         window = (int(random.integers(1, 40)), int(random.integers(1, 40)))
@@ -49,12 +54,12 @@ class TestRegions:
         covered = np.zeros(shape, dtype=int)
         for top, bottom, left, right in Region(shape, touched_tiles(corners, window, shape)).rectangles:
             covered[top:bottom, left:right] += 1
-        assert covered.max() == 1, "rectangles are disjoint"
+        assert covered.max() == 1, f"seed {seed}: rectangles have to be disjoint"
         wanted = np.zeros(shape, dtype=int)
         for y in range(0, shape[0], TILE):
             for x in range(0, shape[1], TILE):
                 wanted[y : y + TILE, x : x + TILE] = lit[y : y + TILE, x : x + TILE].any()
-        np.testing.assert_array_equal(covered, wanted)
+        np.testing.assert_array_equal(covered, wanted, f"seed {seed}")
 
     def test_a_margin_reaches_into_the_next_tile(self) -> None:
         corner = np.array([[TILE, 2 * TILE]])
@@ -62,9 +67,12 @@ class TestRegions:
         assert plain.sum() == 1
         assert more.sum() == 9
 
-    @pytest.mark.parametrize("by_index", [False, True])
-    @pytest.mark.parametrize("shape", [(2, 3, 70, 101, 2), (2, 1, 101, 70), (1, 1, 20, 90, 2), (64, 96)])
-    def test_what_is_packed_comes_back_to_its_place(self, shape: tuple[int, ...], by_index: bool) -> None:
+    def test_what_is_packed_comes_back_to_its_place(self) -> None:
+        shapes = ((2, 3, 70, 101, 2), (2, 1, 101, 70), (1, 1, 20, 90, 2), (64, 96))
+        for shape, by_index in product(shapes, (False, True)):
+            self.what_is_packed_comes_back_to_its_place(shape, by_index)
+
+    def what_is_packed_comes_back_to_its_place(self, shape: tuple[int, ...], by_index: bool) -> None:
         parts = 2 if len(shape) == 5 else 1
         plane = shape[-3:-1] if parts == 2 else shape[-2:]
         tiles = np.random.default_rng(0).random([-(-side // TILE) for side in plane]) > 0.5
@@ -78,7 +86,7 @@ class TestRegions:
         region.pack(values, parts, message, by_index)
         back = torch.zeros_like(values)
         region.unpack(2 * message, back, parts, by_index)
-        np.testing.assert_array_equal(back.numpy(), np.where(inside, 2 * values.numpy(), 0))
+        np.testing.assert_array_equal(back.numpy(), np.where(inside, 2 * values.numpy(), 0), f"{shape}, {by_index}")
 
 
 # name -> settings in which the windows of a batch leave most of the object untouched
@@ -101,24 +109,24 @@ TOUCHED: dict[str, Settings] = {
 }
 
 
+@worlds
 @pytest.mark.parametrize("case", TOUCHED)
-def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case: str) -> None:
+def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case: str, world: int) -> None:
     settings, updates = TOUCHED[case], 20
     start = ranks.run(1, work.trained, a_scan(), settings, 1)[0]
     alone = ranks.run(1, work.trained, a_scan(), settings, updates)[0]
     names = [name for name in alone if isinstance(alone[name], np.ndarray)]
     for name in ("object", "probe"):
         assert difference(start[name], alone[name]) > 1e-3, "the updates have to be large enough to tell"
-    for world in (2, 3):
-        touched = ranks.run(world, work.trained, a_scan(), settings, updates)
-        whole = ranks.run(world, work.trained, a_scan(), settings.replace(exchange="whole"), updates)
-        for answer in (*touched, *whole):
-            for name in names:
-                assert difference(alone[name], answer[name]) < 1e-9, (world, name)
-            assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9)
-        assert all(answer["region"] for answer in touched)
-        assert not any(answer["region"] for answer in whole)
-        assert touched[0]["sent"] < 0.75 * whole[0]["sent"]
+    touched = ranks.run(world, work.trained, a_scan(), settings, updates)
+    whole = ranks.run(world, work.trained, a_scan(), settings.replace(exchange="whole"), updates)
+    for answer in (*touched, *whole):
+        for name in names:
+            assert difference(alone[name], answer[name]) < 1e-9, name
+        assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9)
+    assert all(answer["region"] for answer in touched)
+    assert not any(answer["region"] for answer in whole)
+    assert touched[0]["sent"] < 0.75 * whole[0]["sent"]
 
 
 def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
@@ -205,8 +213,8 @@ def equal(states: list[dict[str, Any]]) -> bool:
     )
 
 
+@worlds
 @pytest.mark.parametrize("case", ALONE)
-@pytest.mark.parametrize("world", [2, 3])
 def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, case: str, world: int) -> None:
     """8 updates an epoch, averages after 3, 6 and the last: parameters and moments, to the bit."""
     settings = ALONE[case].replace(exchange_every=3)
@@ -260,7 +268,7 @@ def test_of_the_object_only_what_was_touched_since_is_averaged(ranks: Ranks) -> 
     assert touched["counted"] < 0.75 * whole["counted"]
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@worlds
 def test_with_averages_now_and_then_a_run_is_less_than_a_half_longer(ranks: Ranks, world: int) -> None:
     """After 20 epochs it is farther than averages at every update are after 13; in the first epochs hardly behind."""
     scan = pt.simulate(patterns=100, window=32, photons=1e5, step=4, seed=3)

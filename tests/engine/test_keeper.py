@@ -27,6 +27,7 @@ from tests.engine.work import loaded, obeyed
 
 ALONE = Membership(rank=0, world=1, store=Path(), backend="none", device="cpu", identity="CPU")
 SETTINGS = Settings(batch=8)
+worlds = pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 ON_REQUEST: dict[str, Any] = {"seconds": None, "epochs": None}
 
 
@@ -127,7 +128,7 @@ def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Pa
     assert load_state(tmp_path / "state-00001.h5").epoch == 1
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@worlds
 def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks, tmp_path: Path, world: int) -> None:
     keep, scan = Keep(folder=tmp_path, **ON_REQUEST), a_scan()
     run: list[tuple[float, str, Any]] = [(0.0, "start", 6), (0.0, "finish", None)]
@@ -152,7 +153,7 @@ def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks
     assert [change.name for change in load_state(newest_state(tmp_path)).changes] == ["probe.rate"]
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@worlds
 def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path: Path, world: int) -> None:
     worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path, **ON_REQUEST))
     kept_now(worker)

@@ -30,6 +30,7 @@ from tests.cases import CASES, MODES, a_scan
 from tests.engine import keep_work as work
 from tests.engine.ranks import Ranks
 
+worlds = pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 ROWS: dict[str, Any] = {
     "probe": MODES,
     "positions": Positions(rate=0.1, first=2),
@@ -65,7 +66,12 @@ def settings_of(values: dict[str, Any]) -> Settings:
 
 
 @pytest.mark.parametrize(
-    ("name", "world"), [*((name, world) for name in RUNS for world in (1, 2)), ("adam with rows", 3)]
+    ("name", "world"),
+    [
+        *((name, 2) for name in RUNS),
+        ("adam with rows", 3),
+        *(pytest.param(name, 1, marks=pytest.mark.system("worlds")) for name in RUNS),
+    ],
 )
 def test_going_on_is_never_having_stopped_to_the_bit(ranks: Ranks, tmp_path: Path, name: str, world: int) -> None:
     values, before, updates, changes = RUNS[name]
@@ -117,7 +123,7 @@ def test_reading_ahead_begins_at_the_right_update(ranks: Ranks, tmp_path: Path, 
     assert load_state(path).scan["file"] == str(tmp_path / "scan.h5")
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@worlds
 def test_a_piece_of_the_users_goes_on_with_its_buffers(ranks: Ranks, tmp_path: Path, world: int) -> None:
     path = tmp_path / "state-00001.h5"
     unbroken = ranks.run(world, work.straight, a_scan(), settings_of({}), 12, {7: path}, (), work.fading)
@@ -185,7 +191,7 @@ def test_a_state_of_another_model_is_refused() -> None:
     loop.disconnect()
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@worlds
 @pytest.mark.parametrize("choices", [{}, {"exchange_every": 3}, {"optimiser": "raar"}], ids=str)
 def test_workers_that_keep_now_and_then_end_where_others_do(
     ranks: Ranks, tmp_path: Path, world: int, choices: dict[str, Any]

@@ -54,7 +54,7 @@ def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 @pytest.mark.parametrize("batches", ["spread", "random", "compact"])
 def test_frames_on_disk_give_the_same_bits(ranks: Ranks, tmp_path: Path, batches: Any, world: int) -> None:
     scan = in_file(tmp_path, a_scan(kind="masked"))
@@ -103,24 +103,30 @@ def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict
     assert_equal(*results)
 
 
-@pytest.mark.parametrize("dtype", ["u1", "<u2", ">u2", "<i2", "<u4", ">i8", "<f4", ">f8"])
 @pytest.mark.parametrize("how", STORED)
-def test_counts_are_those_of_the_file_however_stored(tmp_path: Path, how: str, dtype: str) -> None:
+def test_counts_are_those_of_the_file_however_stored(tmp_path: Path, how: str) -> None:
+    for dtype in ("u1", "<u2", ">u2", "<i2", "<u4", ">i8", "<f4", ">f8"):
+        folder = tmp_path / dtype
+        folder.mkdir()
+        counts_are_those_of_the_file(folder, how, dtype)
+
+
+def counts_are_those_of_the_file(folder: Path, how: str, dtype: str) -> None:
     patterns = np.minimum(a_scan().frames.read(0, 37), 200).round().astype(np.float64)
     scan = dataclasses.replace(a_scan(kind="masked"), frames=Scan.from_arrays(patterns, a_scan().positions).frames)
-    scan = in_file(tmp_path, scan, how, dtype)
+    scan = in_file(folder, scan, how, dtype)
     expected = np.fft.ifftshift(np.where(scan.mask, patterns, 0), axes=(1, 2))
     order = np.random.default_rng(0).permutation(37)
     for frames in ("host", "disk"):
         loop = Loop(scan, Settings(frames=frames, loss="intensity"), SingleGroup(CPU))
         for some in (order, order[:1], order[3:9], order[:0]):
             counts = loop.shard.batch(some, 37).counts
-            assert counts.dtype == torch.float32
-            np.testing.assert_array_equal(counts.numpy(), expected[some])
+            assert counts.dtype == torch.float32, (dtype, frames)
+            np.testing.assert_array_equal(counts.numpy(), expected[some], f"{dtype}, {frames}")
         mean, sums = loop.shard.totals(37)
-        np.testing.assert_allclose(mean.numpy(), expected.mean(0), rtol=1e-15)
-        assert sums.counts == expected.sum()
-        assert sums.squares == (expected**2).sum()
+        np.testing.assert_allclose(mean.numpy(), expected.mean(0), rtol=1e-15, err_msg=f"{dtype}, {frames}")
+        assert sums.counts == expected.sum(), (dtype, frames)
+        assert sums.squares == (expected**2).sum(), (dtype, frames)
         loop.disconnect()
 
 
@@ -190,9 +196,11 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
     loop.disconnect()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "needed", "device", "in_file", "place"),
-    [
+def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 GB are free on the device and 40 on the host, for two engines."""
+    monkeypatch.setattr(room, "free_on_device", lambda device: 10 * GB)
+    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
+    cases: list[tuple[Any, int, torch.device, bool, str]] = [
         ("auto", 4, GPU, False, "device"),
         ("auto", 6, GPU, True, "host"),
         ("auto", 11, GPU, True, "disk"),
@@ -202,15 +210,10 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
         ("disk", 1, GPU, True, "disk"),
         ("auto", 9, CPU, True, "host"),
         ("auto", 11, CPU, True, "disk"),
-    ],
-)
-def test_auto_takes_the_first_place_with_room(
-    monkeypatch: pytest.MonkeyPatch, wanted: Any, needed: int, device: torch.device, in_file: bool, place: str
-) -> None:
-    """10 GB are free on the device and 40 on the host, for two engines."""
-    monkeypatch.setattr(room, "free_on_device", lambda device: 10 * GB)
-    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
-    assert choose_place(wanted, needed * GB, 2 * needed * GB, device, in_file) == place
+    ]
+    for wanted, needed, device, in_file, place in cases:
+        chosen = choose_place(wanted, needed * GB, 2 * needed * GB, device, in_file)
+        assert chosen == place, (wanted, needed, device, in_file)
 
 
 @pytest.mark.parametrize(
@@ -267,27 +270,33 @@ def test_a_stream_stays_at_most_two_batches_ahead() -> None:
     assert len(made) <= 10 + AHEAD
 
 
-@pytest.mark.parametrize("kind", ["<u1", "<u2", "<i4", "<f4", "<f8"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("window", [(32, 32), (7, 10)])
-def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int], threads: int, kind: str) -> None:
+def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int], threads: int) -> None:
     """Bad pixels are 0, negative counts too, zero frequency comes first."""
+    for kind in ("<u1", "<u2", "<i4", "<f4", "<f8"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        threads_read_what_one_reads(folder, window, threads, kind)
+
+
+def threads_read_what_one_reads(folder: Path, window: tuple[int, int], threads: int, kind: str) -> None:
     random, before = np.random.default_rng(4), torch.get_num_threads()
     stored = random.integers(0 if kind[1] == "u" else -20, 200, (9, *window)).astype(kind)
     mask = random.random(window) > 0.1
-    with h5py.File(tmp_path / "patterns.h5", "w") as file:
+    with h5py.File(folder / "patterns.h5", "w") as file:
         frames = HDF5Frames.of(file.create_dataset("patterns", data=stored))
     geometry = Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(1e-4, 1e-4))
     positions = random.random((9, 2)) * 9
     scan = Scan(frames=frames, positions=positions, geometry=geometry, mask=mask, clip_negative=True)
     source = Source(scan, torch.float64)
-    assert Direct.possible(source, CPU)
+    assert Direct.possible(source, CPU), kind
     torch.set_num_threads(threads)
     direct = Direct(source, torch.float64)
     try:
         for patterns in (np.array([8, 0, 3]), np.array([5]), np.arange(9)):
             expected = np.fft.ifftshift(np.where(mask, stored[patterns].clip(0), 0), axes=(1, 2))
-            np.testing.assert_array_equal(direct.take(patterns).numpy(), expected.astype(np.float64))
+            np.testing.assert_array_equal(direct.take(patterns).numpy(), expected.astype(np.float64), kind)
     finally:
         direct.close()
         torch.set_num_threads(before)
