@@ -42,10 +42,11 @@ def test_an_engine_whose_gradient_is_not_reduced_is_named_on_all(ranks: Ranks, f
 
 
 @pytest.mark.parametrize(("part", "name"), [(0, "real"), (1, "imaginary")])
-@pytest.mark.parametrize("scale", [0.0, 0.5, -1.0])
-def test_a_lost_averaged_or_conjugated_part_is_named(ranks: Ranks, part: int, name: str, scale: float) -> None:
-    for sentence in sentences(ranks.run(2, faults.part_lost, part, scale)):
-        assert f"The {name} part of the group's gradient is not the sum of the engines' own on ranks [0, 1]" in sentence
+def test_a_lost_averaged_or_conjugated_part_is_named(ranks: Ranks, part: int, name: str) -> None:
+    told = f"The {name} part of the group's gradient is not the sum of the engines' own on ranks [0, 1]"
+    for scale in (0.0, 0.5, -1.0):
+        for sentence in sentences(ranks.run(2, faults.part_lost, part, scale)):
+            assert told in sentence, scale
 
 
 def test_a_sum_that_is_none_is_named(ranks: Ranks) -> None:
