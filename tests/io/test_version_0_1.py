@@ -1,0 +1,97 @@
+"""Files that version 0.1 wrote: run files, settings, results and states mean today what they meant then.
+
+`tests/version_0_1` has them, all of one simulated scan of four patterns, in double precision. Beside them are the losses
+of runs that went on without interruption after the state was kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import ptynb as pt
+from ptynb.cli import main
+from ptynb.io.result import load_result, save_result
+from ptynb.io.state import load_state, save_state
+from ptynb.scan import Scan
+from ptynb.settings import Settings
+
+FILES = Path(__file__).parents[1] / "version_0_1"
+LOSSES = json.loads((FILES / "losses.json").read_text())
+TOLERANCE = 1e-9
+CHANGES = 15
+"""In the record of the run with Adam."""
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A copy of a file, to be read and written beside."""
+    found = folder / name
+    packed = FILES / f"{name}.gz"
+    found.write_bytes(gzip.decompress(packed.read_bytes()) if packed.exists() else (FILES / name).read_bytes())
+    return found
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Scan:
+    return pt.load(unpacked("scan.h5", tmp_path))
+
+
+@pytest.mark.parametrize("name", ["adam", "rpie", "raar"])
+def test_a_run_goes_on_from_its_state_as_it_did_then(name: str, scan: Scan, tmp_path: Path) -> None:
+    path, losses = unpacked(f"{name}.state.h5", tmp_path), LOSSES[name]
+    with pt.resume(path, scan, device="cpu") as recon:
+        recon.run_to(len(losses), 1 if name == "adam" else 0)
+        recon.wait()
+        found = [epoch.loss for epoch in recon.result.epochs]
+    assert len(found) == len(losses)
+    np.testing.assert_allclose(found, losses, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["adam", "rpie", "raar"])
+def test_a_state_written_again_is_the_same(name: str, tmp_path: Path) -> None:
+    state = load_state(unpacked(f"{name}.state.h5", tmp_path))
+    second = load_state(save_state(state, tmp_path / "state-00009.h5"))
+    for part in ("settings", "begun", "changes", "awake"):
+        assert getattr(second, part) == getattr(state, part)
+    assert Settings(**second.settings).precision == Settings(**second.begun).precision == "double"
+
+
+@pytest.mark.parametrize(("name", "changes"), [("adam", CHANGES), ("rpie", 0)])
+def test_a_result_opens_and_is_written_again_the_same(name: str, changes: int, tmp_path: Path) -> None:
+    result = load_result(unpacked(f"{name}.result.h5", tmp_path))
+    np.testing.assert_allclose(result.losses, LOSSES[name], rtol=1e-15)
+    assert len(result.changes) == changes
+    assert Settings(**result.settings).seed == Settings(**result.began_with).seed == 3
+    second = load_result(save_result(result, tmp_path / "second.h5"))
+    for part in ("settings", "began_with", "changes"):
+        assert getattr(second, part) == getattr(result, part)
+    assert {*second.optimised} == {*result.optimised}
+
+
+@pytest.mark.parametrize("name", ["adam", "rpie"])
+def test_a_run_is_repeated_from_its_result(name: str, scan: Scan, tmp_path: Path) -> None:
+    repeat = pt.again(unpacked(f"{name}.result.h5", tmp_path), scan, device="cpu")
+    assert repeat.loss is not None
+    assert repeat.difference is not None
+    assert repeat.loss < TOLERANCE
+    assert repeat.difference < TOLERANCE
+
+
+def test_a_run_file_is_run_as_it_was_then(scan: Scan, tmp_path: Path) -> None:
+    path = unpacked("run.yaml", tmp_path)
+    assert main(["run", str(path)]) == 0
+    np.testing.assert_allclose(load_result(tmp_path / "run.result.h5").losses, LOSSES["run"], rtol=TOLERANCE)
+    assert len([*(tmp_path / "kept").glob("state-*.h5")]) == 2
+
+
+@pytest.mark.parametrize("name", ["form.yaml", "settings.yaml"])
+def test_settings_are_read_and_written_again_the_same(name: str) -> None:
+    settings = Settings.from_yaml(FILES / name)
+    given = yaml.safe_load((FILES / name).read_text())
+    assert (settings.optimiser, settings.seed) == (given["optimiser"], given["seed"])
+    assert Settings.from_yaml(settings.to_yaml()) == settings
