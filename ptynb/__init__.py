@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ptynb.bench.workbench import workbench as workbench
     from ptynb.driver.advice import Advice as Advice
     from ptynb.driver.advice import advise as advise
-    from ptynb.driver.again import Repeat as Repeat
-    from ptynb.driver.again import again as again
+    from ptynb.driver.again import Reproduction as Reproduction
+    from ptynb.driver.again import reproduce as reproduce
     from ptynb.driver.cluster import Cluster as Cluster
     from ptynb.driver.coming_back import attach as attach
     from ptynb.driver.coming_back import resume as resume
@@ -45,42 +45,42 @@ if TYPE_CHECKING:
     from ptynb.io.native import save_scan as save_scan
     from ptynb.io.result import load_result as load_result
     from ptynb.io.result import save_result as save_result
-    from ptynb.io.starts.start import StartWarning as StartWarning
-    from ptynb.io.starts.start_from import start_from as start_from
+    from ptynb.io.starts.start import InitialGuessWarning as InitialGuessWarning
+    from ptynb.io.starts.start_from import load_initial_guess as load_initial_guess
     from ptynb.physics import illumination as illumination
-    from ptynb.physics.expose import expose as expose
-    from ptynb.physics.from_result import simulate_from as simulate_from
-    from ptynb.physics.piece import Imposed as Imposed
-    from ptynb.physics.piece import Piece as Piece
+    from ptynb.physics.expose import simulate_diffraction as simulate_diffraction
+    from ptynb.physics.from_result import simulate_from_result as simulate_from_result
+    from ptynb.physics.piece import CustomConstraint as CustomConstraint
+    from ptynb.physics.piece import ModelComponent as ModelComponent
     from ptynb.physics.simulate import simulate as simulate
     from ptynb.record import Change as Change
     from ptynb.record import Epoch as Epoch
-    from ptynb.record import Moment as Moment
+    from ptynb.record import Thumbnail as Thumbnail
     from ptynb.report.figure import figure as figure
     from ptynb.report.scaling import scaling_figure as scaling_figure
     from ptynb.results import Result as Result
     from ptynb.scan import Scan as Scan
     from ptynb.scan import ScanError as ScanError
     from ptynb.settings import constraints as constraints
-    from ptynb.settings import terms as terms
+    from ptynb.settings import terms as regularizers  # noqa: F401
     from ptynb.settings.base import SettingsError as SettingsError
-    from ptynb.settings.keep import Keep as Keep
+    from ptynb.settings.keep import Checkpointing as Checkpointing
+    from ptynb.settings.parts import OPR as OPR
     from ptynb.settings.parts import Affine as Affine
     from ptynb.settings.parts import Background as Background
     from ptynb.settings.parts import Detector as Detector
     from ptynb.settings.parts import Object as Object
-    from ptynb.settings.parts import Offset as Offset
+    from ptynb.settings.parts import PatternIntensities as PatternIntensities
     from ptynb.settings.parts import Positions as Positions
     from ptynb.settings.parts import Probe as Probe
+    from ptynb.settings.parts import ProbeOffset as ProbeOffset
     from ptynb.settings.parts import Slices as Slices
     from ptynb.settings.parts import Tilt as Tilt
-    from ptynb.settings.parts import Variations as Variations
-    from ptynb.settings.parts import Weights as Weights
     from ptynb.settings.presets import preset as preset
     from ptynb.settings.ranges import between as between
     from ptynb.settings.settings import Schedule as Schedule
     from ptynb.settings.settings import Settings as Settings
-    from ptynb.snapshot import PictureRequest as PictureRequest
+    from ptynb.snapshot import RenderRequest as RenderRequest
     from ptynb.tilted_geometry import TiltedGeometry as TiltedGeometry
     from ptynb.trials import ScalingTest as ScalingTest
     from ptynb.warned import PtynbWarning as PtynbWarning
@@ -95,60 +95,60 @@ _HOMES = {
     "Affine": "ptynb.settings.parts",
     "Background": "ptynb.settings.parts",
     "Change": "ptynb.record",
+    "Checkpointing": "ptynb.settings.keep",
     "Cluster": "ptynb.driver.cluster",
     "ClusterError": "ptynb.driver.errors",
+    "CustomConstraint": "ptynb.physics.piece",
     "Detector": "ptynb.settings.parts",
     "Epoch": "ptynb.record",
     "Estimate": "ptynb.driver.estimate",
     "FileError": "ptynb.io.hdf5",
     "FileInfo": "ptynb.io.info",
     "Geometry": "ptynb.geometry",
-    "Keep": "ptynb.settings.keep",
-    "Imposed": "ptynb.physics.piece",
-    "Moment": "ptynb.record",
+    "InitialGuessWarning": "ptynb.io.starts.start",
+    "ModelComponent": "ptynb.physics.piece",
     "NearField": "ptynb.geometry",
+    "OPR": "ptynb.settings.parts",
     "Object": "ptynb.settings.parts",
-    "Offset": "ptynb.settings.parts",
-    "PictureRequest": "ptynb.snapshot",
-    "Piece": "ptynb.physics.piece",
+    "PatternIntensities": "ptynb.settings.parts",
     "Positions": "ptynb.settings.parts",
     "Probe": "ptynb.settings.parts",
-    "Reconstruction": "ptynb.driver.session",
+    "ProbeOffset": "ptynb.settings.parts",
     "PtynbWarning": "ptynb.warned",
+    "Reconstruction": "ptynb.driver.session",
     "ReconstructionError": "ptynb.driver.link",
-    "Repeat": "ptynb.driver.again",
+    "RenderRequest": "ptynb.snapshot",
+    "Reproduction": "ptynb.driver.again",
     "Result": "ptynb.results",
+    "ScalingTest": "ptynb.trials",
     "Scan": "ptynb.scan",
     "ScanError": "ptynb.scan",
-    "ScalingTest": "ptynb.trials",
     "Schedule": "ptynb.settings.settings",
     "Settings": "ptynb.settings.settings",
     "SettingsError": "ptynb.settings.base",
     "Slices": "ptynb.settings.parts",
-    "StartWarning": "ptynb.io.starts.start",
     "Study": "ptynb.driver.study",
+    "Thumbnail": "ptynb.record",
     "Tilt": "ptynb.settings.parts",
-    "Variations": "ptynb.settings.parts",
-    "Weights": "ptynb.settings.parts",
     "TiltedGeometry": "ptynb.tilted_geometry",
-    "again": "ptynb.driver.again",
     "advise": "ptynb.driver.advice",
     "attach": "ptynb.driver.coming_back",
-    "compare": "ptynb.widgets.compare.view",
     "between": "ptynb.settings.ranges",
+    "compare": "ptynb.widgets.compare.view",
     "estimate": "ptynb.driver.estimate",
     "export": "ptynb.io.export",
-    "expose": "ptynb.physics.expose",
     "figure": "ptynb.report.figure",
     "history": "ptynb.widgets.history",
     "info": "ptynb.io.info",
     "inspect": "ptynb.widgets.inspect.widget",
     "live": "ptynb.widgets.live.view",
     "load": "ptynb.io.load",
+    "load_initial_guess": "ptynb.io.starts.start_from",
     "load_mask": "ptynb.io.mask",
     "load_result": "ptynb.io.result",
     "preset": "ptynb.settings.presets",
     "preview": "ptynb.driver.preview",
+    "reproduce": "ptynb.driver.again",
     "resume": "ptynb.driver.coming_back",
     "save_mask": "ptynb.io.mask",
     "save_result": "ptynb.io.result",
@@ -157,8 +157,8 @@ _HOMES = {
     "scaling_test": "ptynb.driver.scaling",
     "settings_form": "ptynb.bench.forms",
     "simulate": "ptynb.physics.simulate",
-    "simulate_from": "ptynb.physics.from_result",
-    "start_from": "ptynb.io.starts.start_from",
+    "simulate_diffraction": "ptynb.physics.expose",
+    "simulate_from_result": "ptynb.physics.from_result",
     "tune": "ptynb.driver.study",
     "tuner": "ptynb.bench.tuner",
     "watch": "ptynb.widgets.watch",
@@ -172,7 +172,7 @@ _MODULES = {
     "preparation": "ptynb.preparation",
     "quality": "ptynb.quality",
     "report": "ptynb.report",
-    "terms": "ptynb.settings.terms",
+    "regularizers": "ptynb.settings.terms",
 }
 """Modules of which users take single names: `pt.constraints.OrthogonalModes()`."""
 __all__ = [*_HOMES, *_MODULES]

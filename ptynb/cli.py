@@ -23,7 +23,7 @@ from ptynb.progress import follow
 
 if TYPE_CHECKING:
     from ptynb.settings import Settings
-    from ptynb.table import Shown
+    from ptynb.table import Tabular
 
 # The package proper is imported inside the commands: torch alone takes seconds, and `ptynb --help` needs none of it.
 
@@ -130,10 +130,10 @@ def _demo(chosen: argparse.Namespace) -> int:
         follow(recon, chosen.epochs, console)
         result_path = recon.save(folder / "result.h5")
         result = recon.result
-    assert scan.truth is not None
-    figure(result, scan.truth).savefig(folder / "figure.png", dpi=130)
-    report(result, folder / "report.html", title="ptynb demo: a simulated scan", truth=scan.truth)
-    error = compare_with_truth(result, scan.truth).error
+    assert scan.ground_truth is not None
+    figure(result, scan.ground_truth).savefig(folder / "figure.png", dpi=130)
+    report(result, folder / "report.html", title="ptynb demo: a simulated scan", ground_truth=scan.ground_truth)
+    error = compare_with_truth(result, scan.ground_truth).error
     console.print(
         f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
         f"{time.perf_counter() - started:.0f} s in all.",
@@ -189,7 +189,7 @@ def _doctor(chosen: argparse.Namespace) -> int:
         table.add_row(Text(name, style="bold"), Text(value))
     if report.facts:
         console.print(table)
-    for remark in report.remarks:
+    for remark in report.notes:
         console.print(f"REMARK: {remark}", style="yellow", markup=False, highlight=False)
     for problem in report.problems:
         console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
@@ -201,9 +201,9 @@ def _doctor(chosen: argparse.Namespace) -> int:
 def _scaling(chosen: argparse.Namespace) -> int:
     import ptynb as pt
     from ptynb.driver.devices import counted
-    from ptynb.trials import Trial
+    from ptynb.trials import ScalingTrial
 
-    def report(trial: Trial) -> None:
+    def report(trial: ScalingTrial) -> None:
         done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s an epoch"
         Console(stderr=True).print(done, markup=False, highlight=False)
 
@@ -243,7 +243,7 @@ def _estimate(chosen: argparse.Namespace) -> int:
     return 0 if found.problem is None else 1
 
 
-def _show(found: Shown, chosen: argparse.Namespace) -> None:
+def _show(found: Tabular, chosen: argparse.Namespace) -> None:
     print(json.dumps(found.to_plain()) if chosen.json else found)
 
 

@@ -115,7 +115,7 @@ def metres_to_pixels(positions: NDArray[np.float64], pixel: tuple[float, float])
     return positions / np.asarray(pixel, dtype=np.float64)
 
 
-def lit_area(positions: NDArray[np.float64], window: tuple[int, int]) -> tuple[slice, slice]:
+def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) -> tuple[slice, slice]:
     """The part of the object under the middle half of some probe window: what is worth looking at.
 
     positions: (pattern, yx), in pixels of the object's array.

@@ -24,7 +24,7 @@ LINE_SECONDS = 3.0
 """A log gets a line at most this often, and one of the last epoch."""
 
 
-class Followed(Protocol):
+class SupportsProgress(Protocol):
     """What `follow` needs of a reconstruction."""
 
     @property
@@ -36,7 +36,7 @@ class Followed(Protocol):
     def start(self, epochs: int) -> None: ...  # noqa: D102
 
 
-class Shown(ABC):
+class ProgressDisplay(ABC):
     """What shows how far a run is; used with `with`."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class _WholeRows(Progress):
 
 
 @final
-class Bar(Shown):
+class Bar(ProgressDisplay):
     """A bar in a terminal: epoch, loss over all engines, patterns/s, time left."""
 
     def __init__(self, console: Console, target: int, done: int) -> None:
@@ -97,7 +97,7 @@ class Bar(Shown):
 
 
 @final
-class Lines(Shown):
+class LogProgress(ProgressDisplay):
     """Lines in a log, every few seconds, and one of the last epoch."""
 
     def __init__(self, console: Console, target: int, every: float = LINE_SECONDS) -> None:
@@ -130,9 +130,9 @@ class _SpeedColumn(ProgressColumn):
         return Text(f"{speed:8.0f} patterns/s" if speed else "", style="cyan")
 
 
-def shown_on(console: Console, target: int, done: int = 0) -> Shown:
+def shown_on(console: Console, target: int, done: int = 0) -> ProgressDisplay:
     """A bar where the console is a terminal, lines where it is a log."""
-    return Bar(console, target, done) if console.is_terminal else Lines(console, target)
+    return Bar(console, target, done) if console.is_terminal else LogProgress(console, target)
 
 
 def line(epoch: Epoch, target: int) -> str:
@@ -147,7 +147,9 @@ def log(console: Console, text: str) -> None:
     console.print(f"{stamp}{text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def follow(recon: Followed, target: int, console: Console, meanwhile: Callable[[], None] = lambda: None) -> None:
+def follow(
+    recon: SupportsProgress, target: int, console: Console, meanwhile: Callable[[], None] = lambda: None
+) -> None:
     """Runs until so many epochs are done in all, and shows how far it is.
 
     meanwhile: called again and again.

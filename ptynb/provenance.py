@@ -37,14 +37,15 @@ class ScanIdentity:
     sample_digest: SHA-256 of eight of the patterns, hexadecimal (see `Scan.sample_digest`); empty: not known.
     prepared: whether the scan was changed after it was loaded (cropped, flipped, masked ...).
     counts: sum of all counts where the mask is True; None: not known.
-    fourier: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel (y, x)
+    is_far_field: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel
+    (y, x)
         [m]: where they are known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
         "Geometry", "NearField" or "TiltedGeometry"; empty where it is not known.
     """
 
     name: str
     patterns: int = 0
-    window: tuple[int, int] = (0, 0)
+    pattern_shape: tuple[int, int] = (0, 0)
     path: str = ""
     size: int | None = None
     modified: float | None = None
@@ -54,7 +55,7 @@ class ScanIdentity:
     sample_digest: str = ""
     prepared: bool = False
     counts: float | None = None
-    fourier: bool = True
+    is_far_field: bool = True
     wavelength: float | None = None
     distance: float | None = None
     detector_pixel: tuple[float, float] | None = None

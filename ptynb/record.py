@@ -47,8 +47,9 @@ class Change:
     """A setting that was changed while the reconstruction ran, or something else that befell it.
 
     epoch: epochs completed before it; update: updates of the running epoch completed before it.
-    name: of the setting, dotted ("probe.rate"); or "target" (the epoch at which the run ends), "went back" (to a kept
-        state), "branch" (to another line of states), "engines" (one was lost, and it went on from the last kept state).
+    name: of the setting, dotted ("probe.learning_rate"); or "target" (the epoch at which the run ends), "went
+        back" (to a kept state), "branch" (to another line of states), "engines" (one was lost, and it went on from the
+        last kept state).
     old, new: its values, plain ones. when: [s since 1970, UTC]; None: not known. Two changes that differ only in `when`
         are equal.
     """
@@ -62,7 +63,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class Thumbnail:
     """How object and probe looked after an epoch, small: for looking back at how it went.
 
     epoch: epochs completed.

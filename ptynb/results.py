@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.provenance import Machines, ScanIdentity, Software
-from ptynb.record import Array, Change, Epoch, Moment
+from ptynb.record import Array, Change, Epoch, Thumbnail
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Result:
     object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
     probe: complex (mode, y, x), in square roots of counts.
     positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
-    optimised: what else was found, by "part/name": "weights/weights", "background/background" (counts of a pixel, with
+    parameters: what else was found, by "part/name": "weights/weights", "background/background" (counts of a pixel, with
         the zero frequency at index n // 2 as in centred patterns), "slices/thickness" ...
         and, where positions may move, what they began as: "positions/start", like `positions`.
     origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
@@ -27,14 +27,15 @@ class Result:
     pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
     r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
     r_factors: the same on the way, (epochs completed, R-factor), where it was measured.
-    settings: as they were at the end, as plain values; began_with: at the start. changes: what was changed on the way.
+    settings: as they were at the end, as plain values; initial_settings: at the start. changes: what was changed on
+    the way.
     update: updates of an epoch that is not complete, where it was stopped in the middle of one.
     started: when it was opened first; ended: when this was taken; both ISO 8601 in UTC, empty where not known.
-    moments: how it looked at a few epochs on the way, the earliest first.
+    history: how it looked at a few epochs on the way, the earliest first.
     scan, software, machines: which data, versions and devices; empty ones where they are not known.
     failure: what ended it, if something did.
     title: one line, comments: text in Markdown, of the user's.
-    about: the same facts as words, by name, for lists of them.
+    metadata: the same facts as words, by name, for lists of them.
     """
 
     object: Array
@@ -46,14 +47,14 @@ class Result:
     settings: dict[str, Any]
     changes: tuple[Change, ...] = ()
     pixel_size: tuple[float, float] | None = None
-    about: dict[str, str] = field(default_factory=dict)
-    optimised: dict[str, Array] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, Array] = field(default_factory=dict)
     r_factors: tuple[tuple[int, float], ...] = ()
-    began_with: dict[str, Any] = field(default_factory=dict)
+    initial_settings: dict[str, Any] = field(default_factory=dict)
     update: int = 0
     started: str = ""
     ended: str = ""
-    moments: tuple[Moment, ...] = ()
+    history: tuple[Thumbnail, ...] = ()
     scan: ScanIdentity = field(default_factory=lambda: ScanIdentity(""))
     software: Software = field(default_factory=Software)
     machines: Machines = field(default_factory=Machines)

@@ -3,7 +3,7 @@
 Each process is a rank: torchrun says which, or Kubernetes, by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT. Without them it is one alone. The file and the options are those of `ptynb run`; of its
 cluster only device and threads matter here. The result is the one that a cluster of as many engines gives. Ranks can't
-ask: a file whose `keep.transfer` nobody has confirmed to `ptynb run` needs `--trust`.
+ask: a file whose `checkpointing.transfer` nobody has confirmed to `ptynb run` needs `--trust`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 
 # torch is imported once the environment is set that it reads when it loads.
-from ptynb.commands.run import add_options, again, check_plan, plan_of, print_example
+from ptynb.commands.run import add_options, check_plan, plan_of, print_example, resume_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     from ptynb.driver import ranks
 
-    return ranks.run(plan, place, seat, chosen.resume, again("python -m ptynb.run", chosen))
+    return ranks.run(plan, place, seat, chosen.resume, resume_command("python -m ptynb.run", chosen))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Scan:
     object: NDArray[np.complexfloating[Any, Any]] | None = None
     geometry: AnyGeometry | None = None
     clip_negative: bool = False
-    truth: Truth | None = None
+    ground_truth: Truth | None = None
     name: str = "scan"
     loaded: Loaded | None = None
 
@@ -91,14 +91,15 @@ class Scan:
                     f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
                     f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values."
                 )
-        if self.probe is not None and (self.probe.shape[-2:] != self.window or not np.abs(self.probe).any()):
+        if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
             raise ScanError(
                 f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
-                f"the patterns' {self.window[0]} x {self.window[1]} pixels. Crop, pad or resample one of them."
+                f"the patterns' {self.pattern_shape[0]} x {self.pattern_shape[1]} pixels. Crop, pad or resample one "
+                "of them."
             )
-        _check_positions(self.positions, len(self), self.window, self.object)
+        _check_positions(self.positions, len(self), self.pattern_shape, self.object)
         if self.mask is not None:
-            _check_mask(self.mask, self.window)
+            _check_mask(self.mask, self.pattern_shape)
 
     @classmethod
     def from_arrays(
@@ -171,19 +172,19 @@ class Scan:
         return self.frames.shape[0]
 
     @property
-    def window(self) -> tuple[int, int]:
+    def pattern_shape(self) -> tuple[int, int]:
         """Pixels (y, x) of a pattern, and so of the probe."""
         return self.frames.shape[1:]
 
     @property
-    def fourier(self) -> bool:
+    def is_far_field(self) -> bool:
         """Whether the patterns lie in Fourier space, as far-field ones do; near-field ones are shadows."""
         return not isinstance(self.geometry, NearField)
 
     @property
     def pixel_size(self) -> tuple[float, float] | None:
         """Size of an object pixel (y, x) [m], where the geometry is known."""
-        return None if self.geometry is None else self.geometry.object_pixel(self.window)
+        return None if self.geometry is None else self.geometry.object_pixel(self.pattern_shape)
 
     def counts(self, start: int, stop: int) -> NDArray[Any]:
         """Patterns start to stop - 1 as measured, checked: bad pixels 0, no negative and no infinite count.
@@ -222,7 +223,7 @@ class Scan:
         if self.object is not None:
             return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
         low = np.rint(self.positions.min(0)).astype(int) - padding - shift
-        high = np.rint(self.positions.max(0)).astype(int) + (window or self.window) + padding - shift
+        high = np.rint(self.positions.max(0)).astype(int) + (window or self.pattern_shape) + padding - shift
         return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
 
     @functools.cached_property
@@ -239,7 +240,7 @@ class Scan:
 
     def with_frames(self, frames: Frames) -> Scan:
         """The same scan without its truth, where `frames` holds some of its patterns, or none, at the same indices."""
-        scan = dataclasses.replace(self, frames=frames, truth=None)
+        scan = dataclasses.replace(self, frames=frames, ground_truth=None)
         vars(scan)["sample_digest"] = self.sample_digest  # of the whole scan, which can't be computed from a part
         return scan
 
@@ -250,7 +251,7 @@ class Scan:
     def __repr__(self) -> str:
         pixel = self.pixel_size
         size = "" if pixel is None else f", object pixel {pixel[0]:.3g} x {pixel[1]:.3g} m"
-        patterns = f"{len(self)} patterns of {self.window[0]} x {self.window[1]}, {self.frames.dtype}"
+        patterns = f"{len(self)} patterns of {self.pattern_shape[0]} x {self.pattern_shape[1]}, {self.frames.dtype}"
         return f"<Scan {self.name}: {patterns}, {gigabytes(self.frames.nbytes)} in memory{size}>"
 
 
@@ -311,7 +312,7 @@ def _check_positions(
             bad = int(outside.argmax())
             raise ScanError(
                 f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
-                f"is not inside the given "
+                "is not inside the given "
                 f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels."
             )
     far = _disconnected(positions, window)

@@ -12,7 +12,7 @@ import numpy as np
 from ptynb.record import Array as Array
 from ptynb.record import Change as Change
 from ptynb.record import Epoch as Epoch
-from ptynb.record import Moment as Moment
+from ptynb.record import Thumbnail as Thumbnail
 from ptynb.results import Result as Result
 
 PANES = "amplitude", "phase", "complex"
@@ -71,8 +71,8 @@ class Status:
 
 
 @dataclass(frozen=True, repr=False)
-class KeptState:
-    """A state in a file, to which a reconstruction can go back.
+class Checkpoint:
+    """A state in a file, to which a reconstruction can be restored.
 
     path: of the file. branch: the line that it belongs to. epoch, update: completed, of the reconstruction and of the
     epoch after it. loss: of the last epoch completed; None at the very beginning. written: when [s since 1970].
@@ -92,21 +92,21 @@ class KeptState:
         updates = f" and {self.update} updates" if self.update else ""
         loss = "" if self.loss is None else f", loss {self.loss:.5g}"
         kept = ", stays" if self.stays else ""
-        return f"<State on {self.branch} after epoch {self.epoch}{updates}{loss}, {self.size / 1e6:.3g} MB{kept}>"
+        return f"<Checkpoint on {self.branch} after epoch {self.epoch}{updates}{loss}, {self.size / 1e6:.3g} MB{kept}>"
 
 
 @dataclass(frozen=True, repr=False)
 class Branch:
-    """A named line of kept states of a reconstruction.
+    """A named line of checkpoints of a reconstruction.
 
-    newest: its newest state. states: how many it has; size: of all of them [bytes]. origin: the branch that it came
-    from, at `epoch`; empty for the first. present: whether the reconstruction is on it.
+    newest: its newest checkpoint. checkpoints: how many it has; size: of all of them [bytes]. origin: the branch that
+    it came from, at `epoch`; empty for the first. present: whether the reconstruction is on it.
     """
 
     name: str
     folder: Path
-    newest: KeptState
-    states: int
+    newest: Checkpoint
+    checkpoints: int
     size: int
     origin: str = ""
     epoch: int | None = None
@@ -115,8 +115,8 @@ class Branch:
     def __repr__(self) -> str:
         origin = f", from {self.origin} at epoch {self.epoch}" if self.origin else ""
         here = ", present" if self.present else ""
-        plural = "" if self.states == 1 else "s"
-        return f"<Branch {self.name}: {self.states} state{plural} up to epoch {self.newest.epoch}{origin}{here}>"
+        plural = "" if self.checkpoints == 1 else "s"
+        return f"<Branch {self.name}: {self.checkpoints} state{plural} up to epoch {self.newest.epoch}{origin}{here}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +134,11 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class ResultData:
     """A state of the reconstruction, all of one moment: what a `Result` is made from.
 
     object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, optimised, update, r_factors, moments: as in `Result`. settings: as plain values.
+    positions, origin, parameters, update, r_factors, history: as in `Result`. settings: as plain values.
     frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
     title, comments: of the user's.
     """
@@ -146,7 +146,7 @@ class Kept:
     object: Array
     probe: Array
     positions: Array
-    optimised: dict[str, Array]
+    parameters: dict[str, Array]
     origin: tuple[int, int]
     r_factor: float
     epochs: tuple[Epoch, ...]
@@ -157,7 +157,7 @@ class Kept:
     counts: float | None = None
     started: float | None = None
     r_factors: tuple[tuple[int, float], ...] = ()
-    moments: tuple[Moment, ...] = ()
+    history: tuple[Thumbnail, ...] = ()
     threads: int = 0
     title: str = ""
     comments: str = ""
@@ -188,7 +188,7 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureRequest:
+class RenderRequest:
     """What somebody wants to look at while it is reconstructed.
 
     panes: of the object, any of "amplitude", "phase" and "complex" (phase as hue, amplitude as brightness).

@@ -41,7 +41,7 @@ class Table:
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class Shown(ABC):
+class Tabular(ABC):
     """A record (a data class) that is shown as a table."""
 
     @abstractmethod

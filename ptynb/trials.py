@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptynb.snapshot import Epoch, as_plain
-from ptynb.table import Shown, Table, duration
+from ptynb.table import Table, Tabular, duration
 
 
 @dataclass(frozen=True)
-class Trial:
+class ScalingTrial:
     """One run from the start, on engines started for it.
 
     number: 1 for the first of its kind. threads: of each engine. batch: the effective one.
@@ -59,7 +59,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class ScalingTest(Shown):
+class ScalingTest(Tabular):
     """Epoch time and loss against time for several numbers of engines.
 
     trials: in the order in which they ran, which is by turns. device: "CPU" or the GPUs' name. cores: of the CPU.
@@ -71,7 +71,7 @@ class ScalingTest(Shown):
     device: str
     cores: int
     settings: dict[str, Any]
-    trials: tuple[Trial, ...]
+    trials: tuple[ScalingTrial, ...]
 
     @property
     def rows(self) -> tuple[Scale, ...]:
@@ -124,10 +124,10 @@ class ScalingTest(Shown):
         """Rows and raw trials as what JSON can hold."""
         return super().to_plain() | {"rows": [as_plain(row) for row in self.rows]}
 
-    def _processors(self, trial: Trial) -> int:
+    def _processors(self, trial: ScalingTrial) -> int:
         """That are busy: GPUs, or cores, of which there are no more than the machine has."""
         return min(trial.engines * trial.threads, self.cores) if self.device == "CPU" else trial.engines
 
 
-def _mean_seconds(group: list[Trial]) -> float:
+def _mean_seconds(group: list[ScalingTrial]) -> float:
     return statistics.mean(trial.seconds for trial in group)

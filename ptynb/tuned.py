@@ -19,7 +19,7 @@ class TunedTrial:
     score: what is to be small; None where it did not come to its end.
     losses: of its epochs (of its first half's, where halves are compared).
     seconds: from its beginning to its end [s].
-    places: ranks of the engines it ran on; empty: in the notebook's process.
+    ranks: those of the engines it ran on; empty: in the notebook's process.
     picture: the object's phase, small; None where it did not come to one.
     reason: a sentence about why it was pruned, failed or stopped; what follows its first line are details.
     """
@@ -30,7 +30,7 @@ class TunedTrial:
     score: float | None = None
     losses: tuple[float, ...] = ()
     seconds: float = 0.0
-    places: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     picture: Picture | None = None
     reason: str = ""
 

@@ -12,21 +12,21 @@ import ptynb as pt
 from ptynb.geometry import NearField
 from ptynb.scan import Scan
 from ptynb.settings import (
+    OPR,
     Affine,
     Background,
     Detector,
     Object,
-    Offset,
     Optimiser,
+    PatternIntensities,
     Positions,
     Probe,
+    ProbeOffset,
     Settings,
     Slices,
     Tilt,
-    Variations,
-    Weights,
 )
-from ptynb.settings.terms import DataTerm, MeanPattern, Similarity, Sparsity, TotalVariation
+from ptynb.settings.terms import PACBED, DataTerm, Similarity, Sparsity, TotalVariation
 
 THICK = Slices(count=3, thickness=2e-4)
 MODES = Probe(modes=2)
@@ -41,12 +41,12 @@ def a_scan(patterns: int = 37, window: int = 32, kind: str = "far") -> Scan:
             geometry = NearField(
                 wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5)
             )
-            return dataclasses.replace(scan, geometry=geometry, truth=None)
+            return dataclasses.replace(scan, geometry=geometry, ground_truth=None)
         case "parallel":
             geometry = NearField(
                 wavelength=1.5e-10, focus_to_sample=math.inf, sample_to_detector=0.01, detector_pixel=(1e-6, 1e-6)
             )
-            return dataclasses.replace(scan, geometry=geometry, truth=None)
+            return dataclasses.replace(scan, geometry=geometry, ground_truth=None)
         case "masked":
             working = np.random.default_rng(0).random((window, window)) > 0.1
             return dataclasses.replace(scan, mask=working)
@@ -59,49 +59,53 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "bad pixels": ("masked", Settings(probe=MODES), {"object", "probe"}),
     "poisson": ("far", Settings(probe=MODES, loss="poisson"), {"object", "probe"}),
     "intensity": ("far", Settings(probe=MODES, loss="intensity"), {"object", "probe"}),
-    "polar": ("far", Settings(object=Object(form="polar")), {"object", "probe"}),
-    "states": ("far", Settings(object=Object(states=2), probe=MODES), {"object", "probe"}),
+    "polar": ("far", Settings(object=Object(parametrization="amplitude_phase")), {"object", "probe"}),
+    "states": ("far", Settings(object=Object(modes=2), probe=MODES), {"object", "probe"}),
     "slices": ("far", Settings(slices=THICK, probe=MODES), {"object", "probe"}),
-    "slices, polar": ("far", Settings(slices=THICK, object=Object(form="polar")), {"object", "probe"}),
-    "slices, states": ("far", Settings(slices=THICK, object=Object(states=2)), {"object", "probe"}),
-    "thickness": ("far", Settings(slices=THICK.model_copy(update={"rate": 0.01})), {"slices"}),
-    "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, rate=0.01)), {"tilt"}),
-    "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(each=True, rate=0.01)), {"tilt"}),
-    "positions": ("far", Settings(probe=MODES, positions=Positions(rate=0.1)), {"positions"}),
-    "affine": ("far", Settings(affine=Affine(rate=0.1)), {"affine"}),
-    "offset": ("far", Settings(offset=Offset(rate=0.1)), {"offset"}),
-    "variations": ("far", Settings(probe=MODES, variations=Variations(rank=2)), {"variations"}),
-    "weights": ("far", Settings(weights=Weights(rate=0.01)), {"weights"}),
-    "background": ("far", Settings(background=Background(rate=0.01)), {"background"}),
+    "slices, polar": (
+        "far",
+        Settings(slices=THICK, object=Object(parametrization="amplitude_phase")),
+        {"object", "probe"},
+    ),
+    "slices, states": ("far", Settings(slices=THICK, object=Object(modes=2)), {"object", "probe"}),
+    "thickness": ("far", Settings(slices=THICK.model_copy(update={"learning_rate": 0.01})), {"slices"}),
+    "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, learning_rate=0.01)), {"tilt"}),
+    "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(per_position=True, learning_rate=0.01)), {"tilt"}),
+    "positions": ("far", Settings(probe=MODES, positions=Positions(learning_rate=0.1)), {"positions"}),
+    "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
+    "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),
+    "variations": ("far", Settings(probe=MODES, opr=OPR(modes=2)), {"variations"}),
+    "weights": ("far", Settings(pattern_intensities=PatternIntensities(learning_rate=0.01)), {"weights"}),
+    "background": ("far", Settings(background=Background(learning_rate=0.01)), {"background"}),
     "oversampling": ("far", Settings(detector=Detector(oversampling=2)), {"object", "probe"}),
-    "blur": ("far", Settings(detector=Detector(blur=0.7)), {"object", "probe"}),
+    "blur": ("far", Settings(detector=Detector(psf_sigma=0.7)), {"object", "probe"}),
     "saturation": ("far", Settings(detector=Detector(saturation=900.0)), {"object", "probe"}),
     "near field": ("near", Settings(probe=MODES), {"object", "probe"}),
     "near field, slices": ("parallel", Settings(slices=THICK), {"object", "probe"}),
-    "two losses": ("far", Settings(terms=(DataTerm(loss="poisson", weight=0.5),)), {"object", "probe"}),
-    "mean pattern": ("far", Settings(terms=(MeanPattern(weight=0.5),)), {"object", "probe"}),
-    "sparsity": ("far", Settings(terms=(Sparsity(weight=0.1, power=1.5),)), {"object"}),
-    "total variation": ("far", Settings(terms=(TotalVariation(weight=0.1),)), {"object"}),
-    "similarity": ("far", Settings(object=Object(states=2), terms=(Similarity(weight=0.1),)), {"object"}),
-    "accumulated": ("masked", Settings(probe=MODES, accumulate=3), {"object", "probe"}),
-    "random batches": ("far", Settings(probe=MODES, batches="random"), {"object", "probe"}),
-    "compact batches": ("far", Settings(probe=MODES, batches="compact"), {"object", "probe"}),
+    "two losses": ("far", Settings(regularizers=(DataTerm(loss="poisson", weight=0.5),)), {"object", "probe"}),
+    "mean pattern": ("far", Settings(regularizers=(PACBED(weight=0.5),)), {"object", "probe"}),
+    "sparsity": ("far", Settings(regularizers=(Sparsity(weight=0.1, power=1.5),)), {"object"}),
+    "total variation": ("far", Settings(regularizers=(TotalVariation(weight=0.1),)), {"object"}),
+    "similarity": ("far", Settings(object=Object(modes=2), regularizers=(Similarity(weight=0.1),)), {"object"}),
+    "accumulated": ("masked", Settings(probe=MODES, gradient_accumulation=3), {"object", "probe"}),
+    "random batches": ("far", Settings(probe=MODES, batch_sampling="random"), {"object", "probe"}),
+    "compact batches": ("far", Settings(probe=MODES, batch_sampling="compact"), {"object", "probe"}),
     "everything": (
         "masked",
         Settings(
-            slices=Slices(count=2, thickness=2e-4, rate=0.01),
-            tilt=Tilt(each=True, rate=0.01),
-            object=Object(states=2),
+            slices=Slices(count=2, thickness=2e-4, learning_rate=0.01),
+            tilt=Tilt(per_position=True, learning_rate=0.01),
+            object=Object(modes=2),
             probe=MODES,
-            positions=Positions(rate=0.1),
-            affine=Affine(rate=0.1),
-            offset=Offset(rate=0.1),
-            variations=Variations(rank=1),
-            weights=Weights(rate=0.01),
-            background=Background(rate=0.01),
-            detector=Detector(oversampling=2, blur=0.5, saturation=5000.0),
+            positions=Positions(learning_rate=0.1),
+            affine=Affine(learning_rate=0.1),
+            probe_offset=ProbeOffset(learning_rate=0.1),
+            opr=OPR(modes=1),
+            pattern_intensities=PatternIntensities(learning_rate=0.01),
+            background=Background(learning_rate=0.01),
+            detector=Detector(oversampling=2, psf_sigma=0.5, saturation=5000.0),
             loss="poisson",
-            terms=(MeanPattern(weight=0.1), TotalVariation(weight=0.01)),
+            regularizers=(PACBED(weight=0.1), TotalVariation(weight=0.01)),
         ),
         {"object", "probe", "slices", "tilt", "positions", "affine", "offset", "variations", "weights", "background"},
     ),
@@ -114,14 +118,16 @@ EVERYTHING_BY: tuple[Optimiser, ...] = ("adamw", "nadam", "radam", "rmsprop", "r
 def everything_by(optimiser: Optimiser) -> Settings:
     """All parts at once, moved by this optimiser."""
     values = CASES["everything"][1].model_dump() | {"optimiser": optimiser, "loss": "amplitude"}
-    values["terms"] = [term for term in values["terms"] if term["kind"] != "mean_pattern" or optimiser != "lbfgs"]
+    values["regularizers"] = [
+        term for term in values["regularizers"] if term["kind"] != "pacbed" or optimiser != "lbfgs"
+    ]
     return Settings(**values)
 
 
 # name -> (kind of scan, settings, updates in which object and probe move far)
 ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
     "rpie": ("far", Settings(optimiser="rpie", probe=MODES, batch=8), 20),
-    "epie": ("masked", Settings(optimiser="rpie", regularisation=1, probe=MODES, batch=8), 20),
+    "epie": ("masked", Settings(optimiser="rpie", rpie_alpha=1, probe=MODES, batch=8), 20),
     "lsqml": ("masked", Settings(optimiser="lsqml", probe=MODES, batch=8), 20),
     "lbfgs": ("far", Settings(optimiser="lbfgs", probe=MODES, batch=8), 15),
     "lbfgs, term": (
@@ -130,8 +136,8 @@ ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
             optimiser="lbfgs",
             probe=MODES,
             batch=8,
-            terms=(TotalVariation(weight=0.01),),
-            positions=Positions(rate=1.0),
+            regularizers=(TotalVariation(weight=0.01),),
+            positions=Positions(learning_rate=1.0),
         ),
         15,
     ),

@@ -19,7 +19,7 @@ SETTINGS = pt.Settings(batch=40, probe=pt.Probe(modes=2))
 KEEP_EPOCHS, TIMEOUT = 10, 5.0
 
 
-class Raising(pt.Imposed):
+class Raising(pt.CustomConstraint):
     """Raises on rank 1 where a file says so, once."""
 
     after = "epoch"
@@ -47,14 +47,14 @@ class Notebook:
 
     def _options(self) -> dict[str, Any]:
         return {
-            "keep": pt.Keep(folder=self.states, epochs=KEEP_EPOCHS, seconds=None),
+            "checkpointing": pt.Checkpointing(folder=self.states, epochs=KEEP_EPOCHS, seconds=None),
             "on_failure": "continue",
             "timeout": TIMEOUT,
             "extensions": [Raising(self.folder / "raise")],
         }
 
     def begin(self, epochs: int) -> str:
-        self.cluster = pt.Cluster(2, device="cpu", lease=120.0)
+        self.cluster = pt.Cluster(2, device="cpu", detached_timeout=120.0)
         self.recon = pt.Reconstruction(pt.load(self.folder / "scan.h5"), SETTINGS, self.cluster, **self._options())
         self.recon.start(epochs)
         return str(self.cluster.name)
@@ -67,7 +67,7 @@ class Notebook:
     def go_on(self, epochs: int) -> str:
         """After a failure, or on a cluster of its own: from the newest state that is whole."""
         if self.cluster is None or not self.cluster.running:
-            self.cluster = pt.Cluster(2, device="cpu", lease=120.0)
+            self.cluster = pt.Cluster(2, device="cpu", detached_timeout=120.0)
         path: Path | None = self.states
         while path is not None:
             try:
@@ -92,7 +92,7 @@ class Notebook:
             "losses": [epoch.loss for epoch in recon.epochs],
             "numbers": [epoch.number for epoch in recon.epochs],
             "changes": [[change.epoch, change.name] for change in recon.changes],
-            "kept": None if recon.last_state is None else recon.last_state.name,
+            "kept": None if recon.latest_checkpoint is None else recon.latest_checkpoint.name,
             "notices": list(recon.notices),
             "failure": None if recon.failure is None else str(recon.failure).splitlines()[0],
         }
@@ -107,7 +107,7 @@ class Notebook:
         self.recon.start(epochs)
 
     def rate(self, rate: float) -> None:
-        self.recon.settings = self.recon.settings.replace(object={"rate": rate})
+        self.recon.settings = self.recon.settings.replace(object={"learning_rate": rate})
 
     def wait(self) -> None:
         self.recon.wait()

@@ -67,7 +67,7 @@ def test_a_partly_coherent_beam_of_four_modes_is_solved(bench: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("positions", "most"),
-    [(pt.Positions(), 0.140), (pt.Positions(rate=0.02, first=10), 0.1335)],
+    [(pt.Positions(), 0.140), (pt.Positions(learning_rate=0.02, start_epoch=10), 0.1335)],
     ids=["positions as given", "positions found"],
 )
 def test_the_siemens_star_is_reconstructed_from_real_data(
@@ -86,7 +86,7 @@ def test_the_siemens_star_is_reconstructed_from_real_data(
     folder = Path(os.environ.get("PTYNB_TEST_ARTIFACTS", "test-artifacts"))
     folder.mkdir(parents=True, exist_ok=True)
     phase = render.flat_phase(result.object[64:-64, 64:-64])
-    name = "siemens-star-positions-found" if positions.rate else "siemens-star"
+    name = "siemens-star-positions-found" if positions.learning_rate else "siemens-star"
     Image.fromarray(render.coloured(phase, render.limits_of(phase))).save(folder / f"{name}-phase.png")
     pt.figure(result).savefig(folder / f"{name}.png", dpi=100)
     print(result)

@@ -47,7 +47,7 @@ def test_the_first_reconstruction_runs_to_its_end(tmp_path: Path) -> None:
     assert IMAGE in shown
     result = pt.load_result(tmp_path / "first_result.h5")
     assert result.losses[-1] < 0.1 * result.losses[0]
-    assert [change.name for change in result.changes] == ["probe.rate"]
+    assert [change.name for change in result.changes] == ["probe.learning_rate"]
 
 
 @pytest.mark.timeout(900)  # minutes on two slow cores
@@ -102,7 +102,7 @@ def test_a_piece_and_a_constraint_take_fewer_than_forty_lines() -> None:
     notebook = nbformat.read(notebooks_folder() / "03_your_own_model.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     classes = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)]
-    assert {ast.unparse(node.bases[0]) for node in classes} == {"pt.Piece", "pt.Imposed"}
+    assert {ast.unparse(node.bases[0]) for node in classes} == {"pt.ModelComponent", "pt.CustomConstraint"}
     lines = [line for node in classes for line in code.splitlines()[node.lineno - 1 : node.end_lineno] if line.strip()]
     assert len(lines) < 40
 
@@ -135,7 +135,7 @@ def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
     assert found["study.done"] == 4
     assert found["study.best.score <= study.trials[0].score"]
     assert found["bench.scan is scan"]
-    assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.rate"
+    assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.learning_rate"
 
 
 @pytest.mark.timeout(600)  # half a minute on an idle machine
@@ -153,7 +153,7 @@ def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
     assert found["max(abs(each.positions - scan.positions).max() for each in scans.values())"] < 1e-9
     assert found["repeat.equal"] is True
     assert found["first.loss"] < 0.3 * found["result.losses"][0]
-    assert found["[c.name for c in result.changes]"] == ["probe.rate"]
+    assert found["[c.name for c in result.changes]"] == ["probe.learning_rate"]
     assert found["len({*map(str, exported)})"] == 4
     assert (tmp_path / "object.pdf").read_bytes().startswith(b"%PDF")
     assert "From the <em>tour</em> of files" in (tmp_path / "scan.html").read_text()

@@ -59,7 +59,7 @@ def thick_electron() -> Scan:
     probe = 1e3 * pt.illumination.electron_probe(window, pixel, wavelength, 0.025, {"C10": 8e-9})
     positions = raster(81, 3.0)
     slices = np.array([mottled(room(positions, 48), seed, 1.5, 0.5, 0.0) for seed in range(4)])
-    return pt.expose(slices, probe[None], positions, geometry=geometry, thickness=4e-9, seed=1)
+    return pt.simulate_diffraction(slices, probe[None], positions, geometry=geometry, thickness=4e-9, seed=1)
 
 
 def near_field() -> Scan:
@@ -71,7 +71,9 @@ def near_field() -> Scan:
     positions = raster(16, 10.0)
     brightness = 1 + 0.1 * np.random.default_rng(1).standard_normal(16)
     object = mottled(room(positions, 64), 1, 1.5, 0.8, 0.1)
-    scan = pt.expose(object, probe[None], positions, geometry=geometry, weights=brightness / brightness.mean(), seed=1)
+    scan = pt.simulate_diffraction(
+        object, probe[None], positions, geometry=geometry, weights=brightness / brightness.mean(), seed=1
+    )
     return dataclasses.replace(scan, probe=None)
 
 
@@ -82,13 +84,13 @@ def low_dose() -> Scan:
 
 def error(scan: Scan, settings: pt.Settings, epochs: int) -> float:
     """Of the object against the true one, between the outermost probe centres."""
-    with pt.Reconstruction(scan, settings, device="cpu", keep=None) as recon:
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=None) as recon:
         recon.start(epochs)
         recon.wait(120)
         result = recon.result
-    assert scan.truth is not None
-    truth: NDArray[Any] = scan.truth.object
-    half = np.array(scan.window) / 2
+    assert scan.ground_truth is not None
+    truth: NDArray[Any] = scan.ground_truth.object
+    half = np.array(scan.pattern_shape) / 2
     low, high = np.ceil(scan.positions.min(0) + half), np.floor(scan.positions.max(0) + half)
     area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
     return compare(result.projection, truth.prod(0) if truth.ndim == 3 else truth, area, result.origin).error

@@ -112,7 +112,7 @@ def test_only_what_is_left_is_run():
 
 def test_lines_have_the_time_are_never_wrapped_and_come_now_and_then(monkeypatch):
     console = log()
-    lines = progress.Lines(console, target=40)
+    lines = progress.LogProgress(console, target=40)
     clock = iter([10.0, 10.0, 11.0, 12.9, 13.0, 13.0, 14.0, 99.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(progress.time, "strftime", time.strftime)
@@ -130,7 +130,7 @@ def test_lines_have_the_time_are_never_wrapped_and_come_now_and_then(monkeypatch
 
 def test_the_last_epoch_has_its_line_at_once():
     console = log()
-    lines = progress.Lines(console, target=2)
+    lines = progress.LogProgress(console, target=2)
     lines.show(epoch(1))
     lines.show(epoch(2))
     assert [line.split()[2] for line in console.file.getvalue().splitlines()] == ["1/2", "2/2"]

@@ -9,20 +9,20 @@ SETTINGS = pt.Settings()
 
 def test_ranges_are_taken_in_every_form():
     given = {
-        "probe.rate": pt.between(1e-4, 1e-1, log=True),
-        "object.rate": (0.001, 0.1, True),
+        "probe.learning_rate": pt.between(1e-4, 1e-1, log=True),
+        "object.learning_rate": (0.001, 0.1, True),
         "batch": [8, 16, 32],
         "probe.modes": pt.between(1.0, 3.0),
         "schedule.kind": ("constant", "cosine"),
-        "object.amplitude_rate": pt.between(0.001, 1),
+        "object.amplitude_learning_rate": pt.between(0.001, 1),
     }
     assert checked_ranges(SETTINGS, given) == {
-        "probe.rate": Between(1e-4, 1e-1, True),
-        "object.rate": Between(0.001, 0.1, True),
+        "probe.learning_rate": Between(1e-4, 1e-1, True),
+        "object.learning_rate": Between(0.001, 0.1, True),
         "batch": (8, 16, 32),
         "probe.modes": Between(1, 3),
         "schedule.kind": ("constant", "cosine"),
-        "object.amplitude_rate": Between(0.001, 1),
+        "object.amplitude_learning_rate": Between(0.001, 1),
     }
 
 
@@ -30,10 +30,10 @@ def test_ranges_are_taken_in_every_form():
     ("ranges", "words"),
     [
         ({}, "ranges is empty; name at least one"),
-        ({"probe.rte": (0.1, 0.2)}, "no setting 'probe.rte'; known here are rate"),
-        ({"prob.rate": (0.1, 0.2)}, "no setting 'prob'"),
-        ({"probe.rate.x": (0.1, 0.2)}, "no setting 'probe.rate'"),
-        ({"probe": ({"rate": 1}, {"rate": 2})}, "each a number, a word or None"),
+        ({"probe.rte": (0.1, 0.2)}, "no setting 'probe.rte'; known here are learning_rate"),
+        ({"prob.learning_rate": (0.1, 0.2)}, "no setting 'prob'"),
+        ({"probe.learning_rate.x": (0.1, 0.2)}, "no setting 'probe.learning_rate'"),
+        ({"probe": ({"learning_rate": 1}, {"learning_rate": 2})}, "each a number, a word or None"),
         ({"batch": pt.between(0, 5)}, "batch is 0: .*greater than or equal to 1"),
         ({"batch": pt.between(1.5, 5)}, "batch is 1.5: .*integer"),
         ({"loss": ("amplitude", "lsq")}, "loss is 'lsq'"),
@@ -50,9 +50,9 @@ def test_what_is_no_range_is_refused_in_a_sentence(ranges, words):
 
 
 def test_choices_of_what_is_no_number_are_given_as_the_message_says():
-    with pytest.raises(pt.SettingsError, match=r"tilt\.each is no number, .*; give its choices as a tuple"):
-        checked_ranges(SETTINGS, {"tilt.each": pt.between(0, 1)})
-    assert checked_ranges(SETTINGS, {"tilt.each": (False, True)}) == {"tilt.each": (False, True)}
+    with pytest.raises(pt.SettingsError, match=r"tilt\.per_position is no number, .*; give its choices as a tuple"):
+        checked_ranges(SETTINGS, {"tilt.per_position": pt.between(0, 1)})
+    assert checked_ranges(SETTINGS, {"tilt.per_position": (False, True)}) == {"tilt.per_position": (False, True)}
 
 
 PARTS = [name for name, field in pt.Settings.model_fields.items() if hasattr(field.annotation, "model_fields")]
@@ -92,7 +92,9 @@ def test_values_that_only_together_make_sense_may_be_in_ranges():
 
 
 def test_usual_ranges_are_those_of_what_is_optimised():
-    settings = SETTINGS.replace(object={"rate": 5.0}, probe={"rate": 0.0}, positions={"rate": 0.01})
-    usual = {"object.rate": Between(0.5, 10.0, True), "positions.rate": Between(0.001, 0.1, True)}
+    settings = SETTINGS.replace(
+        object={"learning_rate": 5.0}, probe={"learning_rate": 0.0}, positions={"learning_rate": 0.01}
+    )
+    usual = {"object.learning_rate": Between(0.5, 10.0, True), "positions.learning_rate": Between(0.001, 0.1, True)}
     assert usual_ranges(settings) == usual
     assert checked_ranges(settings, usual) == usual

@@ -69,7 +69,7 @@ def cut_short(path: Path) -> Path:
 
 
 def result() -> pt.Result:
-    truth = SIMULATED.truth
+    truth = SIMULATED.ground_truth
     return pt.Result(
         truth.object, truth.probe, SIMULATED.positions, (0, 0), (), 0.1, {}, pixel_size=SIMULATED.pixel_size
     )
@@ -91,7 +91,7 @@ def reconstructed(scan: Scan, settings: pt.Settings | None = None, device: str =
 
 
 def aimed(epoch: int) -> None:
-    recon = pt.Reconstruction(plain, pt.Settings(), device="cpu", keep=None)
+    recon = pt.Reconstruction(plain, pt.Settings(), device="cpu", checkpointing=None)
     try:
         recon.target = epoch
     finally:
@@ -199,7 +199,7 @@ FILES = {
         lambda folder, _: pt.load(native(folder)),
     ),
     "a scan to start from": Case(
-        lambda folder: pt.start_from(SIMULATED, native(folder)),
+        lambda folder: pt.load_initial_guess(SIMULATED, native(folder)),
         "open it with load",
         lambda folder, _: pt.load(native(folder)),
     ),
@@ -232,9 +232,9 @@ FILES |= {
         lambda folder, _: pt.load_result(pt.save_result(result(), folder / "a.h5")),
     ),
     "nothing to start from": Case(
-        lambda folder: pt.start_from(SIMULATED, result(), probe=False, object=False, positions=False),
+        lambda folder: pt.load_initial_guess(SIMULATED, result(), probe=False, object=False, positions=False),
         "ask for its probe, object or positions",
-        lambda folder, _: pt.start_from(SIMULATED, result(), object=False, positions=False),
+        lambda folder, _: pt.load_initial_guess(SIMULATED, result(), object=False, positions=False),
     ),
 }
 
@@ -245,14 +245,14 @@ SETTINGS = {
         lambda *_: built(slices={"count": 2, "thickness": 1e-6}),
     ),
     "tilts of one slice": Case(
-        lambda _: built(tilt={"rate": 0.1}),
+        lambda _: built(tilt={"learning_rate": 0.1}),
         "ask for at least 2 slices",
-        lambda *_: built(tilt={"rate": 0.1}, slices={"count": 2, "thickness": 1e-6}),
+        lambda *_: built(tilt={"learning_rate": 0.1}, slices={"count": 2, "thickness": 1e-6}),
     ),
     "nothing moves": Case(
-        lambda _: built(object={"rate": 0}, probe={"rate": 0}),
+        lambda _: built(object={"learning_rate": 0}, probe={"learning_rate": 0}),
         "give at least one a positive rate",
-        lambda *_: built(object={"rate": 0.01}, probe={"rate": 0}),
+        lambda *_: built(object={"learning_rate": 0.01}, probe={"learning_rate": 0}),
     ),
     "momentum": Case(
         lambda _: built(momentum=0.5),
@@ -260,9 +260,9 @@ SETTINGS = {
         lambda *_: (built(momentum=0.5, optimiser="sgd"), built(momentum=0.5, optimiser="rpie")),
     ),
     "polar rPIE": Case(
-        lambda _: built(optimiser="rpie", object={"form": "polar"}),
+        lambda _: built(optimiser="rpie", object={"parametrization": "amplitude_phase"}),
         "use 'complex'",
-        lambda *_: built(optimiser="rpie", object={"form": "complex"}),
+        lambda *_: built(optimiser="rpie", object={"parametrization": "complex"}),
     ),
     "rPIE's loss": Case(
         lambda _: built(optimiser="rpie", loss="poisson"),
@@ -270,34 +270,41 @@ SETTINGS = {
         lambda *_: built(optimiser="rpie", loss="amplitude"),
     ),
     "portions": Case(
-        lambda _: built(batch=4, accumulate=8),
+        lambda _: built(batch=4, gradient_accumulation=8),
         "make it smaller",
-        lambda *_: built(batch=4, accumulate=4),
+        lambda *_: built(batch=4, gradient_accumulation=4),
     ),
     "states that are one": Case(
-        lambda _: built(terms=(pt.terms.Similarity(weight=0.1),)),
+        lambda _: built(regularizers=(pt.regularizers.Similarity(weight=0.1),)),
         "leave it out or ask for more states",
-        lambda *_: (built(), built(terms=(pt.terms.Similarity(weight=0.1),), object={"states": 2})),
+        lambda *_: (built(), built(regularizers=(pt.regularizers.Similarity(weight=0.1),), object={"modes": 2})),
     ),
     "epochs in order": Case(
-        lambda _: pt.Probe(first=9, last=3),
+        lambda _: pt.Probe(start_epoch=9, end_epoch=3),
         "give a last one that is not earlier",
-        lambda *_: pt.Probe(first=9, last=9),
+        lambda *_: pt.Probe(start_epoch=9, end_epoch=9),
     ),
     "no ranges": Case(
         lambda _: pt.tune(plain, pt.Settings(), {}),
-        "name at least one setting, as {'probe.rate': pt.between(1e-4, 1e-1)}",
+        "name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}",
         lambda folder, _: pt.Study(
-            plain, pt.Settings(), {"probe.rate": pt.between(1e-4, 1e-1)}, study=folder / "a.journal", device="cpu"
+            plain,
+            pt.Settings(),
+            {"probe.learning_rate": pt.between(1e-4, 1e-1)},
+            study=folder / "a.journal",
+            device="cpu",
         ),
     ),
 }
 
 RUNS = {
     "a piece that DM does not know": Case(
-        lambda _: reconstructed(plain, built(optimiser="dm", weights={"rate": 0.1})),
+        lambda _: reconstructed(plain, built(optimiser="dm", pattern_intensities={"learning_rate": 0.1})),
         "use 'adam', or leave it out",
-        lambda *_: (reconstructed(plain, built(weights={"rate": 0.1})), reconstructed(plain, built(optimiser="dm"))),
+        lambda *_: (
+            reconstructed(plain, built(pattern_intensities={"learning_rate": 0.1})),
+            reconstructed(plain, built(optimiser="dm")),
+        ),
     ),
     "no run to aim": Case(
         lambda _: aimed(5),
@@ -327,7 +334,7 @@ RUNS = {
     "a finer grid of tilted planes": Case(
         lambda _: reconstructed(tilted, built(detector={"oversampling": 2})),
         "leave slices.count and detector.oversampling at 1",
-        lambda *_: reconstructed(tilted, built(detector={"blur": 0.5})),
+        lambda *_: reconstructed(tilted, built(detector={"psf_sigma": 0.5})),
     ),
     "no GPU": Case(
         lambda _: reconstructed(plain, device="cuda"),
@@ -335,9 +342,11 @@ RUNS = {
         lambda *_: reconstructed(plain, device="cpu"),
     ),
     "slices to expose": Case(
-        lambda _: pt.expose(thick, SIMULATED.truth.probe, SIMULATED.positions),
+        lambda _: pt.simulate_diffraction(thick, SIMULATED.ground_truth.probe, SIMULATED.positions),
         "give both",
-        lambda *_: pt.expose(thick, SIMULATED.truth.probe, SIMULATED.positions, geometry=GEOMETRY, thickness=1e-6),
+        lambda *_: pt.simulate_diffraction(
+            thick, SIMULATED.ground_truth.probe, SIMULATED.positions, geometry=GEOMETRY, thickness=1e-6
+        ),
     ),
     "a pinhole too wide": Case(
         lambda _: illumination.pinhole_probe((16, 16), (1e-7, 1e-7), 1e-10, diameter=2e-6, distance=0.0),

@@ -86,7 +86,7 @@ def first_epoch(process):
 
 
 def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_finds(plan, tmp_path):
-    run = plan(MANY, keep="{seconds: null, epochs: 1000000}")
+    run = plan(MANY, checkpointing="{seconds: null, epochs: 1000000}")
     elsewhere = ("--result", tmp_path / "cluster.h5")
     begun = torchrun(run), start("ptynb.cli", "run", run, *elsewhere)  # at the same time: both wait more than they work
     commands = f"python -m ptynb.run {run} --resume", f"ptynb run {run} --result {elsewhere[1]} --resume"
@@ -124,7 +124,7 @@ def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_fi
     assert len(of_ranks.machines.devices) == len(set(of_ranks.machines.devices)) == 2
     assert all(device.startswith("CPU") for device in of_ranks.machines.devices)
     for name in ("engines", "backend", "batch", "scan"):
-        assert of_ranks.about[name] == of_cluster.about[name]
+        assert of_ranks.metadata[name] == of_cluster.metadata[name]
 
 
 def test_pods_find_each_other_and_one_that_fails_ends_all_with_its_traceback_once(work, plan, tmp_path):

@@ -6,12 +6,12 @@ import pytest
 
 from ptynb import cli
 from ptynb.commands.given import WORDS
-from ptynb.commands.run import again, plan_of
+from ptynb.commands.run import plan_of, resume_command
 from ptynb.driver.cluster import Cluster
 from ptynb.io.info import info
 from ptynb.io.load import load
 from ptynb.io.reading.found import Given
-from ptynb.settings import Keep, Settings, SettingsError
+from ptynb.settings import Checkpointing, Settings, SettingsError
 from ptynb.settings.example import MARK, example
 from ptynb.settings.given import Load
 from ptynb.settings.runfile import LocalCluster, SlurmCluster, SshCluster, read_run
@@ -34,10 +34,10 @@ def test_the_least_is_scan_epochs_and_result_and_paths_are_relative_to_the_file(
     monkeypatch.chdir("/")
     plan = read(LEAST)
     assert (plan.scan, plan.epochs, plan.result) == (tmp_path / "a.h5", 3, tmp_path / "out" / "b.h5")
-    assert plan.keep == Keep(folder=tmp_path / "out" / "b.states")
+    assert plan.checkpointing == Checkpointing(folder=tmp_path / "out" / "b.states")
     assert (plan.cluster, plan.on_failure, plan.settings) == (LocalCluster(), "continue", Settings())
-    elsewhere = read(f"{LEAST}keep: {{folder: /abs/kept, last: 7}}\nsettings:\ncluster:\n")
-    assert elsewhere.keep == Keep(folder=Path("/abs/kept"), last=7)
+    elsewhere = read(f"{LEAST}checkpointing: {{folder: /abs/kept, max_to_keep: 7}}\nsettings:\ncluster:\n")
+    assert elsewhere.checkpointing == Checkpointing(folder=Path("/abs/kept"), max_to_keep=7)
 
 
 def test_options_take_the_place_of_what_the_file_says_and_are_relative_to_the_working_folder(
@@ -45,12 +45,12 @@ def test_options_take_the_place_of_what_the_file_says_and_are_relative_to_the_wo
 ):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    text = f"{LEAST}cluster: {{engines: 3, threads: 2}}\nkeep: {{last: 5}}\n"
-    options = {"scan": Path("x.h5"), "epochs": 9, "keep": {"folder": Path("k")}, "cluster": {"engines": 1}}
+    text = f"{LEAST}cluster: {{engines: 3, threads: 2}}\ncheckpointing: {{max_to_keep: 5}}\n"
+    options = {"scan": Path("x.h5"), "epochs": 9, "checkpointing": {"folder": Path("k")}, "cluster": {"engines": 1}}
     plan = read(text, options)
     assert (plan.scan, plan.epochs) == (tmp_path / "here" / "x.h5", 9)
     assert plan.result == tmp_path / "out" / "b.h5"
-    assert plan.keep == Keep(folder=tmp_path / "here" / "k", last=5)
+    assert plan.checkpointing == Checkpointing(folder=tmp_path / "here" / "k", max_to_keep=5)
     assert plan.cluster == LocalCluster(engines=1, threads=2)
     assert read(text, {"cluster": {"kind": "slurm"}}).cluster == SlurmCluster()
 
@@ -65,10 +65,10 @@ def test_a_file_of_settings_is_a_run_once_the_rest_is_given(read, tmp_path):
 def test_times_stay_times_and_numbers_numbers(read):
     plan = read(
         f"{LEAST}cluster: {{kind: slurm, time: 12:30:00, nodes: 2}}\n"
-        "settings: {object: {rate: 1e-3}, seed: 10, constraints: [{kind: orthogonal_modes}]}\n"
+        "settings: {object: {learning_rate: 1e-3}, seed: 10, constraints: [{kind: orthogonal_modes}]}\n"
     )
     assert plan.cluster == SlurmCluster(nodes=2, time="12:30:00")
-    assert (plan.settings.object.rate, plan.settings.seed) == (0.001, 10)
+    assert (plan.settings.object.learning_rate, plan.settings.seed) == (0.001, 10)
 
 
 @each(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
@@ -91,7 +91,8 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         (
             "scna: a\nepochs: 3\nresult: x",
             "there is no field 'scna' (did you mean 'scan'?); expected one of scan, load, epochs, result, start, "
-            "cluster, keep, on_failure, settings; 'scan' is missing (file with the scan); give it in the file or by "
+            "cluster, checkpointing, on_failure, settings; 'scan' is missing (file with the scan); give it in the "
+            "file or by "
             "--scan.",
         ),
         (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
@@ -99,7 +100,7 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         (
             f"{LEAST}cluster: {{engine: 3}}",
             "there is no field 'cluster.engine' (did you mean 'engines'?); expected one of engines, device, "
-            "threads, lease, timeout.",
+            "threads, detached_timeout, timeout.",
         ),
         (f"{LEAST}cluster: {{kind: slurm, hosts: [a]}}", "there is no field 'cluster.hosts'; expected one of nodes, "),
         (
@@ -108,11 +109,14 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         ),
         (f"{LEAST}cluster: {{kind: ssh}}", "'cluster.hosts' is missing (names of the hosts for ssh"),
         (f"{LEAST}cluster: {{kind: slurm, time: later}}", "cluster.time is 'later'; expected longest time of the job"),
-        (f"{LEAST}keep: {{last: 0}}", "keep.last is 0: expected greater than or equal to 1."),
+        (
+            f"{LEAST}checkpointing: {{max_to_keep: 0}}",
+            "checkpointing.max_to_keep is 0: expected greater than or equal to 1.",
+        ),
         (f"{LEAST}settings: {{probe: {{mode: 3}}}}", "no field 'settings.probe.mode' (did you mean 'modes'?)"),
         (
-            f"{LEAST}settings: {{object: {{rate: 0}}, probe: {{rate: 0}}}}",
-            "object.rate and probe.rate are both 0, so nothing would change",
+            f"{LEAST}settings: {{object: {{learning_rate: 0}}, probe: {{learning_rate: 0}}}}",
+            "object.learning_rate and probe.learning_rate are both 0, so nothing would change",
         ),
         (f"{LEAST}on_failure: stop", "on_failure is 'stop': expected 'pause' or 'continue'."),
         (f"{LEAST}epochs: 4", "'epochs' is given twice"),
@@ -128,7 +132,10 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         ),
         (f"{LEAST}cluster: {{engines: true}}", "cluster.engines is True: expected a number"),
         (f"{LEAST}cluster: {{engines: 10000}}", "cluster.engines is 10000: expected less than or equal to 4096."),
-        (f"{LEAST}cluster: {{lease: 1e9}}", "cluster.lease is 1000000000.0: expected less than or equal to 10000000."),
+        (
+            f"{LEAST}cluster: {{detached_timeout: 1e9}}",
+            "cluster.detached_timeout is 1000000000.0: expected less than or equal to 10000000.",
+        ),
         (
             f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 0}}}}",
             "cluster.hosts.a is 0: expected greater than or equal to 1.",
@@ -144,7 +151,8 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
         (f"{LEAST}? {'x' * 10_000}\n: {{null: 1}}", f"None stands for a name below '{'x' * 79}…'; expected text"),
         (
             LEAST + "".join(f"x{number}: 1\n" for number in range(5000)),
-            "there is no field 'x2'; expected one of scan, load, epochs, result, start, cluster, keep, on_failure, "
+            "there is no field 'x2'; expected one of scan, load, epochs, result, start, cluster, checkpointing, "
+            "on_failure, "
             "settings; 4997 more fields are wrong.",
         ),
         (f"{LEAST}? {'x' * 10_000}\n: 1", f"there is no field '{'x' * 79}…'; expected one of"),
@@ -213,7 +221,7 @@ def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(t
     chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
     changed = plan_of(chosen).load.words
     assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
-    command = again("ptynb run", chosen)
+    command = resume_command("ptynb run", chosen)
     assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
     assert plan_of(parsed(command.split()[1:])).load.words == changed
 

@@ -43,7 +43,7 @@ def test_order_says_where_the_zero_frequency_is(order, centred):
 def test_a_scan_knows_its_size():
     scan = Scan.from_arrays(some_patterns(), some_positions(), name="here", geometry=GEOMETRY)
     assert len(scan) == COUNT
-    assert scan.window == WINDOW
+    assert scan.pattern_shape == WINDOW
     assert repr(scan) == "<Scan here: 6 patterns of 8 x 10, float32, 1.92 kB in memory, object pixel 5e-07 x 2e-07 m>"
 
 

@@ -11,8 +11,8 @@ from ptynb.settings.base import kinds_in
 from ptynb.settings.runfile import RunFile
 
 UNUSUAL = Settings(
-    object=Object(rate=1e-5, padding=0),
-    probe=Probe(modes=7, rate=0),
+    object=Object(learning_rate=1e-5, padding=0),
+    probe=Probe(modes=7, learning_rate=0),
     loss="poisson",
     optimiser="sgd",
     batch=1_000_000,
@@ -39,10 +39,10 @@ class TestRoundTrip:
 
 def test_the_unusual_settings_differ_from_the_default_in_every_field():
     assert set(Settings().differences(UNUSUAL)) == {
-        "object.rate",
+        "object.learning_rate",
         "object.padding",
         "probe.modes",
-        "probe.rate",
+        "probe.learning_rate",
         "loss",
         "optimiser",
         "batch",
@@ -58,26 +58,34 @@ def test_no_text_is_the_default():
 REFUSED = [
     (
         {"bach": 3},
-        "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, offset, "
-        "variations, weights, background, detector, loss, terms, constraints, optimiser, momentum, regularisation, "
-        "relaxation, "
-        "schedule, batch, batch_per, accumulate, batches, frames, exchange, exchange_every, seed, precision.",
+        "There is no setting 'bach'; known here are object, probe, slices, tilt, positions, affine, "
+        "probe_offset, opr, pattern_intensities, background, detector, loss, regularizers, constraints, optimiser, "
+        "momentum, rpie_alpha, beta, schedule, batch, batch_per, gradient_accumulation, batch_sampling, "
+        "pattern_storage, gradient_sync, sync_every, seed, precision.",
     ),
     (
         {"object": {"rat": 1}},
-        "There is no setting 'object.rat'; known here are rate, first, last, padding, states, form, amplitude_rate.",
+        "There is no setting 'object.rat'; known here are learning_rate, start_epoch, end_epoch, "
+        "padding, modes, parametrization, amplitude_learning_rate.",
     ),
-    ({"probe": {"mode": 2}}, "There is no setting 'probe.mode'; known here are rate, first, last, modes."),
     (
-        {"constraints": [{"kind": "blur", "sigm": 2}]},
-        "constraints.0.blur.sigma is {'kind': 'blur', 'sigm': 2}: Field required. "
-        "There is no setting 'constraints.0.blur.sigm'; known here are first, every, last, after, sigma.",
+        {"probe": {"mode": 2}},
+        "There is no setting 'probe.mode'; known here are learning_rate, start_epoch, end_epoch, modes.",
     ),
-    ({"terms": [{"kind": "sparsity", "weight": 0}]}, "terms.0.sparsity.weight is 0: Input should be greater than 0."),
     (
-        {"positions": {"first": 5, "last": 4}},
-        "positions is {'first': 5, 'last': 4}: its last epoch is 4 and its first 5; "
-        "give a last one that is not earlier.",
+        {"constraints": [{"kind": "gaussian_blur", "sigm": 2}]},
+        "constraints.0.gaussian_blur.sigma is {'kind': 'gaussian_blur', 'sigm': 2}: Field required. "
+        "There is no setting 'constraints.0.gaussian_blur.sigm'; "
+        "known here are start_epoch, every, end_epoch, after, sigma.",
+    ),
+    (
+        {"regularizers": [{"kind": "sparsity", "weight": 0}]},
+        "regularizers.0.sparsity.weight is 0: Input should be greater than 0.",
+    ),
+    (
+        {"positions": {"start_epoch": 5, "end_epoch": 4}},
+        "positions is {'start_epoch': 5, 'end_epoch': 4}: its end_epoch is 4 and its start_epoch 5; "
+        "give an end_epoch that is not earlier.",
     ),
     ({"batch": 0}, "batch is 0: Input should be greater than or equal to 1."),
     ({"batch": 2.5}, "batch is 2.5: Input should be a valid integer, got a number with a fractional part."),
@@ -90,16 +98,17 @@ REFUSED = [
         "'lsqml', 'dm' or 'raar'.",
     ),
     ({"precision": "half"}, "precision is 'half': Input should be 'single' or 'double'."),
-    ({"object": {"rate": -1}}, "object.rate is -1: Input should be greater than or equal to 0."),
-    ({"object": {"rate": 11}}, "object.rate is 11: Input should be less than or equal to 10."),
+    ({"object": {"learning_rate": -1}}, "object.learning_rate is -1: Input should be greater than or equal to 0."),
+    ({"object": {"learning_rate": 11}}, "object.learning_rate is 11: Input should be less than or equal to 10."),
     ({"object": {"padding": -1}}, "object.padding is -1: Input should be greater than or equal to 0."),
-    ({"probe": {"rate": float("nan")}}, "probe.rate is nan: Input should be a finite number."),
+    ({"probe": {"learning_rate": float("nan")}}, "probe.learning_rate is nan: Input should be a finite number."),
     ({"probe": {"modes": 0}}, "probe.modes is 0: Input should be greater than or equal to 1."),
     ({"probe": {"modes": 65}}, "probe.modes is 65: Input should be less than or equal to 64."),
     ({"object": 3}, "object is 3: Input should be a valid dictionary or instance of Object."),
     (
-        {"object": {"rate": 0}, "probe": {"rate": 0}},
-        "object.rate and probe.rate are both 0, so nothing would change; give at least one a positive rate.",
+        {"object": {"learning_rate": 0}, "probe": {"learning_rate": 0}},
+        "object.learning_rate and probe.learning_rate are both 0, so nothing would change; "
+        "give at least one a positive rate.",
     ),
     (
         {"batch": 0, "seed": -1},
@@ -114,22 +123,34 @@ DEEP = {"kind": "depth_blur", "sigma": 1.0}
 # What is right by itself, and wrong together.
 CONTRADICTIONS = [
     ({"slices": {"count": 3}}, "slices.count is 3, and slices.thickness is missing"),
-    ({"slices": {"rate": 0.1}}, "slices.rate is above 0, and slices.count is 1"),
-    ({"tilt": {"rate": 0.1}}, "tilt.rate is above 0, and slices.count is 1"),
+    ({"slices": {"learning_rate": 0.1}}, "slices.learning_rate is above 0, and slices.count is 1"),
+    ({"tilt": {"learning_rate": 0.1}}, "tilt.learning_rate is above 0, and slices.count is 1"),
     ({"constraints": [DEEP]}, "'depth_blur' works in depth, and slices.count is 1"),
     ({"constraints": [{"kind": "missing_wedge"}]}, "'missing_wedge' works in depth"),
-    ({"constraints": [{"kind": "centred_depth"}]}, "'centred_depth' works in depth"),
-    ({"accumulate": 17}, "accumulate is 17, and a batch has 16 patterns"),
-    ({"terms": [{"kind": "similarity", "weight": 1}]}, "'similarity' compares states, and object.states is 1"),
-    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "accumulate": 2}, "'mean_pattern' needs a whole batch"),
-    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "optimiser": "lbfgs"}, "'mean_pattern' needs batches"),
+    ({"constraints": [{"kind": "recenter_depth"}]}, "'recenter_depth' works in depth"),
+    ({"gradient_accumulation": 17}, "gradient_accumulation is 17, and a batch has 16 patterns"),
+    (
+        {"regularizers": [{"kind": "similarity", "weight": 1}]},
+        "'similarity' compares modes of the object, and object.modes is 1",
+    ),
+    (
+        {"regularizers": [{"kind": "pacbed", "weight": 1}], "gradient_accumulation": 2},
+        "'pacbed' needs a whole batch",
+    ),
+    ({"regularizers": [{"kind": "pacbed", "weight": 1}], "optimiser": "lbfgs"}, "'pacbed' needs batches"),
     ({"momentum": 0.9}, "momentum is 0.9, and the optimiser 'adam' has its own"),
     ({"optimiser": "rpie", "loss": "poisson"}, "loss is 'poisson', and the optimiser 'rpie' fits amplitudes"),
-    ({"optimiser": "rpie", "object": {"form": "polar"}}, "object.form is 'polar', and 'rpie' divides complex steps"),
-    ({"optimiser": "lbfgs", "accumulate": 2}, "accumulate is 2, and 'lbfgs' takes all patterns at once"),
-    ({"terms": [{"kind": "mean_pattern", "weight": 1}], "exchange_every": 4}, "needs a batch's patterns of"),
+    (
+        {"optimiser": "rpie", "object": {"parametrization": "amplitude_phase"}},
+        "object.parametrization is 'amplitude_phase', and 'rpie' divides complex steps",
+    ),
+    (
+        {"optimiser": "lbfgs", "gradient_accumulation": 2},
+        "gradient_accumulation is 2, and 'lbfgs' takes all patterns at once",
+    ),
+    ({"regularizers": [{"kind": "pacbed", "weight": 1}], "sync_every": 4}, "needs a batch's patterns of"),
     *[
-        ({"optimiser": optimiser, "exchange_every": 4}, f"exchange_every is 4, and the steps of '{optimiser}' follow")
+        ({"optimiser": optimiser, "sync_every": 4}, f"sync_every is 4, and the steps of '{optimiser}' follow")
         for optimiser in ("lbfgs", "lsqml", "dm", "raar")
     ],
     *[
@@ -137,15 +158,15 @@ CONTRADICTIONS = [
         for optimiser in ("lsqml", "dm", "raar")
         for values, what in [
             ({"slices": THICK}, "slices.count above 1"),
-            ({"object": {"states": 2}}, "object.states above 1"),
-            ({"object": {"form": "polar"}}, "object.form 'polar'"),
-            ({"variations": {"rank": 1}}, "variations.rank above 0"),
-            ({"detector": {"blur": 1}}, "detector choices"),
-            ({"terms": [{"kind": "sparsity", "weight": 1}]}, "terms"),
+            ({"object": {"modes": 2}}, "object.modes above 1"),
+            ({"object": {"parametrization": "amplitude_phase"}}, "object.parametrization 'amplitude_phase'"),
+            ({"opr": {"modes": 1}}, "opr.modes above 0"),
+            ({"detector": {"psf_sigma": 1}}, "detector choices"),
+            ({"regularizers": [{"kind": "sparsity", "weight": 1}]}, "regularizers"),
             ({"loss": "poisson"}, "the loss 'poisson'"),
-            ({"positions": {"rate": 0.1}}, "positions.rate above 0"),
-            ({"weights": {"rate": 0.1}}, "weights.rate above 0"),
-            ({"background": {"rate": 0.1}}, "background.rate above 0"),
+            ({"positions": {"learning_rate": 0.1}}, "positions.learning_rate above 0"),
+            ({"pattern_intensities": {"learning_rate": 0.1}}, "pattern_intensities.learning_rate above 0"),
+            ({"background": {"learning_rate": 0.1}}, "background.learning_rate above 0"),
         ]
     ],
 ]
@@ -165,12 +186,12 @@ def test_what_cannot_go_together_is_refused_with_a_sentence(values, words):
 @pytest.mark.parametrize(
     "values",
     [
-        {"slices": THICK, "tilt": {"rate": 0.1}, "constraints": [DEEP]},
-        {"object": {"states": 2}, "terms": [{"kind": "similarity", "weight": 1}]},
+        {"slices": THICK, "tilt": {"learning_rate": 0.1}, "constraints": [DEEP]},
+        {"object": {"modes": 2}, "regularizers": [{"kind": "similarity", "weight": 1}]},
         {"optimiser": "sgd", "momentum": 0.9},
         {"optimiser": "rpie", "momentum": 0.9},
-        {"optimiser": "lbfgs", "positions": {"rate": 1}},
-        {"optimiser": "rpie", "exchange_every": 4, "exchange": "whole"},
+        {"optimiser": "lbfgs", "positions": {"learning_rate": 1}},
+        {"optimiser": "rpie", "sync_every": 4, "gradient_sync": "dense"},
     ],
 )
 def test_what_can_go_together_is_taken(values):
@@ -180,16 +201,16 @@ def test_what_can_go_together_is_taken(values):
 @pytest.mark.parametrize("optimiser", ["rpie", "lsqml", "lbfgs"])
 def test_rates_are_whole_steps_where_the_optimiser_knows_their_length(optimiser):
     settings = Settings(optimiser=optimiser, probe=Probe(modes=2))
-    assert (settings.object.rate, settings.probe.rate) == (1.0, 1.0)
+    assert (settings.object.learning_rate, settings.probe.learning_rate) == (1.0, 1.0)
     assert settings.probe.modes == 2
-    own = Settings(optimiser=optimiser, object={"rate": 0.3}, probe=Probe(rate=0.01))
-    assert (own.object.rate, own.probe.rate) == (0.3, 0.01)
+    own = Settings(optimiser=optimiser, object={"learning_rate": 0.3}, probe=Probe(learning_rate=0.01))
+    assert (own.object.learning_rate, own.probe.learning_rate) == (0.3, 0.01)
 
 
 def test_a_part_moves_in_its_epochs_only():
-    part = Object(rate=0.1, first=3, last=5)
+    part = Object(learning_rate=0.1, start_epoch=3, end_epoch=5)
     assert [epoch for epoch in range(1, 9) if part.moves(epoch)] == [3, 4, 5]
-    assert not Object(rate=0).moves(1)
+    assert not Object(learning_rate=0).moves(1)
 
 
 @pytest.mark.parametrize(
@@ -202,15 +223,15 @@ def test_a_part_moves_in_its_epochs_only():
     ],
 )
 def test_a_schedule_goes_from_one_to_its_final_factor_and_stays(kind, expected):
-    schedule = Schedule(kind=kind, epochs=11, final=0.1)
+    schedule = Schedule(kind=kind, epochs=11, end_factor=0.1)
     assert [schedule.factor(epoch) for epoch in (1, 6, 11)] == pytest.approx(expected)
     assert schedule.factor(1000) == schedule.factor(11)
 
 
 def test_positions_that_move_get_room():
     assert Settings().margin == 4
-    assert Settings(positions={"rate": 0.1, "limit": 7.5}).margin == 9
-    assert Settings(positions={"rate": 0.1, "limit": 2}, object={"padding": 20}).margin == 20
+    assert Settings(positions={"learning_rate": 0.1, "max_shift": 7.5}).margin == 9
+    assert Settings(positions={"learning_rate": 0.1, "max_shift": 2}, object={"padding": 20}).margin == 20
 
 
 @pytest.mark.parametrize(("values", "sentence"), REFUSED, ids=[str(values)[:40] for values, _ in REFUSED])
@@ -221,7 +242,10 @@ def test_what_cannot_be_chosen_is_refused_with_a_sentence(values, sentence):
 
 
 def test_a_part_refuses_by_itself():
-    with pytest.raises(SettingsError, match=r"^There is no setting 'mods'; known here are rate, first, last, modes\.$"):
+    with pytest.raises(
+        SettingsError,
+        match=r"^There is no setting 'mods'; known here are learning_rate, start_epoch, end_epoch, modes\.$",
+    ):
         Probe(mods=3)
 
 
@@ -250,13 +274,13 @@ def test_settings_cannot_be_changed_in_place():
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         Settings().batch = 3
     with pytest.raises(pydantic.ValidationError, match="frozen"):
-        Settings().probe.rate = 3
+        Settings().probe.learning_rate = 3
 
 
 def test_replace_merges_parts_and_keeps_the_rest():
-    changed = UNUSUAL.replace(batch=32, probe={"rate": 0.5})
-    assert changed.differences(UNUSUAL) == {"batch": (32, 1_000_000), "probe.rate": (0.5, 0.0)}
-    assert changed.probe == Probe(modes=7, rate=0.5)
+    changed = UNUSUAL.replace(batch=32, probe={"learning_rate": 0.5})
+    assert changed.differences(UNUSUAL) == {"batch": (32, 1_000_000), "probe.learning_rate": (0.5, 0.0)}
+    assert changed.probe == Probe(modes=7, learning_rate=0.5)
 
 
 def test_replace_takes_a_whole_part():
@@ -268,16 +292,16 @@ def test_replace_takes_a_whole_part():
     [
         ({"probe.modes": True}, "probe.modes is True: Input should be a number"),
         ({"probe.modes": 10**30}, "less than or equal to 64"),
-        ({"object.last": 10**30}, "less than or equal to 1000000000"),
+        ({"object.end_epoch": 10**30}, "less than or equal to 1000000000"),
         ({"probe.a.b": 1}, "There is no setting 'probe.a'"),
-        ({"probe": 3, "probe.rate": 1}, "probe is 3, and probe.rate is given too; give one of them"),
+        ({"probe": 3, "probe.learning_rate": 1}, "probe is 3, and probe.learning_rate is given too; give one of them"),
         ({"self": 1}, "There is no setting 'self'"),
     ],
 )
 def test_dotted_values_have_the_same_bounds(values, words):
     with pytest.raises(SettingsError, match=words):
         Settings().with_values(values)
-    assert Settings().with_values({"probe.rate": 1}).probe.rate == 1
+    assert Settings().with_values({"probe.learning_rate": 1}).probe.learning_rate == 1
 
 
 @pytest.mark.parametrize(
@@ -286,7 +310,7 @@ def test_dotted_values_have_the_same_bounds(values, words):
         ({"batch": -3}, "batch is -3"),
         ({"nothing": 1}, "There is no setting 'nothing'"),
         ({"probe": {"nothing": 1}}, "There is no setting 'probe.nothing'"),
-        ({"object": {"rate": 0}, "probe": {"rate": 0}}, "are both 0"),
+        ({"object": {"learning_rate": 0}, "probe": {"learning_rate": 0}}, "are both 0"),
     ],
 )
 def test_replace_validates_again(changes, words):
@@ -296,7 +320,7 @@ def test_replace_validates_again(changes, words):
 
 def test_replace_refuses_a_contradiction_with_what_was_chosen_before():
     with pytest.raises(SettingsError, match="are both 0"):
-        Settings(probe=Probe(rate=0)).replace(object={"rate": 0})
+        Settings(probe=Probe(learning_rate=0)).replace(object={"learning_rate": 0})
 
 
 def test_differences_name_fields_with_both_values():
@@ -310,12 +334,12 @@ def test_differences_name_fields_with_both_values():
 @pytest.mark.parametrize(
     ("name", "live"),
     [
-        ("object.rate", True),
-        ("probe.rate", True),
+        ("object.learning_rate", True),
+        ("probe.learning_rate", True),
         ("object.padding", False),
         ("probe.modes", False),
-        ("exchange", True),
-        ("exchange_every", True),
+        ("gradient_sync", True),
+        ("sync_every", True),
         ("batch", False),
         ("batch_per", False),
         ("loss", False),
@@ -337,55 +361,57 @@ def test_every_field_says_what_it_is():
 
 
 def rates(settings):
-    return {name: settings.part(name).rate for name in PARTS if settings.part(name).rate}
+    return {name: settings.part(name).learning_rate for name in PARTS if settings.part(name).learning_rate}
 
 
 MOVING = {
-    "object": {"rate": 0.01, "form": "polar", "amplitude_rate": 0.02},
-    "positions": {"rate": 0.1},
-    "weights": {"rate": 0.03},
-    "background": {"rate": 0.04},
-    "affine": {"rate": 0.05},
-    "variations": {"rank": 1},
+    "object": {"learning_rate": 0.01, "parametrization": "amplitude_phase", "amplitude_learning_rate": 0.02},
+    "positions": {"learning_rate": 0.1},
+    "pattern_intensities": {"learning_rate": 0.03},
+    "background": {"learning_rate": 0.04},
+    "affine": {"learning_rate": 0.05},
+    "opr": {"modes": 1},
 }
 
 
 @pytest.mark.parametrize(("optimiser", "shared", "single"), [("adam", 2, 1), ("rmsprop", 2, 1), ("sgd", 4, 4)])
 def test_rates_for_several_engines_grow_with_what_their_batches_do_to_the_noise(optimiser, shared, single):
-    scaled = Settings(optimiser=optimiser, batch=8, **MOVING).for_engines(4)
+    scaled = Settings(optimiser=optimiser, batch=8, **MOVING).scale_for_engines(4)
     assert (scaled.batch, scaled.batch_per, scaled.effective_batch(4)) == (8, "engine", 32)
-    assert scaled.object.amplitude_rate == pytest.approx(0.02 * shared)
+    assert scaled.object.amplitude_learning_rate == pytest.approx(0.02 * shared)
     assert rates(scaled) == pytest.approx(
         dict.fromkeys(("object", "probe"), 0.01 * shared)
         | {"background": 0.04 * shared, "affine": 0.05 * shared}
-        | {"positions": 0.1 * single, "weights": 0.03 * single, "variations": 0.03 * single}
+        | {"positions": 0.1 * single, "pattern_intensities": 0.03 * single, "opr": 0.03 * single}
     )
 
 
 @pytest.mark.parametrize("optimiser", ["rpie", "lsqml", "lbfgs", "dm", "raar"])
 def test_steps_that_find_their_length_keep_their_rates(optimiser):
     settings = Settings(optimiser=optimiser)
-    assert settings.for_engines(9) == settings.replace(batch_per="engine")
+    assert settings.scale_for_engines(9) == settings.replace(batch_per="engine")
 
 
 def test_beside_the_steps_of_rpie_the_other_parts_move_by_adam():
-    scaled = Settings(optimiser="rpie", background={"rate": 0.01}, positions={"rate": 0.1}).for_engines(9)
-    assert rates(scaled) == pytest.approx(
-        {"object": 1, "probe": 1, "background": 0.03, "positions": 0.1, "variations": 0.03}
-    )
+    scaled = Settings(
+        optimiser="rpie", background={"learning_rate": 0.01}, positions={"learning_rate": 0.1}
+    ).scale_for_engines(9)
+    assert rates(scaled) == pytest.approx({"object": 1, "probe": 1, "background": 0.03, "positions": 0.1, "opr": 0.03})
 
 
 def test_a_tilt_of_each_pattern_keeps_its_rate_and_one_of_all_does_not():
     thick = {"slices": {"count": 2, "thickness": 1e-6}}
     for each, rate in ((True, 0.01), (False, 0.02)):
-        assert Settings(tilt={"rate": 0.01, "each": each}, **thick).for_engines(4).tilt.rate == pytest.approx(rate)
+        assert Settings(tilt={"learning_rate": 0.01, "per_position": each}, **thick).scale_for_engines(
+            4
+        ).tilt.learning_rate == pytest.approx(rate)
 
 
 def test_rates_for_several_engines_have_limits():
-    with pytest.raises(SettingsError, match=r"object.rate is 12"):
-        Settings(optimiser="sgd", object={"rate": 3}).for_engines(4)
-    with pytest.raises(SettingsError, match=r"for_engines got 0 engines; expected at least 1"):
-        Settings().for_engines(0)
+    with pytest.raises(SettingsError, match=r"object.learning_rate is 12"):
+        Settings(optimiser="sgd", object={"learning_rate": 3}).scale_for_engines(4)
+    with pytest.raises(SettingsError, match=r"scale_for_engines got 0 engines; expected at least 1"):
+        Settings().scale_for_engines(0)
 
 
 def test_a_batch_of_the_group_is_the_same_for_any_number_of_engines():
@@ -488,7 +514,7 @@ def test_fields_of_all_kinds_were_looked_at():
     assert {("RunFile", "epochs"), ("SshCluster", "hosts"), ("Load", "raster"), ("Schedule", "epochs")} <= {
         (model.__name__, name) for model, name in NUMBERS
     }
-    assert {("RunFile", "scan"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Keep", "folder")} <= {
+    assert {("RunFile", "scan"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Checkpointing", "folder")} <= {
         (model.__name__, name) for model, name in TEXTS
     }
 

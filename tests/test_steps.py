@@ -6,7 +6,7 @@ from ptynb.settings.steps import steps_of
 from ptynb.settings.undoing import settings_before
 from tests.pairs import each
 
-BEGUN = Settings(probe={"rate": 0.01}, batch=8)
+BEGUN = Settings(probe={"learning_rate": 0.01}, batch=8)
 
 
 def names(*changes):
@@ -15,24 +15,24 @@ def names(*changes):
 
 TOGETHER = {
     "live ones at one moment": (
-        [Change(1, 2, "probe.rate", 0.01, 0.1, 5.0), Change(1, 2, "object.rate", 0.01, 0.1, 5.1)],
-        [(1, 2, ("probe.rate", "object.rate"))],
+        [Change(1, 2, "probe.learning_rate", 0.01, 0.1, 5.0), Change(1, 2, "object.learning_rate", 0.01, 0.1, 5.1)],
+        [(1, 2, ("probe.learning_rate", "object.learning_rate"))],
     ),
     "a restructuring with a live one": (
-        [Change(1, 2, "probe.rate", 0.01, 0.1, 5.0), Change(1, 2, "batch", 8, 4, 5.0)],
-        [(1, 2, ("probe.rate", "batch"))],
+        [Change(1, 2, "probe.learning_rate", 0.01, 0.1, 5.0), Change(1, 2, "batch", 8, 4, 5.0)],
+        [(1, 2, ("probe.learning_rate", "batch"))],
     ),
     "a restructuring after a live one": (
-        [Change(1, 2, "probe.rate", 0.01, 0.1, 4.9), Change(1, 2, "batch", 8, 4, 5.0)],
-        [(1, 2, ("probe.rate",)), (1, 2, ("batch",))],
+        [Change(1, 2, "probe.learning_rate", 0.01, 0.1, 4.9), Change(1, 2, "batch", 8, 4, 5.0)],
+        [(1, 2, ("probe.learning_rate",)), (1, 2, ("batch",))],
     ),
     "twice the same": (
         [Change(1, 2, "probe.modes", 1, 2, 5.0), Change(1, 2, "probe.modes", 2, 3, 6.0)],
         [(1, 2, ("probe.modes",)), (1, 2, ("probe.modes",))],
     ),
     "other moments": (
-        [Change(1, 2, "probe.rate", 0.01, 0.1), Change(1, 3, "object.rate", 0.01, 0.1)],
-        [(1, 2, ("probe.rate",)), (1, 3, ("object.rate",))],
+        [Change(1, 2, "probe.learning_rate", 0.01, 0.1), Change(1, 3, "object.learning_rate", 0.01, 0.1)],
+        [(1, 2, ("probe.learning_rate",)), (1, 3, ("object.learning_rate",))],
     ),
     "no settings": ([Change(3, 0, "target", 5, 8), Change(3, 0, "went back", "epoch 7", "epoch 3")], []),
 }
@@ -48,7 +48,7 @@ def test_steps_lead_to_the_settings_at_the_end_and_back():
     ways = [
         BEGUN,
         BEGUN.replace(probe={"modes": 3}),
-        BEGUN.replace(probe={"modes": 3, "rate": 0.5}, schedule={"kind": "linear"}),
+        BEGUN.replace(probe={"modes": 3, "learning_rate": 0.5}, schedule={"kind": "linear"}),
     ]
     changes = [
         Change(epoch, 0, name, old, new)

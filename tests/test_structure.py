@@ -10,7 +10,7 @@ from ptynb.settings.base import flat
 from ptynb.settings.structure import given, nested, python_of, structure
 from tests.pairs import each
 
-LISTS = {"constraints", "terms"}
+LISTS = {"constraints", "regularizers"}
 ENTRIES = {
     model.model_fields["kind"].default: model
     for module in (constraints, terms)
@@ -72,14 +72,14 @@ def test_units_are_those_in_the_descriptions_and_a_description_has_one_at_most()
     units = {setting.name: setting.unit for setting in structure().settings}
     assert units["slices.thickness"] == "m"
     assert units["tilt.y"] == "rad"
-    assert units["positions.rate"] == "object pixels"
+    assert units["positions.learning_rate"] == "object pixels"
     assert units["batch"] == ""
     assert structure().setting("slices.thickness").description == "Distance between two slices"
 
 
 def test_titles_are_words_and_differ_within_their_section():
     assert structure().setting("batch").title == "Batch"
-    assert structure().setting("object.amplitude_rate").title == "Amplitude rate"
+    assert structure().setting("object.amplitude_learning_rate").title == "Amplitude learning rate"
     assert structure().setting("tilt.y").title == "Towards y"
     for section in structure().sections:
         titles = [setting.title for setting in section.settings]
@@ -89,7 +89,15 @@ def test_titles_are_words_and_differ_within_their_section():
 
 def test_few_are_simple():
     simple = {setting.name for setting in structure().settings if setting.simple}
-    assert {"object.rate", "probe.modes", "probe.rate", "slices.count", "loss", "optimiser", "batch"} <= simple
+    assert {
+        "object.learning_rate",
+        "probe.modes",
+        "probe.learning_rate",
+        "slices.count",
+        "loss",
+        "optimiser",
+        "batch",
+    } <= simple
     assert len(simple) <= 12
 
 
@@ -98,8 +106,8 @@ def test_few_are_simple():
     [
         ({}, {}),
         ({"optimiser": "rpie"}, {"optimiser": "rpie"}),
-        ({"optimiser": "rpie", "probe": {"rate": 0.5}}, {"optimiser": "rpie", "probe.rate": 0.5}),
-        ({"optimiser": "rpie", "probe": {"rate": 0.01}}, {"optimiser": "rpie", "probe.rate": 0.01}),
+        ({"optimiser": "rpie", "probe": {"learning_rate": 0.5}}, {"optimiser": "rpie", "probe.learning_rate": 0.5}),
+        ({"optimiser": "rpie", "probe": {"learning_rate": 0.01}}, {"optimiser": "rpie", "probe.learning_rate": 0.01}),
         (
             {"slices": {"count": 2, "thickness": 1e-9}, "seed": 0},
             {"slices.count": 2, "slices.thickness": 1e-9},
@@ -113,6 +121,6 @@ def test_given_are_the_fewest_values_that_make_the_settings(values, expected):
 
 
 def test_values_as_python():
-    text = python_of({"batch": 8, "probe.rate": 0.0, "probe.modes": 2, "loss": "poisson"})
-    assert text == "batch=8, probe={'rate': 0.0, 'modes': 2}, loss='poisson'"
+    text = python_of({"batch": 8, "probe.learning_rate": 0.0, "probe.modes": 2, "loss": "poisson"})
+    assert text == "batch=8, probe={'learning_rate': 0.0, 'modes': 2}, loss='poisson'"
     assert Settings(**eval(f"dict({text})")).probe.modes == 2

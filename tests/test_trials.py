@@ -7,14 +7,14 @@ import pytest
 
 from ptynb.snapshot import Epoch
 from ptynb.table import Table, duration, gigabytes
-from ptynb.trials import ScalingTest, Trial
+from ptynb.trials import ScalingTest, ScalingTrial
 from tests.pairs import each
 
 
 def trial(engines, threads, number, *seconds):
     """Epochs of these seconds, whose loss halves each time."""
     epochs = tuple(Epoch(index + 1, 0.5**index, time, 100 / time) for index, time in enumerate(seconds))
-    return Trial(engines, threads, number, 16, epochs)
+    return ScalingTrial(engines, threads, number, 16, epochs)
 
 
 TEST = ScalingTest(

@@ -151,7 +151,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     [
         f"a0: &a0 [lol]\n{LAUGHS}scan: *a11\n{RUN[11:]}",
         f"a0: &a0 [{{kind: sparsity, weight: 1}}]\n{LAUGHS}terms: *a11\n",
-        f"a0: &a0 [{{kind: no_ramp}}]\n{LAUGHS}constraints: *a11\n",
+        f"a0: &a0 [{{kind: remove_phase_ramp}}]\n{LAUGHS}constraints: *a11\n",
         f"a0: &a0 [1]\n{LAUGHS}probe: *a11\n",
         f"{RUN}settings: &s {{object: *s}}\n",
         "probe: &p {modes: 2}\nobject:\n  <<: *p\n",

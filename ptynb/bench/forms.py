@@ -16,7 +16,7 @@ from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.parts import Whole, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, note, put
 from ptynb.widgets.viewer import Viewer
 
 
@@ -126,7 +126,7 @@ class SetUp(Whole):
         if (scan := self._scan) is None:
             return
         settings = self.settings
-        put(self._time, remark("Measuring: engines make a few updates with a part of the scan ..."))
+        put(self._time, note("Measuring: engines make a few updates with a part of the scan ..."))
         try:
             found = estimate(scan, settings, self._engines)
             if scan is not self._scan:

@@ -138,7 +138,7 @@ class Workbench(Whole):
         scan, cluster = self._desk.scan, self._desk.cluster
         parts = ["no scan yet"]
         if scan is not None:
-            height, width = scan.window
+            height, width = scan.pattern_shape
             parts = [f"<b>{html.escape(scan.name)}</b>", f"{len(scan):,} patterns of {height} × {width}"]
         if cluster is not None:
             parts.append(f"{counted(len(cluster), 'engine')} on {html.escape(cluster.plan.engines[0].kind)}")

@@ -36,14 +36,14 @@ class OnePageServer(Voila):
         """Voila's, but that the page is the same one each time, and that nobody ends its kernel by leaving it."""
         instead: dict[Any, Any] = {TornadoVoilaHandler: PageHandler, VoilaShutdownKernelHandler: LeftHandler}
         handlers = [(path, instead.get(handler, handler), *more) for path, handler, *more in super().init_handlers()]
-        kept = Kept(self.kernel_manager)
+        kept = CachedPage(self.kernel_manager)
         for _, handler, *more in handlers:
             if handler is PageHandler:
                 more[0]["kept"] = kept
         return handlers
 
 
-class Kept:
+class CachedPage:
     """The page as it was made, as pieces of HTML, and the kernel behind it."""
 
     def __init__(self, kernels: Any) -> None:
@@ -91,7 +91,7 @@ class Kept:
 class PageHandler(TornadoVoilaHandler):
     """Answers with the page that is kept."""
 
-    def initialize(self, kept: Kept, **others: Any) -> None:
+    def initialize(self, kept: CachedPage, **others: Any) -> None:
         """kept: the same one for all requests."""
         self._kept = kept
         super().initialize(**others)

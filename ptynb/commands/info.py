@@ -23,4 +23,4 @@ def _info(chosen: argparse.Namespace) -> int:
 
     found = info(chosen.file, **given_words(chosen))
     print(json.dumps(found.to_plain()) if chosen.json else found)
-    return 0 if found.problem is None and not found.lacks else 1
+    return 0 if found.problem is None and not found.missing else 1

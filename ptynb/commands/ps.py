@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ptynb.driver.ghosts import Found
+    from ptynb.driver.ghosts import FoundCluster
 
 HEADS = ("Cluster", "Where", "Since", "Engines", "Processes", "Held by", "GPU memory", "What it does")
 WIDE = 10_000
@@ -32,7 +32,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     stop = commands.add_parser("stop", help="end clusters, their state kept, and remove what is left of them")
     stop.add_argument("names", nargs="*", metavar="CLUSTER", help="as 'ptynb ps' lists it")
     stop.add_argument("--all", action="store_true", help="all of yours on this machine")
-    stop.add_argument("--dead", action="store_true", help="those that no process holds and where nothing is under way")
+    stop.add_argument(
+        "--orphaned", action="store_true", help="those that no process holds and where nothing is under way"
+    )
     stop.set_defaults(run=_stop)
 
 
@@ -51,14 +53,14 @@ def _ps(chosen: argparse.Namespace) -> int:
     for head in HEADS:
         table.add_column(head, no_wrap=head == HEADS[0])
     for one in found:
-        table.add_row(*(Text(cell, style="dim" if one.dead else "") for cell in row(one)))
+        table.add_row(*(Text(cell, style="dim" if one.orphaned else "") for cell in row(one)))
     console.print(table)
-    if any(one.dead for one in found):
-        console.print("'ptynb stop --dead' ends what nobody holds and where nothing is under way.", highlight=False)
+    if any(one.orphaned for one in found):
+        console.print("'ptynb stop --orphaned' ends what nobody holds and where nothing is under way.", highlight=False)
     return 0
 
 
-def row(found: Found) -> tuple[str, ...]:
+def row(found: FoundCluster) -> tuple[str, ...]:
     """A line of the table."""
     from ptynb.table import gigabytes
 
@@ -71,7 +73,7 @@ def row(found: Found) -> tuple[str, ...]:
         ranges([process.pid for process in found.processes]) or "none",
         holder(found),
         "-" if found.memory is None else gigabytes(found.memory * 2**20),
-        "; ".join(part for part in (found.remark, "" if found.work is None else str(found.work)) if part) or "nothing",
+        "; ".join(part for part in (found.note, "" if found.work is None else str(found.work)) if part) or "nothing",
     )
 
 
@@ -86,7 +88,7 @@ def ranges(numbers: Sequence[int]) -> str:
     return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def holder(found: Found) -> str:
+def holder(found: FoundCluster) -> str:
     """'process 1234', 'nobody, lease ends in 52 min', 'nobody'."""
     if found.place == "elsewhere":
         return "?"
@@ -109,26 +111,26 @@ def _program(pid: int) -> str:
     return " (a notebook)" if any("ipykernel" in word for word in words) else ""
 
 
-def plain(found: Found) -> dict[str, Any]:
+def plain(found: FoundCluster) -> dict[str, Any]:
     """All of it for JSON."""
     told = dataclasses.asdict(found)
     if found.work is not None:
         told["work"]["folder"] = None if found.work.folder is None else str(found.work.folder)
     told["folder"] = None if found.folder is None else str(found.folder)
-    return told | {"alive": found.alive, "dead": found.dead, "remark": found.remark, "held_by": holder(found)}
+    return told | {"alive": found.alive, "orphaned": found.orphaned, "note": found.note, "held_by": holder(found)}
 
 
 def _stop(chosen: argparse.Namespace) -> int:
     from ptynb.driver import ending, ghosts
 
-    if bool(chosen.names) + chosen.all + chosen.dead != 1:
-        raise ValueError("Name the clusters to end ('ptynb ps' lists them), or give one of --all and --dead.")
+    if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
+        raise ValueError("Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.")
     found = ghosts.find()
     wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
     console, errors = Console(), Console(stderr=True)
     failed = False
     for one in map(ghosts.look, wanted):
-        if chosen.dead and not one.dead:
+        if chosen.orphaned and not one.orphaned:
             console.print(f"{one.name} is left alone: {why_spared(one)}.", markup=False, highlight=False)
             continue
         console.print(f"{one.name}: ends {what(one)}.", markup=False, highlight=False, soft_wrap=True)
@@ -144,7 +146,7 @@ def _stop(chosen: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
+def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundCluster]:
     """Those of these names. Raises ValueError for one that is not there, or can't be ended from here."""
     known = {one.name: one for one in found}
     for name in names:
@@ -157,7 +159,7 @@ def named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def what(found: Found) -> str:
+def what(found: FoundCluster) -> str:
     """What is about to be ended."""
     if not found.processes:
         return "nothing that runs here, and removes its folder"
@@ -165,14 +167,14 @@ def what(found: Found) -> str:
     return f"{told}{'' if found.work is None else f' ({found.work})'}, held by {holder(found)}"
 
 
-def why_spared(found: Found) -> str:
+def why_spared(found: FoundCluster) -> str:
     """Why it is not dead."""
     if found.holder is not None:
         return f"held by {holder(found)}"
     return f"{found.work}" if found.work is not None else "it is being set up"
 
 
-def kept(found: Found, ended: Any) -> str:
+def kept(found: FoundCluster, ended: Any) -> str:
     """Up to where its state is kept."""
     if found.work is None:
         return ""

@@ -21,7 +21,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
     run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
     run.add_argument(
-        "--again", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
+        "--reproduce", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
     )
     run.set_defaults(run=_run)
 
@@ -61,7 +61,7 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     options["start"] = chosen.start
     options["load"] = in_folder(given_words(chosen), Path.cwd())
     options["on_failure"] = chosen.on_failure
-    options["keep"] = {"folder": chosen.keep, "pictures": chosen.pictures}
+    options["checkpointing"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
     options["cluster"] = {**cluster, "device": chosen.device, "threads": chosen.threads}
     return read_run(chosen.file, _given(options))
@@ -94,7 +94,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if value is not None and value != {}}
 
 
-def again(command: str, chosen: argparse.Namespace) -> str:
+def resume_command(command: str, chosen: argparse.Namespace) -> str:
     """The command line that goes on where this one ends."""
     words = [str(chosen.file)]
     for name in (
@@ -128,13 +128,13 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.example:
         print_example()
         return 0
-    if chosen.again:
+    if chosen.reproduce:
         return _again(chosen)
     plan = plan_of(chosen)
     check_plan(plan, chosen)
-    if plan.keep.transfer is not None:
+    if plan.checkpointing.transfer is not None:
         with_working_folder()  # where its module may be
-    told = again("ptynb run", chosen)
+    told = resume_command("ptynb run", chosen)
     if plan.cluster.kind == "none":
         from ptynb.driver.places import Place, take_seat
 
@@ -149,22 +149,22 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def _again(chosen: argparse.Namespace) -> int:
     """Repeats the run of a result: on as many engines as then, unless told otherwise."""
-    from ptynb.driver.again import again as repeat
+    from ptynb.driver.again import reproduce as repeat
     from ptynb.driver.cluster import Cluster
     from ptynb.io.load import load
     from ptynb.io.result import load_result, save_result
     from ptynb.settings.base import SettingsError
 
     if chosen.file is None:
-        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --again'.")
+        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.")
     refused = [f"--{name.replace('_', '-')}" for name in NOT_AGAIN if getattr(chosen, name)]
     if refused:
-        raise SettingsError(f"{', '.join(refused)} can't go with --again, which repeats what was; leave it out.")
+        raise SettingsError(f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.")
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
     if chosen.cluster in ("slurm", "ssh"):
         raise SettingsError(
-            f"--again runs on this machine, not by {chosen.cluster}; use ptynb.again(path, cluster=...)."
+            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...)."
         )
     device: Any = chosen.device or "auto"
     alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)

@@ -45,7 +45,7 @@ class Crossing(NamedTuple):
 
     plans: transforms.Plans
     object: Any
-    corners: Any
+    window_origins: Any
     kernel: Any
     probes: Any
     arriving: Any
@@ -57,11 +57,11 @@ class Crossing(NamedTuple):
 class Seen(NamedTuple):
     """What the detector saw, and how; what is missing is empty, and with a background there are weights.
 
-    held: counts (…, y, x), of which pattern j has number rows[j]. mask: (y, x). weights: w (pattern,). background:
+    stored: counts (…, y, x), of which pattern j has number rows[j]. mask: (y, x). weights: w (pattern,). background:
     B (y, x). of_weights, of_background: their gradients, the latter (share, y, x).
     """
 
-    held: Any
+    stored: Any
     rows: Any
     mask: Any
     weights: Any
@@ -123,7 +123,7 @@ def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int
             transforms.forward_into(plans, waves, before, start, end)
             passes.filtered(before, crossing.kernel, False, factor, first, last)
             transforms.backward(plans, before, start, end)
-        passes.through(before, crossing.object, layer, crossing.corners, first, last, waves)
+        passes.through(before, crossing.object, layer, crossing.window_origins, first, last, waves)
 
 
 @compiled
@@ -137,7 +137,7 @@ def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first
     for layer in range(gaps, -1, -1):
         change = waves if layer == gaps else arriving[layer]
         before = probes if layer == 0 else arriving[layer - 1]
-        passes.through_back(change, before, crossing.object, layer, crossing.corners, first, last)
+        passes.through_back(change, before, crossing.object, layer, crossing.window_origins, first, last)
         if layer > 0:
             start, end = span(change, first, last)
             transforms.forward(plans, before, start, end)
@@ -162,7 +162,7 @@ def add_change(
     gaps = arriving.shape[0]
     for layer in range(gaps + 1):
         windows = waves if layer == gaps else arriving[layer]
-        passes.add_windows(windows, layer, crossing.corners, factor, *patterns, *rows, out)
+        passes.add_windows(windows, layer, crossing.window_origins, factor, *patterns, *rows, out)
 
 
 @compiled

@@ -23,10 +23,10 @@ class Descent:
         of_object, of_probes, of_shifts, *self.at_detector = wanted
         self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)
         moved = self.move.moving.moved
-        self.cross = Cross(given.object, given.corners, moved, given.kernel, of_object, alone=True)
-        rows = np.arange(len(given.corners)) if detection.rows is None else array(detection.rows)
+        self.cross = Cross(given.object, given.window_origins, moved, given.kernel, of_object, alone=True)
+        rows = np.arange(len(given.window_origins)) if detection.rows is None else array(detection.rows)
         at_detector = detection.mask, detection.weights, detection.background
-        self.seen = seen(detection.held, rows, *at_detector, moved.real.dtype)
+        self.seen = seen(detection.stored, rows, *at_detector, moved.real.dtype)
         self.smoothing = detection.floor, detection.damping
         self.backwards = of_object or of_probes or of_shifts
 
@@ -34,7 +34,7 @@ class Descent:
         """The loss."""
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
-        values = np.empty(len(crossing.corners))
+        values = np.empty(len(crossing.window_origins))
         rest = self.seen, *self.smoothing, self.backwards, values
         sections.misfit(moving, crossing, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)

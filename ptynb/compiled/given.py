@@ -10,13 +10,13 @@ from torch import Tensor
 class Lighting(NamedTuple):
     """What a batch's patterns are lit by, and where.
 
-    object: (state, slice, y, x), complex. corners: of the windows (pattern, yx), int64, on the CPU.
+    object: (state, slice, y, x), complex. window_origins: of the windows (pattern, yx), int64, on the CPU.
     probes: before they are moved, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
     kernel: (y, x) or (pattern, y, x), from `propagate.angular_spectrum_kernel`; needed for more than one slice.
     """
 
     object: Tensor
-    corners: Tensor
+    window_origins: Tensor
     probes: Tensor
     shifts: Tensor
     kernel: Tensor | None = None
@@ -25,11 +25,12 @@ class Lighting(NamedTuple):
 class Detection(NamedTuple):
     """What the detector saw of them, and how.
 
-    held, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.Amplitude` [counts].
+    stored, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
+    [counts].
     weights: w (pattern,); None: 1. background: B (y, x) [counts]; None: 0.
     """
 
-    held: Tensor
+    stored: Tensor
     rows: Tensor | None = None
     mask: Tensor | None = None
     floor: float = 0.0

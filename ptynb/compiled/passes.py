@@ -108,12 +108,12 @@ def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -
 
 
 @compiled
-def through(waves: Any, object: Any, layer: int, corners: Any, first: int, last: int, out: Any) -> None:
+def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int, out: Any) -> None:
     """out = waves · the object's windows in this slice; waves: of one state for all, or of each. waves, out: (one)."""
     _, states, modes, height, width = out.shape
     for pattern in range(first, last):
         place, end = _place(waves, pattern), _place(out, pattern)
-        top, left = corners[pattern]
+        top, left = window_origins[pattern]
         for state in range(states):
             own = state if waves.shape[1] > 1 else 0
             for mode in range(modes):
@@ -125,7 +125,7 @@ def through(waves: Any, object: Any, layer: int, corners: Any, first: int, last:
 
 
 @compiled
-def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any, first: int, last: int) -> None:
+def through_back(change: Any, waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int) -> None:
     """Gradients of `through`, in place: of the windows, waves* · change, in `change`, of the waves in `waves`.
 
     The latter are window* · change, summed over states where these share their waves. change, waves: (one).
@@ -135,7 +135,7 @@ def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any,
     summed = np.empty(width, change.dtype)
     for pattern in range(first, last):
         place, end = _place(waves, pattern), _place(change, pattern)
-        top, left = corners[pattern]
+        top, left = window_origins[pattern]
         for mode in range(modes):
             for y in range(height):
                 for state in range(states):
@@ -159,7 +159,7 @@ def through_back(change: Any, waves: Any, object: Any, layer: int, corners: Any,
 def add_windows(
     windows: Any,
     layer: int,
-    corners: Any,
+    window_origins: Any,
     factor: float,
     first: int,
     last: int,
@@ -172,7 +172,7 @@ def add_windows(
     scale = windows.real.dtype.type(factor)
     for pattern in range(first, last):
         place = _place(windows, pattern)
-        top, left = corners[pattern]
+        top, left = window_origins[pattern]
         for y in range((share - top) % shares, height, shares):
             for state in range(states):
                 target = object[state, layer, top + y, left : left + width]
@@ -293,7 +293,7 @@ def amplitude_loss(
 ) -> None:
     """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
 
-    seen: `chain.Seen`. of_background: (y, x), to which is added. damping: of the slope, see `losses.Amplitude`.
+    seen: `chain.Seen`. of_background: (y, x), to which is added. damping: of the slope, see `losses.AmplitudeLoss`.
     """
     _, height, width = model.shape
     masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
@@ -304,7 +304,7 @@ def amplitude_loss(
         if detected:
             weight = seen.weights[pattern]
         for y in range(height):
-            modelled, measured = model[_place(model, pattern), y], seen.held[seen.rows[pattern], y]
+            modelled, measured = model[_place(model, pattern), y], seen.stored[seen.rows[pattern], y]
             row, bright = number(0), number(0)
             for x in range(width):
                 bare = modelled[x]

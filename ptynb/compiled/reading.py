@@ -39,7 +39,7 @@ def possible() -> bool:
     return _system() is not None
 
 
-class Stored(NamedTuple):
+class PatternLayout(NamedTuple):
     """How patterns lie in a file.
 
     file: its descriptor. bytes: of a pattern. shifts: as for `arranging.arrange`. good: (y, x), in the file's order;
@@ -54,7 +54,7 @@ class Stored(NamedTuple):
 
 
 def read(
-    stored: Stored,
+    stored: PatternLayout,
     places: NDArray[np.int64],
     coming: NDArray[np.int64],
     scratch: NDArray[Any],

@@ -39,14 +39,14 @@ def move_back(moving: Moving, share: int, shares: int) -> None:
 @in_shares
 def cross(crossing: Crossing, share: int, shares: int) -> None:
     """`chain.cross`."""
-    first, last = part(len(crossing.corners), share, shares)
+    first, last = part(len(crossing.window_origins), share, shares)
     chain.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
 
 
 @in_shares
 def cross_back(crossing: Crossing, share: int, shares: int) -> None:
     """`chain.cross_back`."""
-    first, last = part(len(crossing.corners), share, shares)
+    first, last = part(len(crossing.window_origins), share, shares)
     chain.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
 
 
@@ -138,7 +138,7 @@ def gather_object(crossing: Crossing, factor: float, change: Any, share: int, sh
         passes.sum_of_shares(own, factor, *part(height, share, shares), planes)
     else:
         passes.clear(change, share, shares)
-        patterns, rows = (0, len(crossing.corners)), (share, shares)
+        patterns, rows = (0, len(crossing.window_origins)), (share, shares)
         chain.add_change(crossing, crossing.arriving[0], crossing.waves, factor, patterns, rows, change)
 
 

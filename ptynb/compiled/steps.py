@@ -78,14 +78,20 @@ class Cross:
     """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]."""
 
     def __init__(
-        self, object: Tensor, corners: Tensor, probes: Array, kernel: Tensor | None, wanted: bool, alone: bool = False
+        self,
+        object: Tensor,
+        window_origins: Tensor,
+        probes: Array,
+        kernel: Tensor | None,
+        wanted: bool,
+        alone: bool = False,
     ) -> None:
         """probes: (pattern, mode, y, x); the gradient will take their place. wanted: the gradient of the object.
 
         alone: each share may have one pattern's waves at a time, and an object's gradient of its own: where that takes
         less memory than the waves of all patterns.
         """
-        values, planes, patterns = array(object), probes.shape[1:], len(corners)
+        values, planes, patterns = array(object), probes.shape[1:], len(window_origins)
         (states, slices), shares = values.shape[:2], threads.count()
         between = np.ones((1, 1, 1), probes.dtype) if kernel is None else array(kernel)
         of_one = states * math.prod(planes) * slices
@@ -94,7 +100,7 @@ class Cross:
         self.crossing = Crossing(
             transforms.plans(*planes[1:], probes.dtype),
             values,
-            array(corners),
+            array(window_origins),
             between.reshape(-1, *between.shape[-2:]),
             probes[:, None],
             empty((*((shares, slices - 1, 1) if alone else (1, slices - 1, patterns)), states, *planes), probes),
@@ -110,13 +116,13 @@ class Cross:
         return self.change
 
 
-class Patterns(torch.autograd.Function):
+class CompiledPatterns(torch.autograd.Function):
     """`hotpath.far_field_patterns`."""
 
     @staticmethod
     def forward(ctx: Any, object: Tensor, probes: Tensor, shifts: Tensor, given: Lighting) -> Tensor:
         ctx.move = Move(probes, shifts, probes.requires_grad, shifts.requires_grad)
-        ctx.cross = Cross(object, given.corners, ctx.move.moving.moved, given.kernel, object.requires_grad)
+        ctx.cross = Cross(object, given.window_origins, ctx.move.moving.moved, given.kernel, object.requires_grad)
         ctx.save_for_backward(object)
         waves = ctx.cross.crossing.waves
         intensity = empty((len(waves), *waves.shape[-2:]), waves.real)
@@ -132,7 +138,7 @@ class Patterns(torch.autograd.Function):
         return cross.gradient(1.0), *move.gradients(1.0), None
 
 
-class MovedProbes(torch.autograd.Function):
+class CompiledMovedProbes(torch.autograd.Function):
     """`hotpath.moved_probes`."""
 
     @staticmethod
@@ -151,13 +157,13 @@ class MovedProbes(torch.autograd.Function):
         return gradients
 
 
-class ExitWaves(torch.autograd.Function):
+class CompiledExitWaves(torch.autograd.Function):
     """`hotpath.exit_waves`."""
 
     @staticmethod
-    def forward(ctx: Any, object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
+    def forward(ctx: Any, object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
         ctx.probes = copied(probes)
-        ctx.cross = Cross(object, corners, ctx.probes, kernel, object.requires_grad)
+        ctx.cross = Cross(object, window_origins, ctx.probes, kernel, object.requires_grad)
         ctx.save_for_backward(object)
         sections.cross(ctx.cross.crossing)
         return torch.from_numpy(ctx.cross.crossing.waves)
@@ -172,7 +178,7 @@ class ExitWaves(torch.autograd.Function):
         return cross.gradient(1.0), None, torch.from_numpy(probes), None
 
 
-class FarFieldIntensity(torch.autograd.Function):
+class CompiledFarFieldIntensity(torch.autograd.Function):
     """`hotpath.far_field_intensity`."""
 
     @staticmethod
@@ -190,7 +196,7 @@ class FarFieldIntensity(torch.autograd.Function):
         return (torch.from_numpy(waves),)
 
 
-class Intensity(torch.autograd.Function):
+class CompiledSummedIntensity(torch.autograd.Function):
     """`hotpath.intensity_of`."""
 
     @staticmethod

@@ -11,14 +11,14 @@ from ptynb.driver.cluster import Cluster
 from ptynb.driver.cost import Cost, Measured, cost_of
 from ptynb.driver.devices import Device, counted, plan_for
 from ptynb.driver.measuring import measure, running
-from ptynb.driver.memory import Asked
+from ptynb.driver.memory import Workload
 from ptynb.driver.room import check_room, lacks, room_for
 from ptynb.driver.shares import can_share
 from ptynb.physics.build import check_together
 from ptynb.scan import Scan
 from ptynb.settings import THIN_ONLY, Settings, SettingsError
 from ptynb.snapshot import as_plain
-from ptynb.table import Shown, Table, duration, gigabytes
+from ptynb.table import Table, Tabular, duration, gigabytes
 
 EVERY = 8
 """Updates between two averages that are looked at, where the settings ask for none."""
@@ -28,7 +28,7 @@ WORTH = 1.05
 
 @dataclass(frozen=True)
 class Option:
-    """One way to run, and what it would take. exchange, every: as `Settings.exchange` and `Settings.exchange_every`."""
+    """One way to run, and what it would take. exchange, every: `Settings.gradient_sync` and `Settings.sync_every`."""
 
     engines: int
     exchange: str
@@ -45,13 +45,13 @@ class Option:
         """'4 engines that exchange what windows touch'."""
         if self.engines == 1:
             return "1 engine"
-        what = "what windows touch" if self.exchange == "touched" else "the whole object"
+        what = "what windows touch" if self.exchange == "sparse" else "the whole object"
         when = "" if self.every == 1 else f" every {self.every} updates"
         return f"{self.engines} engines that exchange {what}{when}"
 
 
 @dataclass(frozen=True)
-class Advice(Shown):
+class Advice(Tabular):
     """What would be fastest for this scan, with all that was looked at and all that was measured.
 
     settings: as plain values. measured: by number of engines.
@@ -85,7 +85,7 @@ class Advice(Shown):
         if own_ways and (loose := _best(own_ways)).cost.epoch * WORTH < best.cost.epoch:
             text += (
                 f"; {loose.words} would take {duration(loose.cost.epoch)}, "
-                "but their answer is not that of one engine (exchange_every)"
+                "but their answer is not that of one engine (sync_every)"
             )
         return f"{text}."
 
@@ -134,8 +134,8 @@ def advise(
     )
     counts = [count for count in counts_to(len(plan.engines)) if can_share(scan, settings, count)]
     room = room_for(plan.on_gpu, held)
-    fitting = [count for count in counts if lacks(scan, Asked(settings, count), room) is None]
-    check_room(scan, Asked(settings, (fitting or counts)[0]), room)
+    fitting = [count for count in counts if lacks(scan, Workload(settings, count), room) is None]
+    check_room(scan, Workload(settings, (fitting or counts)[0]), room)
     with running(engines, device) as cluster:
         measured = measure(cluster, scan, settings, fitting)
     return Advice(
@@ -154,14 +154,14 @@ def counts_to(most: int) -> list[int]:
 
 def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured]) -> tuple[Option, ...]:
     """Every number of engines with every exchange that these settings allow, and what each would take."""
-    every = settings.exchange_every if settings.exchange_every > 1 else EVERY
-    ways = [settings.replace(exchange="whole", exchange_every=1)]
+    every = settings.sync_every if settings.sync_every > 1 else EVERY
+    ways = [settings.replace(gradient_sync="dense", sync_every=1)]
     if settings.optimiser not in ("lbfgs", *THIN_ONLY):
-        ways.append(ways[0].replace(exchange="touched"))
+        ways.append(ways[0].replace(gradient_sync="sparse"))
     with contextlib.suppress(SettingsError):  # steps that follow from sums over all engines
-        ways.append(settings.replace(exchange="touched", exchange_every=every))
+        ways.append(settings.replace(gradient_sync="sparse", sync_every=every))
     return tuple(
-        Option(count, way.exchange, way.exchange_every, cost_of(scan, way, count, found))
+        Option(count, way.gradient_sync, way.sync_every, cost_of(scan, way, count, found))
         for count, found in sorted(measured.items())
         for way in (ways if count > 1 else ways[:1])
     )

@@ -1,4 +1,4 @@
-"""`again`: a run repeated from its own record, changes on the way included, and compared with what it was."""
+"""`reproduce`: a run repeated from its own record, changes on the way included, and compared with what it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ptynb.io.result import load_result
 from ptynb.quality.together import Together
 from ptynb.results import Result
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.steps import steps_of
 from ptynb.settings.undoing import settings_before
 
@@ -30,13 +30,13 @@ SAME_COUNTS = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat:
+class Reproduction:
     """A run and its repetition.
 
     first, second: the results. equal: whether objects, probes, positions and losses are the same to the last bit.
     difference: root of the mean squared complex difference of the objects after registration, over that of the first;
         None where they can't be compared. loss: the largest relative difference of an epoch's loss; None without
-        epochs. remarks: sentences on what could not be repeated, or differs.
+        epochs. notes: sentences on what could not be repeated, or differs.
     """
 
     first: Result
@@ -44,7 +44,7 @@ class Repeat:
     equal: bool
     difference: float | None
     loss: float | None
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         same = "Equal to the bit." if self.equal else "Not equal to the bit."
@@ -53,10 +53,10 @@ class Repeat:
             difference = "unknown" if self.difference is None else f"{self.difference:.3g}"
             loss = "unknown" if self.loss is None else f"{self.loss:.3g}"
             told.append(f"Relative difference of the objects: {difference}; of the losses at most: {loss}.")
-        return "\n".join([*told, *self.remarks])
+        return "\n".join([*told, *self.notes])
 
 
-def again(
+def reproduce(
     path: str | Path,
     scan: Scan | None = None,
     cluster: Cluster | None = None,
@@ -64,14 +64,14 @@ def again(
     device: str = "auto",
     extensions: Sequence[Any] = (),
     report: Callable[[str], None] | None = None,
-) -> Repeat:
+) -> Reproduction:
     """Repeats the run whose result is in this file: scan, settings at the start, each change before the same update.
 
     scan: the same; None: it is loaded as it was then. cluster: whose engines reconstruct; None: this process does.
     extensions: the same pieces and constraints of your own as then. report: told, line by line, what is being done.
 
     On as many engines and threads of the same kind, with the same versions, the result is equal to the bit. What can't
-    be repeated, or differs, is in `Repeat.remarks`.
+    be repeated, or differs, is in `Reproduction.notes`.
 
     Raises FileError where the scan is not the same any more, or the record is not enough.
     """
@@ -82,7 +82,7 @@ def again(
     if len(extensions) != len(first.machines.extensions):
         raise FileError(
             f"{path} was made with pieces of your own ({', '.join(first.machines.extensions) or 'none'}), and "
-            f"{len(extensions)} were given; give the same ones: again(path, extensions=[...])."
+            f"{len(extensions)} were given; give the same ones: reproduce(path, extensions=[...])."
         )
     scan = same_scan(first, path) if scan is None else scan
     check_same(scan, first, path)
@@ -90,19 +90,19 @@ def again(
     restructured = any(not Settings.is_live(name) for step in steps for name in step.names)
     with _folder(restructured) as keep:
         settings = Settings(**begun)
-        with Reconstruction(scan, settings, cluster, device=device, keep=keep, extensions=extensions) as recon:
+        with Reconstruction(scan, settings, cluster, device=device, checkpointing=keep, extensions=extensions) as recon:
             for step in steps:
                 _reach(recon, step.epoch, step.update)
                 tell(f"After epoch {step.epoch}: {', '.join(step.names)}")
-                recon.restructure(step.settings)
+                recon.reconfigure(step.settings)
             _reach(recon, len(first.epochs), first.update)
             second = recon.result
-    return compared(first, second, (*remarks_on(first, second), *_other_data(first, second)))
+    return compared(first, second, (*notes_on(first, second), *_other_data(first, second)))
 
 
 def settings_of(result: Result, path: Path) -> dict[str, Any]:
     """The settings that a run began with. Raises FileError where its result does not say."""
-    begun = result.began_with or settings_before(result.settings, result.changes)
+    begun = result.initial_settings or settings_before(result.settings, result.changes)
     if not begun:
         raise FileError(f"{path} does not say with which settings it was made, so it can't be repeated.")
     return begun
@@ -114,17 +114,18 @@ def same_scan(result: Result, path: Path) -> Scan:
     if then.prepared:
         raise FileError(
             f"{path} is the result of {then.path}, changed after it was loaded (cropped, flipped, masked ...), which "
-            "is not in the record; load it, change it in the same way, and give it: again(path, scan)."
+            "is not in the record; load it, change it in the same way, and give it: reproduce(path, scan)."
         )
     if not then.path or then.arrays:
         why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
         raise FileError(
-            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and give it: again(path, scan)."
+            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and give it: reproduce(path, "
+            "scan)."
         )
     file = Path(then.path)
     if not file.exists():
         raise FileError(
-            f"{path} is the result of {file}, which is not there any more; give the scan: again(path, scan)."
+            f"{path} is the result of {file}, which is not there any more; give the scan: reproduce(path, scan)."
         )
     if then.size is not None and file.stat().st_size != then.size:
         raise FileError(
@@ -143,25 +144,29 @@ def same_scan(result: Result, path: Path) -> Scan:
 def check_same(scan: Scan, result: Result, path: Path) -> None:
     """Raises FileError where this is not the scan that a result is of, as far as its metadata tell."""
     then = result.scan
-    patterns, window = then.patterns or len(result.positions), then.window if then.patterns else scan.window
-    if (len(scan), scan.window) != (patterns, window):
+    patterns, window = (
+        then.patterns or len(result.positions),
+        then.pattern_shape if then.patterns else scan.pattern_shape,
+    )
+    if (len(scan), scan.pattern_shape) != (patterns, window):
         raise FileError(
             f"{path} is the result of {patterns} patterns of {window[0]} x {window[1]} pixels, and this scan has "
-            f"{len(scan)} of {scan.window[0]} x {scan.window[1]}; expected the same scan, prepared in the same way."
+            f"{len(scan)} of {scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected the same scan, prepared in "
+            "the same way."
         )
     if then.digest and digest(scan) != then.digest:
         raise FileError(
             f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
-            "expected the same, prepared in the same way: again(path, scan)."
+            "expected the same, prepared in the same way: reproduce(path, scan)."
         )
     if then.sample_digest and scan.sample_digest != then.sample_digest:
         raise FileError(
             f"{path} is the result of a scan with other patterns than '{scan.name}' has: another file, or one that was "
-            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: again(path, scan)."
+            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: reproduce(path, scan)."
         )
 
 
-def remarks_on(first: Result, second: Result) -> tuple[str, ...]:
+def notes_on(first: Result, second: Result) -> tuple[str, ...]:
     """Sentences on what could not be repeated, and on what was different this time."""
     found = [
         f"After epoch {change.epoch} engines were lost, and it went on from a kept state ({change.old}); "
@@ -171,9 +176,9 @@ def remarks_on(first: Result, second: Result) -> tuple[str, ...]:
     ]
     if first.failure:
         found.append(f"It was ended by a failure, which was not repeated: {first.failure.splitlines()[0]}")
-    if Settings(**first.settings).exchange_every > 1:
+    if Settings(**first.settings).sync_every > 1:
         found.append(
-            "Engines exchanged their parameters now and then only (exchange_every), and at each pause; pauses are not "
+            "Engines exchanged their parameters now and then only (sync_every), and at each pause; pauses are not "
             "in the record."
         )
     if (len(second.epochs), second.update) != (len(first.epochs), first.update):
@@ -207,7 +212,7 @@ def _other_data(first: Result, second: Result) -> tuple[str, ...]:
     return (f"The patterns are others: {then:.9g} counts in all then, {now:.9g} now.",)
 
 
-def compared(first: Result, second: Result, remarks: tuple[str, ...] = ()) -> Repeat:
+def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Reproduction:
     """How far two results are from each other."""
     mine, theirs = first.losses, second.losses
     common = min(len(mine), len(theirs))
@@ -224,7 +229,7 @@ def compared(first: Result, second: Result, remarks: tuple[str, ...] = ()) -> Re
             difference = Together({"first": first, "second": second}).registered("second", "first").error
         except ValueError as error:
             more = (f"The objects can't be compared: {error}",)
-    return Repeat(first, second, equal, difference, loss, (*remarks, *more))
+    return Reproduction(first, second, equal, difference, loss, (*notes, *more))
 
 
 def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
@@ -232,12 +237,12 @@ def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
     recon.wait()  # until the patterns are read
     status = recon.status()[0]
     if (status.epoch, status.update) < (epoch, update):
-        recon.run_to(epoch, update)
+        recon.run_until(epoch, update)
         recon.wait()
 
 
 @contextlib.contextmanager
-def _folder(wanted: bool) -> Iterator[Keep | None]:
+def _folder(wanted: bool) -> Iterator[Checkpointing | None]:
     """Where states are kept that a restructuring goes through; removed in the end."""
     if not wanted:
         yield None
@@ -248,7 +253,7 @@ def _folder(wanted: bool) -> Iterator[Keep | None]:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     try:
-        yield Keep(folder=made, epochs=None, seconds=None)
+        yield Checkpointing(folder=made, epochs=None, seconds=None)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from ptynb.driver.cluster import Cluster
 from ptynb.driver.link import ReconstructionError
 from ptynb.driver.metrics import Metric, frc_score, of_function
 from ptynb.driver.session import Reconstruction
-from ptynb.quality.halves import halves
+from ptynb.quality.halves import split_scan
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from ptynb.settings.ranges import with_values
@@ -23,7 +23,7 @@ from ptynb.tuned import TrialState
 POLL_SECONDS = 0.05
 PICTURE_PIXELS = 96
 
-Told = Callable[[int, float], bool]
+EpochReport = Callable[[int, float], bool]
 """Is told an epoch's number and loss; says whether the trial is hopeless."""
 
 
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def attempt(
-    task: Task, values: Mapping[str, Any], places: tuple[int, ...], told: Told, stopping: threading.Event
+    task: Task, values: Mapping[str, Any], places: tuple[int, ...], report: EpochReport, stopping: threading.Event
 ) -> Outcome:
     """Reconstructs with these values on these engines (none: in this process).
 
@@ -59,23 +59,23 @@ def attempt(
     """
     settings = with_values(task.settings, values)
     if task.metric == "frc":
-        return _of_halves(task, settings, places, told, stopping)
+        return _of_halves(task, settings, places, report, stopping)
     with _Tried(task, task.scan, settings, places) as tried:
-        if ended := tried.follow(told, stopping):
+        if ended := tried.follow(report, stopping):
             return ended
         score = of_function(task.metric, tried.recon.result) if callable(task.metric) else tried.recon.epochs[-1].loss
         return Outcome("complete", score, tried.picture())
 
 
 def _of_halves(
-    task: Task, settings: Settings, places: tuple[int, ...], told: Told, stopping: threading.Event
+    task: Task, settings: Settings, places: tuple[int, ...], report: EpochReport, stopping: threading.Event
 ) -> Outcome:
     """Two reconstructions, each of half the patterns; nothing is random in the same way in both."""
     results: list[Result] = []
     picture = None
-    for half, seed in zip(halves(task.scan), (settings.seed, settings.seed + 1), strict=True):
+    for half, seed in zip(split_scan(task.scan), (settings.seed, settings.seed + 1), strict=True):
         with _Tried(task, half, settings.replace(seed=seed), places) as tried:
-            if ended := tried.follow(told if not results else _never, stopping):
+            if ended := tried.follow(report if not results else _never, stopping):
                 return ended
             picture = picture or tried.picture()
             results.append(tried.recon.result)
@@ -97,8 +97,8 @@ class _Tried:
             task.cluster,
             device=task.device,
             extensions=task.extensions,
-            keep=None,
-            places=places or None,
+            checkpointing=None,
+            ranks=places or None,
         )
 
     def __enter__(self) -> _Tried:
@@ -107,14 +107,14 @@ class _Tried:
     def __exit__(self, *exception: object) -> None:
         self.recon.close(result=False)
 
-    def follow(self, told: Told, stopping: threading.Event) -> Outcome | None:
+    def follow(self, report: EpochReport, stopping: threading.Event) -> Outcome | None:
         """Runs all epochs; an outcome where it came to no end. The engines don't wait for what is told."""
         recon, seen = self.recon, 0
         recon.start(self._epochs)
         while True:
             for epoch in recon.epochs[seen:]:
                 seen += 1
-                if told(epoch.number, epoch.loss):
+                if report(epoch.number, epoch.loss):
                     recon.stop()
                     reason = f"Hopeless after epoch {epoch.number}: its loss of {epoch.loss:.3g} is above most others'."
                     return Outcome("pruned", None, self.picture(), reason)

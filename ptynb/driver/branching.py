@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from ptynb.driver.cluster import Cluster
-from ptynb.driver.engines import Remark
-from ptynb.driver.link import Link, ReconstructionError
-from ptynb.driver.memory import Asked, memory_of, totals
+from ptynb.driver.engines import ChangeNote
+from ptynb.driver.link import EngineClient, ReconstructionError
+from ptynb.driver.memory import Workload, memory_of, totals
 from ptynb.driver.reopening import Reopening, nothing, reopen
 from ptynb.driver.room import Room, place_of_patterns, refusal, room_for
 from ptynb.driver.shares import check_shares
@@ -20,20 +20,20 @@ from ptynb.driver.state_result import result_of
 from ptynb.engine import restructuring
 from ptynb.frames import AbsentFrames
 from ptynb.io import branches as files
-from ptynb.io.state import State, file_name, load_state, save_state, states
+from ptynb.io.state import ReconstructionState, file_name, load_state, save_state, states
 from ptynb.physics.build import check_together
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
-from ptynb.snapshot import Branch, KeptState, Result
+from ptynb.snapshot import Branch, Checkpoint, Result
 
-Which = KeptState | int | str | Path
-"""A state to go back to: one of `states`, its epoch on the present branch, or its file."""
+Which = Checkpoint | int | str | Path
+"""A state to go back to: one of `checkpoints`, its epoch on the present branch, or its file."""
 
 
-class Lines:
+class BranchManager:
     """The lines of states of one reconstruction, and the way from one to another."""
 
-    def __init__(self, link: Link, scan: Scan, cluster: Cluster | None) -> None:
+    def __init__(self, link: EngineClient, scan: Scan, cluster: Cluster | None) -> None:
         self._link, self._scan, self._cluster = link, scan, cluster
 
     # Looking
@@ -50,7 +50,7 @@ class Lines:
         folder = self.folder
         return files.MAIN if folder is None else files.name_of(folder)
 
-    def states(self) -> tuple[KeptState, ...]:
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
         """All states of all lines, in the order in which they were written."""
         folder = self.folder
         return () if folder is None else files.all_states(files.root_of(folder))
@@ -67,7 +67,7 @@ class Lines:
 
     # Going from one to another
 
-    def go_back(self, which: Which) -> None:
+    def restore(self, which: Which) -> None:
         """Returns to a state; what came after it on its line is moved to a line of its own."""
         self._check_open()
         target = self._found(which)
@@ -133,7 +133,7 @@ class Lines:
             raise
         return files.name_of(began[0].parent)
 
-    def switch(self, name: str) -> None:
+    def switch_branch(self, name: str) -> None:
         """Goes to the newest state of another line."""
         self._check_open()
         came_from, target = self.name, self._newest(name)
@@ -173,16 +173,16 @@ class Lines:
             self._check_open()
             check_shares(self._scan, settings, engines)
             check_together(self._scan, settings)
-            awake = self._link.call(0, "awake")
+            active = self._link.call(0, "active")
         except (ValueError, RuntimeError) as error:
             return str(error)
-        why = restructuring.why_not(opening.settings, settings, awake)
+        why = restructuring.why_not(opening.settings, settings, active)
         if why is not None:
             return why
-        asked = Asked(settings, engines, self._cluster is not None)
+        asked = Workload(settings, engines, self._cluster is not None)
         return refusal(self._scan, asked, self._room(opening.settings, asked))
 
-    def _room(self, present: Settings, asked: Asked) -> Room:
+    def _room(self, present: Settings, asked: Workload) -> Room:
         """What there will be, once the present engines have let go of theirs."""
         if self._cluster is not None:
             held = self._cluster.held_bytes() * asked.engines / len(self._cluster)  # by its own engines alone
@@ -193,7 +193,7 @@ class Lines:
         present_bytes = totals(memory_of(self._scan, now, place_of_patterns(self._scan, now, room), on_gpu))["host"]
         return room_for(on_gpu, present_bytes)
 
-    def restructure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: Settings) -> None:
         """Goes on with these settings, from the present state mapped onto them."""
         if problem := self.why_not(settings):
             raise ReconstructionError(problem)
@@ -232,8 +232,8 @@ class Lines:
     def _to(
         self,
         start: Path,
-        state: State,
-        remark: Remark | None,
+        state: ReconstructionState,
+        note: ChangeNote | None,
         *,
         goes_on: bool = False,
         carry_out: Callable[[], object] = nothing,
@@ -244,12 +244,13 @@ class Lines:
         assert opening.keep is not None, "checked by _check_open"
         keep = opening.keep.model_copy(update={"folder": start.parent.absolute()})
         opening = replace(opening, settings=Settings(**state.settings), keep=keep)
-        return Reopening(opening, start, state, remark, goes_on, carry_out, undo)
+        return Reopening(opening, start, state, note, goes_on, carry_out, undo)
 
     def _check_open(self) -> None:
         if self._link.opening.keep is None:
             raise ReconstructionError(
-                "This reconstruction keeps no states, so there is nothing to go on from; make it with keep=Keep()."
+                "This reconstruction keeps no states, so there is nothing to go on from; make it with "
+                "checkpointing=Checkpointing()."
             )
         if isinstance(self._link.opening.scan.frames, AbsentFrames):
             raise ReconstructionError(
@@ -261,17 +262,19 @@ class Lines:
         """The file of a state. before: whether an epoch may be one on the lines that the present one came from."""
         if isinstance(which, SupportsIndex):  # numpy's integers too
             return self._of_epoch(operator.index(which), before)
-        path = which.path if isinstance(which, KeptState) else Path(which).expanduser().absolute()
+        path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
         folder = self.folder
         if folder is None or files.root_of(path.parent) != files.root_of(folder):
-            raise ReconstructionError(f"{path} is no state of this reconstruction; choose one of its `states`.")
+            raise ReconstructionError(
+                f"{path} is no checkpoint of this reconstruction; choose one of its `checkpoints`."
+            )
         if not path.exists():
-            raise ReconstructionError(f"{path} is not there any more; choose one of `states`.")
+            raise ReconstructionError(f"{path} is not there any more; choose one of `checkpoints`.")
         return path
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
         """The last state of an epoch, one at its very end if there is one."""
-        states, origins = self.states(), {branch.name: branch.origin for branch in self.branches()}
+        states, origins = self.checkpoints(), {branch.name: branch.origin for branch in self.branches()}
         lines = [self.name]
         while before and (origin := origins.get(lines[-1])) and origin not in lines:
             lines.append(origin)
@@ -296,7 +299,9 @@ class Lines:
 def _present(kept: Path | None) -> Path:
     """The present state's file, where one is needed. Raises ReconstructionError where there is none."""
     if kept is None:
-        raise ReconstructionError("It has failed meanwhile, so there is no present state; go back to one of `states`.")
+        raise ReconstructionError(
+            "It has failed meanwhile, so there is no present state; go back to one of `checkpoints`."
+        )
     return kept
 
 

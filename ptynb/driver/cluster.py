@@ -49,9 +49,10 @@ class Cluster:
     device: "auto", "cuda" or "cpu".
     threads: with which each engine computes on the CPU; None: its share of the cores.
     engines_per_gpu: how many may share a GPU, which then exchange gradients by gloo.
-    lease: seconds that a run goes on after the process that holds the cluster has ended (a kernel that is restarted,
-        say), for `ptynb.attach` to find it; when they are over, or the run is, the state is kept and the engines leave.
-        None: an hour for a notebook's kernel, 0 for a script. Engines without a run leave soon in any case.
+    detached_timeout: seconds that a run goes on after the process that holds the cluster has ended (a kernel that is
+        restarted, say), for `ptynb.attach` to find it; when they are over, or the run is, the state is kept and
+        the engines leave. None: an hour for a notebook's kernel, 0 for a script. Engines without a run leave soon in
+        any case.
     timeout: seconds to wait for the engines to start.
 
     Starts at once, and lets the engines test each other: devices, gradients, bandwidth. `stop()` or the end of a `with`
@@ -68,12 +69,17 @@ class Cluster:
         device: Device = "auto",
         threads: int | None = None,
         engines_per_gpu: int = 1,
-        lease: float | None = None,
+        detached_timeout: float | None = None,
         timeout: float = 120.0,
     ) -> None:
         plan = plan_for(n, device, threads, engines_per_gpu)
         self._set_up(
-            lambda name, folder: LocalLauncher(plan, name, folder), len(plan.engines), plan, LOOPBACK, lease, timeout
+            lambda name, folder: LocalLauncher(plan, name, folder),
+            len(plan.engines),
+            plan,
+            LOOPBACK,
+            detached_timeout,
+            timeout,
         )
         self.start()
 
@@ -93,7 +99,7 @@ class Cluster:
         extra: tuple[str, ...] = (),
         within: bool | None = None,
         address: str = "",
-        lease: float | None = None,
+        detached_timeout: float | None = None,
         timeout: float = 300.0,
         report: Report | None = print,
     ) -> Self:
@@ -125,7 +131,7 @@ class Cluster:
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
             allocation.engines,
             address,
-            lease,
+            detached_timeout,
             timeout,
             report,
         )
@@ -148,13 +154,13 @@ class Cluster:
         ssh: Sequence[str] = ("ssh",),
         environment: Mapping[str, str] | None = None,
         address: str | None = None,
-        lease: float | None = None,
+        detached_timeout: float | None = None,
         timeout: float = 120.0,
     ) -> Self:
         """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
 
         hosts: names for ssh, and how many engines each gets; None, or only names: one per GPU there, or two on its CPU.
-        device, threads, lease, timeout: as of `Cluster`. python: on the hosts; None: the path of this one.
+        device, threads, detached_timeout, timeout: as of `Cluster`. python: on the hosts; None: the path of this one.
         ssh: the command, with options of yours ("-J", "gate"). environment: of the engines, beside the host's own.
         address: of this machine, where the engines find it; None: the one on the way to the first host.
 
@@ -171,8 +177,8 @@ class Cluster:
             lambda name, folder: SshLauncher(plan, homes, remote, name, folder),
             len(homes),
             plan,
-            address or address_towards(found[0].said["address"] or found[0].name),
-            lease,
+            address or address_towards(found[0].answers["address"] or found[0].name),
+            detached_timeout,
             timeout,
         )
         return made.start()
@@ -230,7 +236,7 @@ class Cluster:
         report: told what the launcher waits for.
         """
         if lease is not None and not lease >= 0:
-            raise ClusterError(f"lease is {lease}; expected seconds, at least 0.")
+            raise ClusterError(f"detached_timeout is {lease}; expected seconds, at least 0.")
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
         self._lease = lease if lease is not None else LEASE_SECONDS if _in_notebook() else 0.0
         self._timeout, self._report = timeout, report
@@ -360,7 +366,7 @@ class Cluster:
         crew.describe(self._plan)
         self._hold(crew)
         self._selftest = run_selftest(self)
-        for remark in self._plan.remarks:
+        for remark in self._plan.notes:
             warnings.warn(remark, PtynbWarning, stacklevel=5)
 
     def _at_exit(self) -> None:

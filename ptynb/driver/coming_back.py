@@ -22,7 +22,7 @@ from ptynb.io.kept import default_folder
 from ptynb.io.load import load
 from ptynb.io.state import identity, load_state
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 from ptynb.snapshot import Status
 
 
@@ -130,7 +130,7 @@ def _on(cluster: Cluster) -> list[Running]:
         first = min(members)
         _, opening, status = members[first]
         # Where one was lost meanwhile, its place is one of those that nobody of the group is at.
-        possible = {*(range(len(cluster)) if opening.places is None else opening.places)}
+        possible = {*(range(len(cluster)) if opening.ranks is None else opening.ranks)}
         free = iter(sorted(possible - {place for place, _, _ in members.values()}))
         in_order = [members[rank][0] if rank in members else next(free) for rank in range(status.world)]
         name = cluster.name if len(by_group) == 1 else f"{cluster.name}/{group}"
@@ -162,14 +162,14 @@ def resume(
     device: str = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
-    keep: Keep | None = None,
+    checkpointing: Checkpointing | None = None,
     on_failure: OnFailure = "pause",
 ) -> Reconstruction:
     """A reconstruction that goes on from a kept state, bit for bit on as many engines.
 
     path: of a state file, or of the folder with states: the newest is taken, of the branch that was worked on last.
     scan: that it is of; None: from the file it was in. settings: to go on with; None: those of the state.
-    extensions: the same ones as before. keep: None: as usual, in the folder of the state.
+    extensions: the same ones as before. checkpointing: None: as usual, in the folder of the state.
     The others are those of `Reconstruction`.
 
     Raises FileError where the state is truncated, damaged or foreign; the sentence names the one before it.
@@ -185,10 +185,10 @@ def resume(
                 "and give it: resume(path, scan)."
             )
         scan = load(file)
-    if keep is None:
+    if checkpointing is None:
         inside = branches.root_of(start.absolute().parent).parent == default_folder()
-        keep = Keep() if inside else Keep(folder=start.absolute().parent)
+        checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
     chosen = settings or Settings(**state.settings)
     return Reconstruction._from_state(
-        start, state, scan, chosen, cluster, device, timeout, extensions, keep, on_failure
+        start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure
     )

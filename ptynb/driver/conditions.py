@@ -54,7 +54,7 @@ def _unusable(gpu: GPU, shared: bool) -> str | None:
     return None
 
 
-def remarks_on(taken: Sequence[GPU], known: Sequence[GPU]) -> tuple[str, ...]:
+def notes_on(taken: Sequence[GPU], known: Sequence[GPU]) -> tuple[str, ...]:
     """Sentences on those that are busy, small, or left to others; what can't be used is an error before."""
     found = []
     largest = max(gpu.memory for gpu in taken)

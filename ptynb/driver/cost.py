@@ -4,7 +4,7 @@
     exchange = l + 2 (P - 1) / P · N / w     all-reduce of N bytes in a ring: latency l, bandwidth w
 
 Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 117 (2009), for the ring. Where engines tell each other something
-only every k updates (`Settings.exchange_every`), the exchange counts one k-th. What may overlap with computing is
+only every k updates (`Settings.sync_every`), the exchange counts one k-th. What may overlap with computing is
 counted in full.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.engine.optim import moments
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.touched import Region, saves_enough, touched_tiles
 from ptynb.physics.build import model_window, object_frame, window_places
 from ptynb.scan import Scan
@@ -47,14 +47,14 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Link:
+class Interconnect:
     """Between engines: latency of an all-reduce [s], bandwidth [bytes/s]."""
 
     latency: float
     bandwidth: float
 
     @classmethod
-    def through(cls, small: tuple[int, float], large: tuple[int, float], engines: int) -> Link:
+    def through(cls, small: tuple[int, float], large: tuple[int, float], engines: int) -> Interconnect:
         """Latency from a message that is all latency and bandwidth from one that has more, of (bytes, seconds)."""
         more = wire_bytes(large[0] - small[0], engines)
         return cls(small[1], more / max(large[1] - small[1], 1e-9))
@@ -69,7 +69,7 @@ class Measured:
     """What was measured with so many engines at work at the same time. link: None for one engine."""
 
     compute: Compute
-    link: Link | None
+    link: Interconnect | None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def cost_of(scan: Scan, settings: Settings, engines: int, found: Measured) -> Co
     """What these settings cost on so many engines."""
     computing, exchanging, wire = found.compute.seconds(own_patterns(scan, settings, engines)), 0.0, 0.0
     if found.link is not None:
-        count, every = exchanged_bytes(scan, settings, engines), settings.exchange_every
+        count, every = exchanged_bytes(scan, settings, engines), settings.sync_every
         exchanging, wire = found.link.seconds(count, engines) / every, wire_bytes(count, engines) / every
     return Cost(computing, exchanging, wire, updates(scan, settings, engines) * (computing + exchanging))
 
@@ -98,7 +98,7 @@ def wire_bytes(count: float, engines: int) -> float:
 
 def updates(scan: Scan, settings: Settings, engines: int) -> int:
     """In an epoch."""
-    return 1 if settings.optimiser in WHOLE_PASSES else Order.of(scan, settings, engines).updates
+    return 1 if settings.optimiser in WHOLE_PASSES else BatchSampler.of(scan, settings, engines).updates
 
 
 def own_patterns(scan: Scan, settings: Settings, engines: int) -> float:
@@ -114,9 +114,9 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
     rows, columns = object_frame(scan, settings).shape
     plane = rows * columns * touched_part(scan, settings, engines)
     window = float(np.prod(model_window(scan, settings)))
-    object, probe = 2.0 * plane * settings.slices.count * settings.object.states, 2.0 * window * settings.probe.modes
+    object, probe = 2.0 * plane * settings.slices.count * settings.object.modes, 2.0 * window * settings.probe.modes
     numbers = object + probe
-    if settings.exchange_every > 1:
+    if settings.sync_every > 1:
         numbers *= 1 + moments(settings)
     elif settings.optimiser in ("rpie", *THIN_ONLY):
         numbers += plane + window  # the light on both
@@ -130,14 +130,14 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
 
     Engines that go their own ways for some updates send what any of them touched meanwhile.
     """
-    if settings.exchange == "whole" or settings.optimiser in ("lbfgs", *THIN_ONLY):
+    if settings.gradient_sync == "dense" or settings.optimiser in ("lbfgs", *THIN_ONLY):
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
     corners = np.rint(window_places(scan, settings)).astype(np.int64)
-    layers = settings.slices.count * settings.object.states
+    layers = settings.slices.count * settings.object.modes
     nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
-    every = settings.exchange_every
-    table = Order.of(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
+    every = settings.sync_every
+    table = BatchSampler.of(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
 
     def part(patterns: NDArray[np.int64]) -> float:
         found = Region(shape, touched_tiles(corners[patterns[patterns >= 0]], window, shape))

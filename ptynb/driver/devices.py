@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import torch.distributed as dist
 
-from ptynb.driver.conditions import check_distinct, check_slices, check_usable, remarks_on
+from ptynb.driver.conditions import check_distinct, check_slices, check_usable, notes_on
 from ptynb.driver.cores import usable_cores as usable_cores
 from ptynb.driver.errors import ClusterError as ClusterError
 from ptynb.driver.gpus import GPU as GPU
@@ -37,14 +37,14 @@ class EnginePlan:
 class ClusterPlan:
     """All engines to be, and how they will talk about gradients.
 
-    backend: of torch.distributed; "none" for one engine. reason: why this one, in a phrase. remarks: sentences on what
+    backend: of torch.distributed; "none" for one engine. reason: why this one, in a phrase. notes: sentences on what
     makes them slower or fewer than they could be, and on what to do about it.
     """
 
     engines: tuple[EnginePlan, ...]
     backend: str
     reason: str = ""
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def on_gpu(self) -> bool:
@@ -158,7 +158,7 @@ def _plan_gpus(
     threads = threads or max(1, cores // count)
     engines = tuple(_on_gpu(rank, taken, count, threads) for rank in range(count))
     backend, reason, slow = choose_backend(count, len(taken), sys.platform, nccl)
-    return ClusterPlan(engines, backend, reason, (*slow, *remarks_on(taken, gpus)))
+    return ClusterPlan(engines, backend, reason, (*slow, *notes_on(taken, gpus)))
 
 
 def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> EnginePlan:

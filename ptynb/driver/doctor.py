@@ -33,12 +33,12 @@ MEMORY_PER_ENGINE = 2**30
 class Examination:
     """Facts as (name, value) to read, and problems as sentences that say what to do.
 
-    remarks: sentences on what works and could be faster or is shared with others.
+    notes: sentences on what works and could be faster or is shared with others.
     """
 
     facts: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def examine_cluster(n: int | None, device: Device) -> Examination:
@@ -47,7 +47,7 @@ def examine_cluster(n: int | None, device: Device) -> Examination:
     os.environ.setdefault("NCCL_DEBUG", "WARN")  # for the engines' logs: torch's errors leave out most of what NCCL met
     try:
         with Cluster(n, device=device) as cluster:
-            return Examination(run_selftest(cluster).facts, (), cluster.plan.remarks)
+            return Examination(run_selftest(cluster).facts, (), cluster.plan.notes)
     except ClusterError as error:
         return Examination((), (explained(str(error)),))
     finally:
@@ -80,7 +80,7 @@ def examine(n: int | None, device: str) -> Examination:
         problems += _memory_problems(plan, free)
     facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
     problems += [*_package_problems(), *_gpu_problems(gpus), *_backend_problems(plan), *_system_problems()]
-    return Examination(tuple(facts), tuple(problems), plan.remarks if plan is not None else ())
+    return Examination(tuple(facts), tuple(problems), plan.notes if plan is not None else ())
 
 
 def _gpu(gpu: GPU) -> str:

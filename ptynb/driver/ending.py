@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from ptynb.driver import folders, guardian
-from ptynb.driver.ghosts import Found, again
+from ptynb.driver.ghosts import FoundCluster, again
 from ptynb.io import branches
 from ptynb.io.kept import default_folder
 from ptynb.io.state import NAME, newest_written, states
@@ -38,7 +38,7 @@ class Ended:
         return str(int(match[1])) + (f" and {int(match[2])} updates of the next" if match[2] else "")
 
 
-def end(found: Found) -> Ended:
+def end(found: FoundCluster) -> Ended:
     """Ends all of it: engines first, which have a minute to keep their state, then the rest; TERM, and then KILL.
 
     Its folder stays where something could not be ended, so that it can be tried again.
@@ -50,7 +50,7 @@ def end(found: Found) -> Ended:
     commands = [] if found.folder is None else folders.read(found.folder, "processes.json").get("end", [])
     failures = [f"this command failed: {shlex.join(command)}" for command in guardian.run(commands)]
     left: list[psutil.Process] = []
-    present: Found | None = found
+    present: FoundCluster | None = found
     for _ in range(ROUNDS):
         if present is None or not present.processes:
             break
@@ -67,7 +67,7 @@ def end(found: Found) -> Ended:
     return Ended(_state_since(found, began), tuple(failures))
 
 
-def _state_since(found: Found, began: int) -> Path | None:
+def _state_since(found: FoundCluster, began: int) -> Path | None:
     """The newest state of what ran there; in ptynb's own folder for states, that written since `began` [ns]."""
     if found.work is None or not found.work.keeps:
         return None

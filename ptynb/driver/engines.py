@@ -20,14 +20,14 @@ from ptynb.driver.joining import memberships
 from ptynb.driver.opening import Opening
 from ptynb.engine import opened
 from ptynb.engine.group import Membership
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.worker import Worker
 from ptynb.settings import SettingsError
 
 ENDING_SECONDS = 5.0
 """How long the engines of a reconstruction that failed are given to end it by themselves."""
 
-Remark = tuple[str, str, str]
+ChangeNote = tuple[str, str, str]
 """Name, old and new of a line in the record of changes."""
 
 
@@ -68,18 +68,18 @@ class Engines(ABC):
         """The same where one of them may be lost; one that does not end is itself ended."""
 
     @abstractmethod
-    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
+    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         """New workers in the place of these, after one was lost or failed: on engines that are left, or on fresh ones.
 
-        start: the state to go on from; None: from the beginning. why: for the record. remark: instead of a line that
+        start: the state to go on from; None: from the beginning. why: for the record. note: instead of a line that
         says how many go on. Raises ClusterError, or SettingsError where the engines refuse.
         """
 
     @abstractmethod
-    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
+    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
         """New workers in the place of these, which were closed: on the same engines, from this state.
 
-        remark: for the record. Raises ClusterError, or SettingsError where the engines refuse.
+        note: for the record. Raises ClusterError, or SettingsError where the engines refuse.
         """
 
 
@@ -87,13 +87,15 @@ class Engines(ABC):
 class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
-    def __init__(self, opening: Opening, device: str, start: Path | None = None, remark: Remark | None = None) -> None:
+    def __init__(
+        self, opening: Opening, device: str, start: Path | None = None, note: ChangeNote | None = None
+    ) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
         self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
         self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
         extensions = pickle.loads(opening.extensions)  # this process's own copies
-        self._worker = Worker(opening.scan, opening.settings, membership, extensions, opening.keep, start, remark)
+        self._worker = Worker(opening.scan, opening.settings, membership, extensions, opening.keep, start, note)
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
@@ -117,19 +119,19 @@ class LocalEngine(Engines):
         with contextlib.suppress(TimeoutError):
             self.close()
 
-    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
+    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         self.abandon()
-        return LocalEngine(opening, self._device, start, remark or ("engines", why, self.description))
+        return LocalEngine(opening, self._device, start, note or ("engines", why, self.description))
 
-    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
-        return LocalEngine(opening, self._device, start, remark)
+    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
+        return LocalEngine(opening, self._device, start, note)
 
 
 @final
 class ClusterEngines(Engines):
     """One worker on each of some engines of a cluster, joined in a group.
 
-    places: the cluster's ranks, in the order of the group's; None: those that the opening is confined to, or all of
+    ranks: the cluster's, in the order of the group's; None: those that the opening is confined to, or all of
         them, lost ones replaced.
     """
 
@@ -139,19 +141,19 @@ class ClusterEngines(Engines):
         self,
         cluster: Cluster,
         opening: Opening,
-        places: list[int] | None = None,
+        ranks: list[int] | None = None,
         start: Path | None = None,
-        remark: Remark | None = None,
+        note: ChangeNote | None = None,
     ) -> None:
         if cluster.folder is None:
             raise ClusterError("The cluster is stopped; start() it first.")
-        end_forgotten(cluster, places or opening.places)
-        if places is None and opening.places is None:
+        end_forgotten(cluster, ranks or opening.ranks)
+        if ranks is None and opening.ranks is None:
             cluster.complete()
-        if places is None:
-            places = [*range(len(cluster))] if opening.places is None else [*opening.places]
-        self._set_up(cluster, secrets.token_hex(4), places)
-        order = Order.of(opening.scan, opening.settings, self.world)
+        if ranks is None:
+            ranks = [*range(len(cluster))] if opening.ranks is None else [*opening.ranks]
+        self._set_up(cluster, secrets.token_hex(4), ranks)
+        order = BatchSampler.of(opening.scan, opening.settings, self.world)
         self._store = cluster.open_store(self._places[0])
         remembered = opening.for_memory()
         arguments = [
@@ -164,7 +166,7 @@ class ClusterEngines(Engines):
                 membership,
                 opening.keep,
                 start,
-                remark,
+                note,
             )
             for rank, membership in enumerate(memberships(cluster, self._places, self._store, opening.timeout))
         ]
@@ -178,17 +180,17 @@ class ClusterEngines(Engines):
             raise SettingsError(refused)
 
     @classmethod
-    def joined(cls, cluster: Cluster, name: str, places: list[int]) -> ClusterEngines:
+    def joined(cls, cluster: Cluster, name: str, ranks: list[int]) -> ClusterEngines:
         """The workers that are open under this name on these engines already."""
         engines = cls.__new__(cls)
-        engines._set_up(cluster, name, places)
+        engines._set_up(cluster, name, ranks)
         engines._store = ""
         return engines
 
-    def _set_up(self, cluster: Cluster, name: str, places: list[int]) -> None:
-        self._cluster, self.name, self._places = cluster, name, places
-        self.world = len(places)
-        self.devices = tuple(cluster.plan.engines[place].identity for place in places)
+    def _set_up(self, cluster: Cluster, name: str, ranks: list[int]) -> None:
+        self._cluster, self.name, self._places = cluster, name, ranks
+        self.world = len(ranks)
+        self.devices = tuple(cluster.plan.engines[place].identity for place in ranks)
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
@@ -219,22 +221,22 @@ class ClusterEngines(Engines):
                 self._cluster.call_all(ranks, opened.close_worker, [(self.name,)] * len(ranks))
         self._cluster.close_store(self._store)
 
-    def again(self, opening: Opening, start: Path | None, why: str, remark: Remark | None = None) -> Engines:
+    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         if self._cluster.ended_from_outside:
             raise ClusterError(
                 "The cluster was ended by 'ptynb stop'; start a new one, and resume() from the last state."
             )
         self.abandon()
         self._cluster.replace_lost()
-        places = [place for place in self._cluster.alive() if opening.places is None or place in opening.places]
+        places = [place for place in self._cluster.alive() if opening.ranks is None or place in opening.ranks]
         if not places:
-            of = "the cluster" if opening.places is None else f"the ranks {[*opening.places]} it was confined to"
+            of = "the cluster" if opening.ranks is None else f"the ranks {[*opening.ranks]} it was confined to"
             raise ClusterError(f"No engine of {of} is left; stop() the cluster, and start a new one.")
         now = "1 engine goes on" if len(places) == 1 else f"{len(places)} engines go on"
-        return ClusterEngines(self._cluster, opening, places, start, remark or ("engines", why, now))
+        return ClusterEngines(self._cluster, opening, places, start, note or ("engines", why, now))
 
-    def anew(self, opening: Opening, start: Path, remark: Remark | None) -> Engines:
-        return ClusterEngines(self._cluster, opening, self._places, start, remark)
+    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
+        return ClusterEngines(self._cluster, opening, self._places, start, note)
 
     def abandon(self) -> None:
         for place in sorted({*self._cluster.alive()} & {*self._places}):
@@ -245,13 +247,13 @@ class ClusterEngines(Engines):
         self._cluster.close_store(self._store)
 
 
-def end_forgotten(cluster: Cluster, places: Sequence[int] | None) -> None:
+def end_forgotten(cluster: Cluster, ranks: Sequence[int] | None) -> None:
     """Ends what is open on these engines of a cluster (None: on any) and nobody holds any more, on all of its engines.
 
     A worker that is not its group's first waits for the first one's word, so it can't be ended alone.
     """
     alive = cluster.alive()
-    asked = alive if places is None else [place for place in alive if place in places]
+    asked = alive if ranks is None else [place for place in alive if place in ranks]
     for name in sorted({*chain.from_iterable(cluster.call_all(asked, opened.open_names, [()] * len(asked)))}):
         forgotten = ClusterEngines.joined(cluster, name, alive)
         try:

@@ -8,18 +8,18 @@ from ptynb.driver.cluster import Cluster
 from ptynb.driver.cost import cost_of
 from ptynb.driver.devices import Device, counted, plan_for
 from ptynb.driver.measuring import measure, running
-from ptynb.driver.memory import Asked, Item, memory_of, totals
+from ptynb.driver.memory import Item, Workload, memory_of, totals
 from ptynb.driver.room import Room, place_of_patterns, refusal, room_for
 from ptynb.driver.shares import batch_text, check_shares
 from ptynb.engine.room import Place
 from ptynb.physics.build import check_together
 from ptynb.scan import Scan
 from ptynb.settings import Settings
-from ptynb.table import Shown, Table, duration, gigabytes
+from ptynb.table import Table, Tabular, duration, gigabytes
 
 
 @dataclass(frozen=True)
-class Estimate(Shown):
+class Estimate(Tabular):
     """What one of `engines` engines takes at its peak, and how long an epoch lasts.
 
     items: memory of one engine, by what it is for. place: where the patterns are: "device", "host" or "disk".
@@ -79,7 +79,7 @@ def estimate(
     count = len(plan.engines)
     check_shares(scan, settings, count)
     held = engines.held_bytes() if isinstance(engines, Cluster) else 0
-    asked, room = Asked(settings, count), room_for(plan.on_gpu, held)
+    asked, room = Workload(settings, count), room_for(plan.on_gpu, held)
     place = place_of_patterns(scan, asked, room)
     problem = refusal(scan, asked, room)
     seconds = None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.link import EngineClient, ReconstructionError
 from ptynb.snapshot import Change, Epoch, Status
 
 
-class Followed:
+class StatusMixin:
     """What of a `Reconstruction` was told by its engines, at most 0.1 s ago."""
 
-    _link: Link
+    _link: EngineClient
 
     @property
     def epoch(self) -> int:
@@ -41,7 +41,7 @@ class Followed:
         return status.notices if status else ()
 
     @property
-    def last_state(self) -> Path | None:
+    def latest_checkpoint(self) -> Path | None:
         """The file with the newest state kept so far: what `recover`, and `ptynb.resume`, go on from."""
         status = self.last_status()
         return None if status is None or status.kept is None else Path(status.kept)

@@ -73,7 +73,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCluster:
     """A cluster, or what is left of one.
 
     folder: None where it is gone. started: seconds since 1970. planned: engines that it was to have.
@@ -116,14 +116,14 @@ class Found:
         return self.answering
 
     @property
-    def dead(self) -> bool:
+    def orphaned(self) -> bool:
         """Whether nobody holds it and nothing is under way on it that somebody may come back to."""
         if self.place == "elsewhere" or self.holder is not None or self.setting_up:
             return False
         return self.work is None or not self.work.under_way
 
     @property
-    def remark(self) -> str:
+    def note(self) -> str:
         """What is wrong with it, or why it is not known what it does; empty where all is well."""
         if self.place == "elsewhere":
             return f"on {self.machine}: not looked into from here"
@@ -144,7 +144,7 @@ class Found:
         return ""
 
 
-def find() -> list[Found]:
+def find() -> list[FoundCluster]:
     """All clusters of this user, those of other machines that share the home folder among them. Asks none of them."""
     marked: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
     for process, environment in guardian.all_marked():
@@ -155,7 +155,7 @@ def find() -> list[Found]:
     return [_found(name, places[name], marked.get(name, [])) for name in sorted(places)]
 
 
-def again(found: Found) -> Found | None:
+def again(found: FoundCluster) -> FoundCluster | None:
     """How it is now; None where nothing of it is left."""
     return next((one for one in find() if one.name == found.name), None)
 
@@ -174,7 +174,7 @@ def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
     return None
 
 
-def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, dict[str, str]]]) -> Found:
+def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, dict[str, str]]]) -> FoundCluster:
     described, holder, listed, alone = ({},) * 4 if folder is None else _records(folder)
     place = _place(described or holder)
     engines, others, unlisted = set(_listed(listed, "engines")), set(_listed(listed, "others")), set()
@@ -191,7 +191,7 @@ def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, di
     held = _holder(folder, holder, {one.pid for one in engines | others})
     ends = alone["since"] + holder.get("lease", 0.0) if held is None and alone and holder else None
     touched = time.time() - folder.stat().st_mtime if folder is not None and folder.exists() else NEW_SECONDS
-    return Found(
+    return FoundCluster(
         name=name,
         folder=folder,
         place=place,
@@ -265,7 +265,7 @@ def _connected(own: set[int]) -> int | None:
     return None
 
 
-def with_memory(found: Iterable[Found]) -> list[Found]:
+def with_memory(found: Iterable[FoundCluster]) -> list[FoundCluster]:
     """The same with the GPU memory that their processes hold."""
     held = memory_by_process()
     if held is None:
@@ -273,7 +273,7 @@ def with_memory(found: Iterable[Found]) -> list[Found]:
     return [replace(one, memory=sum(held.get(process.pid, 0) for process in one.processes)) for one in found]
 
 
-def look(found: Found) -> Found:
+def look(found: FoundCluster) -> FoundCluster:
     """The same with what its engines answer, where it is on this machine; holds nothing and changes nothing."""
     if found.folder is None or found.place != "here" or not found.controlled:
         return found
@@ -290,7 +290,7 @@ def look(found: Found) -> Found:
         caller.close()
 
 
-def _directory(found: Found) -> Path:
+def _directory(found: FoundCluster) -> Path:
     """Where paths begin that its engines were told."""
     for process in found.engines:
         with contextlib.suppress(psutil.Error):

@@ -12,12 +12,12 @@ if TYPE_CHECKING:  # it imports the self-test, which imports this
     from ptynb.driver.cluster import Cluster
 
 
-def memberships(cluster: Cluster, places: Sequence[int], store: str, timeout: float) -> list[Membership]:
+def memberships(cluster: Cluster, ranks: Sequence[int], store: str, timeout: float) -> list[Membership]:
     """By rank of the group, of the engines at these places (ranks of the cluster).
 
     store: a fresh one. timeout: seconds after which a rank that waits for another gives up.
     """
-    engines = [cluster.plan.engines[place] for place in places]
+    engines = [cluster.plan.engines[place] for place in ranks]
     return [
         Membership(
             rank=rank,

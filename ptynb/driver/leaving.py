@@ -16,7 +16,7 @@ class Leaving(KeyboardInterrupt):
     """A signal asked this process to end."""
 
 
-class Asked:
+class TerminationRequest:
     """Whether a signal has asked this process to end."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ def signals_raise() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def signals_are_noted() -> Iterator[Asked]:
+def signals_are_noted() -> Iterator[TerminationRequest]:
     """Inside, signals are noted for whoever asks, and interrupt nothing."""
-    asked = Asked()
+    asked = TerminationRequest()
 
     def handle(number: int, frame: FrameType | None) -> None:
         asked.leave = True

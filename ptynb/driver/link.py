@@ -18,16 +18,16 @@ from typing import Any
 
 from ptynb.driver.calling import ClusterStoppedError, EngineLostError
 from ptynb.driver.devices import ClusterError
-from ptynb.driver.engines import Engines, Remark
+from ptynb.driver.engines import ChangeNote, Engines
 from ptynb.driver.opening import Opening
 from ptynb.driver.outcome import Cause, find_cause
 from ptynb.engine.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.io.hdf5 import FileError
-from ptynb.io.state import State, load_state, states
+from ptynb.io.state import ReconstructionState, load_state, states
 from ptynb.record import Words
 from ptynb.settings import Settings
-from ptynb.snapshot import Epoch, PictureRequest, Pictures, Status
+from ptynb.snapshot import Epoch, Pictures, RenderRequest, Status
 
 ASKING_SECONDS = 5.0
 """How long rank 0 may be silent before the others are asked what they know of it."""
@@ -44,7 +44,7 @@ class EnginesBusyError(ReconstructionError):
     """The engines that were asked for are at work for another reconstruction."""
 
 
-class Link:
+class EngineClient:
     """What the session knows of its engines, and how it speaks to them. Used by several threads."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Link:
         """Whether the failure is one after which `recover` can go on."""
         self.wanted: int | None = None
         """Epoch at which the run is to end; None while none is wanted."""
-        self.held = False
+        self.suspended = False
         self._line = None if start is None else str(start.absolute().parent)
         """Folder of the state that it was last opened from on purpose; known before an engine tells."""
         self.activity = threading.Event()
@@ -103,7 +103,7 @@ class Link:
                 if self._recovery is None and generation == self._generation:
                     raise
 
-    def look(self, request: PictureRequest) -> Pictures | None:
+    def look(self, request: RenderRequest) -> Pictures | None:
         """Rank 0's pictures; its status, which comes with them, is taken over."""
         generation, known = self._generation, len(self.epochs)
         pictures: Pictures | None
@@ -200,7 +200,7 @@ class Link:
     def begin(self, epochs: int) -> None:
         """Commands a run of that many more epochs."""
         generation = self._generation
-        self.wanted, self.held = self.fetch().epoch + epochs, False
+        self.wanted, self.suspended = self.fetch().epoch + epochs, False
         try:
             number: int = self.engines.call(0, "command", Command("start", epochs))
         except EngineLostError as error:
@@ -271,7 +271,7 @@ class Link:
                 return
             if not self.can_recover:
                 raise ReconstructionError(
-                    "It did not lose an engine, so the same would end it again; go_back to one of its states, or start "
+                    "It did not lose an engine, so the same would end it again; restore to one of its states, or start "
                     f"a new Reconstruction, with what its failure says changed. ({str(self.failure).splitlines()[0]})"
                 )
             cause, self.failure = Cause(str(self.failure).split("\n", 1)[0], True), None
@@ -300,7 +300,7 @@ class Link:
         finally:
             self._recovery = None
 
-    def _take_up(self, engines: Engines, state: State | None) -> None:
+    def _take_up(self, engines: Engines, state: ReconstructionState | None) -> None:
         """From now on these are the engines, which were opened from this state; the run goes on, if one is wanted."""
         with self.lock:
             self.engines, self.sent = engines, 0
@@ -318,10 +318,10 @@ class Link:
         if self.wanted is None or self.wanted <= epoch:
             return
         self.sent = self.engines.call(0, "command", Command("start", self.wanted - epoch))
-        if self.held:
+        if self.suspended:
             self.sent = self.engines.call(0, "command", Command("pause"))
 
-    def _last_good_state(self) -> tuple[Path, State] | None:
+    def _last_good_state(self) -> tuple[Path, ReconstructionState] | None:
         """The newest state of this reconstruction that is whole; None where there is none."""
         folder = self.folder_of_states()
         for path in reversed(states(folder)) if folder else ():
@@ -383,7 +383,7 @@ class Link:
         return status
 
     def open_from(
-        self, opening: Opening, start: Path, state: State, remark: Remark | None, instead_of: str = ""
+        self, opening: Opening, start: Path, state: ReconstructionState, note: ChangeNote | None, instead_of: str = ""
     ) -> None:
         """Opens engines in the place of closed ones, from this state; once they have read it, they are taken up.
 
@@ -392,9 +392,9 @@ class Link:
         """
         self.opening, self._line = opening, str(start.parent)
         if instead_of:
-            engines = self.engines.again(opening, start, instead_of, remark)
+            engines = self.engines.again(opening, start, instead_of, note)
         else:
-            engines = self.engines.anew(opening, start, remark)
+            engines = self.engines.anew(opening, start, note)
         try:
             while (status := engines.call(0, "status", 10**9, timeout=MOST_SILENCE)).state == "loading":
                 time.sleep(0.01)

@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ptynb.driver.devices import ClusterError
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.link import EngineClient, ReconstructionError
 from ptynb.scan import Scan
-from ptynb.snapshot import Array, Health, PatternPair, PictureRequest, Pictures, Snapshot
+from ptynb.snapshot import Array, Health, PatternPair, Pictures, RenderRequest, Snapshot
 
 HEALTH_SECONDS = 1.0
 """How long an engine is given to say how it is; one that is in the middle of something says so later."""
 MOST_AT_ONCE = 16
 
 
-class Looking(ABC):
+class InspectionMixin(ABC):
     """What can be asked of a running reconstruction; engines answer between two updates."""
 
     scan: Scan
-    _link: Link
+    _link: EngineClient
     _holder: tuple[int, int] | None = None
     """The pattern that was looked at last, and the rank that holds it."""
     _health: tuple[Health, ...] = ()
@@ -50,19 +50,19 @@ class Looking(ABC):
         snapshot: Snapshot = self._call(0, "snapshot", size)
         return snapshot
 
-    def pictures(self, request: PictureRequest | None = None) -> Pictures | None:
+    def pictures(self, request: RenderRequest | None = None) -> Pictures | None:
         """Pictures for a screen, made on rank 0; None while the engines are still loading."""
         self._alive()
-        return self._link.look(request or PictureRequest())
+        return self._link.look(request or RenderRequest())
 
-    def value_at(self, name: str, y: int, x: int, request: PictureRequest | None = None) -> complex | float:
+    def value_at(self, name: str, y: int, x: int, request: RenderRequest | None = None) -> complex | float:
         """The exact value behind pixel (y, x) of a picture: of its array, without reduction and grey levels.
 
         name, request: as of the pictures ("amplitude", "phase", "complex", "probe 1" ...); complex for what is shown in
         colours. Raises ClusterError or ValueError where there is no such picture or pixel.
         """
         self._loaded()
-        value: complex | float = self._call(0, "value_at", name, y, x, request or PictureRequest())
+        value: complex | float = self._call(0, "value_at", name, y, x, request or RenderRequest())
         return value
 
     def pattern(self, index: int) -> PatternPair:

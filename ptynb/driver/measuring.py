@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ptynb.driver.cluster import Cluster
-from ptynb.driver.cost import Compute, Link, Measured, own_patterns
+from ptynb.driver.cost import Compute, Interconnect, Measured, own_patterns
 from ptynb.driver.devices import Device
 from ptynb.driver.joining import joining
 from ptynb.engine.measuring import time_messages, time_updates
@@ -59,11 +59,11 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     return Measured(Compute.through(fewer, more), _measure_link(cluster, count) if count > 1 else None)
 
 
-def _measure_link(cluster: Cluster, count: int) -> Link:
+def _measure_link(cluster: Cluster, count: int) -> Interconnect:
     with joining(cluster, count) as memberships:
         answers = cluster.call_all([*range(count)], time_messages, [(one,) for one in memberships], timeout=TIMEOUT)
     small, large = answers[0]
-    return Link.through(small, large, count)
+    return Interconnect.through(small, large, count)
 
 
 def part_of(scan: Scan, settings: Settings) -> Scan:
@@ -73,12 +73,12 @@ def part_of(scan: Scan, settings: Settings) -> Scan:
     does not, nor what they show.
     """
     height, width = model_window(scan, settings)
-    one = 8 * height * width * settings.probe.modes * settings.object.states * settings.slices.count
+    one = 8 * height * width * settings.probe.modes * settings.object.modes * settings.slices.count
     count = min(len(scan), MOST_PATTERNS, max(2, MOST_BYTES // one))
     chosen = np.linspace(0, len(scan) - 1, count).round().astype(np.int64)
-    frames = np.empty((count, *scan.window), scan.frames.dtype)
+    frames = np.empty((count, *scan.pattern_shape), scan.frames.dtype)
     scan.frames.take(chosen, frames)
     own = scan.positions[chosen]
-    middle = (np.array(object_frame(scan, settings).shape) - scan.window) // 2
+    middle = (np.array(object_frame(scan, settings).shape) - scan.pattern_shape) // 2
     positions = middle + own - np.rint(own)
-    return dataclasses.replace(scan, frames=ArrayFrames.of(frames), positions=positions, object=None, truth=None)
+    return dataclasses.replace(scan, frames=ArrayFrames.of(frames), positions=positions, object=None, ground_truth=None)

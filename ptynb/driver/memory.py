@@ -24,7 +24,7 @@ import torch
 from ptynb.engine.lbfgs import HISTORY
 from ptynb.engine.moments import bytes_of
 from ptynb.engine.optim import moments
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.room import Place
 from ptynb.engine.source import PIECE_BYTES, narrowest
 from ptynb.engine.stream import AHEAD
@@ -64,7 +64,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Workload:
     """What is to be run: settings on this many engines of a cluster, or in this process (engines 1, cluster False).
 
     keep: whether states are kept, which rank 0 copies and turns into the bytes of a file.
@@ -88,7 +88,7 @@ def copies_of_parameters(settings: Settings, engines: int) -> float:
         # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
         kept = 2 * HISTORY + 4
     # Of the polar form: the complex values, their gradient, and one in passing.
-    polar = 3 if settings.object.form == "polar" else 0
+    polar = 3 if settings.object.parametrization == "amplitude_phase" else 0
     return 2 + kept + passing + polar + (1 if engines > 1 else 0)
 
 
@@ -97,7 +97,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
 
     waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
     """
-    still = settings.slices.rate == 0 and settings.tilt.rate == 0
+    still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
     if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
         # Moved probes, waves behind each slice, waves at the detector.
         waves = 2.0 + settings.slices.count
@@ -105,7 +105,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         windows = settings.slices.count + 1.0
         # Counts, intensity, its slope, and one in passing.
         patterns = 4.0
-        if any(settings.part(name).rate > 0 for name in ("positions", "affine", "offset")):
+        if any(settings.part(name).learning_rate > 0 for name in ("positions", "affine", "probe_offset")):
             waves += 1  # the product from which the slopes of shifts are summed
     else:
         # Moved probes and waves behind each slice, the last of which become those at the detector; or a sum for each
@@ -114,19 +114,19 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         # Counts, and the intensity, which becomes its slope.
         patterns = 2.0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
-    waves += RECORDED * ((settings.variations.rank > 0) + (not plane))
+    waves += RECORDED * ((settings.opr.modes > 0) + (not plane))
     detector = settings.detector
     patterns += RECORDED * (
-        (settings.weights.rate > 0)
-        + (settings.background.rate > 0)
-        + (detector.blur > 0)
+        (settings.pattern_intensities.learning_rate > 0)
+        + (settings.background.learning_rate > 0)
+        + (detector.psf_sigma > 0)
         + (detector.oversampling > 1)
         + (detector.saturation is not None)
     )
     return waves, windows, patterns
 
 
-def memory_of(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> tuple[Item, ...]:
+def memory_of(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> tuple[Item, ...]:
     """What one engine takes at its peak, with the patterns at this place."""
     return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
 
@@ -142,7 +142,7 @@ def totals(items: tuple[Item, ...]) -> dict[Where, float]:
 def patterns_bytes(scan: Scan, settings: Settings, patterns: float) -> float:
     """Of so many patterns as engines keep them; integers of more than 16 bits are taken to fit in those."""
     working = torch.float64 if settings.precision == "double" else torch.float32
-    return patterns * scan.window[0] * scan.window[1] * narrowest(scan.frames.dtype, working).itemsize
+    return patterns * scan.pattern_shape[0] * scan.pattern_shape[1] * narrowest(scan.frames.dtype, working).itemsize
 
 
 def own_patterns(scan: Scan, engines: int) -> int:
@@ -150,21 +150,21 @@ def own_patterns(scan: Scan, engines: int) -> int:
     return -(-len(scan) // engines)
 
 
-def portion(scan: Scan, asked: Asked) -> int:
+def portion(scan: Scan, asked: Workload) -> int:
     """Patterns that one engine computes at once at most."""
-    share = Order.of(scan, asked.settings, asked.engines).share(asked.engines)
-    return -(-share // asked.settings.accumulate)
+    share = BatchSampler.of(scan, asked.settings, asked.engines).share(asked.engines)
+    return -(-share // asked.settings.gradient_accumulation)
 
 
-def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Item]:
+def _items(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> Iterator[Item]:
     settings, where = asked.settings, _where(on_gpu)
     own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
     height, width = model_window(scan, settings)
     complex_bytes = 16 if settings.precision == "double" else 8
     window = float(complex_bytes * height * width)
     wave = window * settings.probe.modes
-    ways = window * settings.variations.rank
-    states = settings.object.states
+    ways = window * settings.opr.modes
+    states = settings.object.modes
 
     if place == "disk" or (place == "host" and on_gpu):
         yield Item("patterns on their way", where, (1 + AHEAD) * at_once * window / 2)
@@ -172,7 +172,7 @@ def _items(scan: Scan, asked: Asked, place: Place, on_gpu: bool) -> Iterator[Ite
         yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
     if asked.cluster and not scan.frames.in_file:
         # Those of an array are sent to the engine, which lets go of them when it has taken them over.
-        sent = own * scan.window[0] * scan.window[1] * scan.frames.dtype.itemsize
+        sent = own * scan.pattern_shape[0] * scan.pattern_shape[1] * scan.frames.dtype.itemsize
         yield Item("patterns as they were sent", "host", sent)
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     rows, columns = object_frame(scan, settings).shape

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ptynb.frames import AbsentFrames
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 
 OnFailure = Literal["pause", "continue"]
 
@@ -19,17 +19,17 @@ class Opening:
 
     extensions: pieces and constraints of the user's, by value (cloudpickle). keep: how states are kept; None: not.
     timeout: seconds after which engines give up waiting for each other. opened: when, seconds since 1970.
-    places: ranks of the cluster that it is confined to, in the order of the group's; None: all of them.
+    ranks: those of the cluster that it is confined to, in the order of the group's; None: all of them.
     """
 
     scan: Scan
     settings: Settings
     extensions: bytes
-    keep: Keep | None
+    keep: Checkpointing | None
     timeout: float
     on_failure: OnFailure
     opened: float
-    places: tuple[int, ...] | None = None
+    ranks: tuple[int, ...] | None = None
 
     def for_memory(self) -> Opening:
         """The same for engines to remember: patterns that are in no file stay behind."""

@@ -47,7 +47,7 @@ class Preview:
         return self.positions + np.array(self.probe.shape[-2:]) / 2
 
     @property
-    def light(self) -> NDArray[np.float64]:
+    def illumination(self) -> NDArray[np.float64]:
         """Photons (y, x) that all patterns together send through each pixel of the object."""
         intensity = (np.abs(self.probe) ** 2).sum(0).astype(np.float64)
         rooms = [side - inner + 1 for side, inner in zip(self.object.shape[-2:], intensity.shape, strict=True)]
@@ -63,7 +63,9 @@ class Preview:
         powers = (np.abs(self.probe) ** 2).sum((1, 2))
         states, slices, height, width = self.object.shape
         size = self.pixel_size
-        light = picture(self.light, "positions", "Illumination", unit="photons", pixel_size=size, colours="viridis")
+        light = picture(
+            self.illumination, "positions", "Illumination", unit="photons", pixel_size=size, colours="viridis"
+        )
         what = f"{height} × {width} pixels, {slices} slice(s), {states} state(s)"
         first = self.object[0, 0]
         given = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # a flat one has no phase worth a colour
@@ -108,7 +110,7 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     settings = settings or Settings()
     check_together(scan, settings)
     chosen = np.unique(np.linspace(0, len(scan) - 1, min(PATTERNS, len(scan))).astype(np.int64))
-    total = np.zeros(scan.window)
+    total = np.zeros(scan.pattern_shape)
     for index in chosen:
         total += scan.counts(int(index), int(index) + 1)[0]
     if not total.any():

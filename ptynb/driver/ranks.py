@@ -19,20 +19,20 @@ from rich.console import Console
 from ptynb.driver import memory
 from ptynb.driver.board import Board, meet
 from ptynb.driver.devices import counted
-from ptynb.driver.leaving import Asked, signals_are_noted
+from ptynb.driver.leaving import TerminationRequest, signals_are_noted
 from ptynb.driver.places import Place, Seat
 from ptynb.driver.results import make_result
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.shares import batch_text, check_shares
 from ptynb.engine.group import Membership
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import branches
 from ptynb.io.hdf5 import FileError
 from ptynb.io.planned import scan_of
 from ptynb.io.result import save_result
 from ptynb.io.state import newest_state, states
-from ptynb.progress import Shown, log, shown_on
+from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.provenance import Machines
 from ptynb.scan import Scan
 from ptynb.settings.runfile import RunFile
@@ -87,7 +87,9 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
 class Rank:
     """This process: its worker, and who else is to be told."""
 
-    def __init__(self, plan: RunFile, place: Place, seat: Seat, board: Board, asked: Asked, again: str) -> None:
+    def __init__(
+        self, plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest, again: str
+    ) -> None:
         self._plan, self._place, self._seat, self._board = plan, place, seat, board
         self._asked, self._again = asked, again
         self._console = Console()
@@ -103,7 +105,7 @@ class Rank:
         scan = scan_of(plan)
         check_shares(scan, plan.settings, self._place.world)
         if self._place.one_host:
-            asked = memory.Asked(plan.settings, self._place.world, self._place.world > 1)
+            asked = memory.Workload(plan.settings, self._place.world, self._place.world > 1)
             check_room(scan, asked, room_for(self._seat.kind != "CPU"))
         self._open(scan, start)
         status = self._settle()
@@ -190,8 +192,8 @@ class Rank:
             device=seat.device,
             identity=seat.identity,
         )
-        owned = Order.of(scan, plan.settings, place.world).owned(place.rank, place.world)
-        self._worker = Worker(scan.part(owned), plan.settings, membership, keep=plan.keep, start=start)
+        owned = BatchSampler.of(scan, plan.settings, place.world).owned(place.rank, place.world)
+        self._worker = Worker(scan.part(owned), plan.settings, membership, keep=plan.checkpointing, start=start)
 
     @property
     def _opened(self) -> Worker:
@@ -213,7 +215,7 @@ class Rank:
             raise ElsewhereError
         return status
 
-    def _settle(self, shown: Shown | None = None) -> Status:
+    def _settle(self, shown: ProgressDisplay | None = None) -> Status:
         """Waits until all ranks have obeyed and nothing runs, or somebody asks to leave; shows epochs meanwhile."""
         known = 0
         while True:
@@ -237,7 +239,7 @@ def check_folder(plan: RunFile) -> None:
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     """The state to go on from; None: from the beginning. Raises FileError where states are there that nobody named."""
-    folder = plan.keep.folder
+    folder = plan.checkpointing.folder
     line = None if folder is None else branches.last_line(folder.expanduser())
     if line is None:
         return None

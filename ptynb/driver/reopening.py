@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptynb.driver.devices import ClusterError
-from ptynb.driver.engines import Remark
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.engines import ChangeNote
+from ptynb.driver.link import EngineClient, ReconstructionError
 from ptynb.driver.opening import Opening
 from ptynb.engine.worker import Command
-from ptynb.io.state import State, is_of, load_state
+from ptynb.io.state import ReconstructionState, is_of, load_state
 
 KEEP_SECONDS = 600.0
 """How long the present state may take until it is kept."""
@@ -32,21 +32,21 @@ def nothing() -> None:
 class Reopening:
     """How it is opened again, and from what.
 
-    start: the state's file, with `state` in it once `carry_out` was called. remark: of a line in the record of changes.
+    start: the state's file, with `state` in it once `carry_out` was called. note: of a line in the record of changes.
     goes_on: whether a run that was under way is taken up again. carry_out: what is to be done with files while no
     engine is open; undo: what takes it back, however far it got.
     """
 
     opening: Opening
     start: Path
-    state: State
-    remark: Remark | None = None
+    state: ReconstructionState
+    note: ChangeNote | None = None
     goes_on: bool = True
     carry_out: Callable[[], object] = nothing
     undo: Callable[[], object] = nothing
 
 
-def reopen(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
+def reopen(link: EngineClient, prepare: Callable[[Path | None], Reopening]) -> None:
     """Holds the run, keeps the state, and opens engines again as `prepare`, given the state's file, tells.
 
     After a failure `prepare` is given None. Whoever asks something meanwhile waits. Raises what `prepare` raised,
@@ -59,26 +59,26 @@ def reopen(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
         link.apart(lambda: _replace(link, prepare, str(failure).split("\n", 1)[0]), failed=True)
 
 
-def _replace(link: Link, prepare: Callable[[Path | None], Reopening], failure: str) -> None:
+def _replace(link: EngineClient, prepare: Callable[[Path | None], Reopening], failure: str) -> None:
     """Workers that failed make way for others."""
-    plan, wanted, held, opening = prepare(None), link.wanted, link.held, link.opening
+    plan, wanted, held, opening = prepare(None), link.wanted, link.suspended, link.opening
     try:
         with contextlib.suppress(ClusterError, TimeoutError):  # one that is lost, or hangs, is ended below
             link.engines.close()
         plan.carry_out()
-        link.wanted, link.held = None, False
-        link.open_from(plan.opening, plan.start, plan.state, plan.remark, instead_of=failure)
+        link.wanted, link.suspended = None, False
+        link.open_from(plan.opening, plan.start, plan.state, plan.note, instead_of=failure)
     except Exception as error:
-        link.wanted, link.held, link.opening = wanted, held, opening
+        link.wanted, link.suspended, link.opening = wanted, held, opening
         plan.undo()
         raise ReconstructionError(f"This can't be done, and it stays as it failed: {error}") from error
 
 
-def _exchange(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
+def _exchange(link: EngineClient, prepare: Callable[[Path | None], Reopening]) -> None:
     ran = _hold(link)
     try:
         kept = _keep(link)
-        before, wanted, held = Reopening(link.opening, kept, load_state(kept)), link.wanted, link.held
+        before, wanted, held = Reopening(link.opening, kept, load_state(kept)), link.wanted, link.suspended
         plan = prepare(kept)
     except Exception:
         if ran:
@@ -89,10 +89,10 @@ def _exchange(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
         link.engines.close()
         plan.carry_out()
         if not plan.goes_on:
-            link.wanted, link.held = None, False
-        link.open_from(plan.opening, plan.start, plan.state, plan.remark)
+            link.wanted, link.suspended = None, False
+        link.open_from(plan.opening, plan.start, plan.state, plan.note)
     except Exception as error:
-        link.wanted, link.held = wanted, held
+        link.wanted, link.suspended = wanted, held
         try:
             plan.undo()
             with contextlib.suppress(ClusterError, TimeoutError):
@@ -105,7 +105,7 @@ def _exchange(link: Link, prepare: Callable[[Path | None], Reopening]) -> None:
         raise ReconstructionError(f"This can't be done, and it goes on as before: {error}") from error
 
 
-def _restore(link: Link, before: Reopening) -> None:
+def _restore(link: EngineClient, before: Reopening) -> None:
     """As it was; on fresh engines in the place of lost ones, where it is to go on by itself after a loss."""
     try:
         link.open_from(before.opening, before.start, before.state, None)
@@ -116,7 +116,7 @@ def _restore(link: Link, before: Reopening) -> None:
         link.open_from(before.opening, before.start, before.state, None, instead_of=lost)
 
 
-def _hold(link: Link) -> bool:
+def _hold(link: EngineClient) -> bool:
     """Holds all engines before the same update; returns whether they ran."""
     while (status := link.ask()).state == "loading" or status.applied < link.sent:  # a start on its way counts
         time.sleep(0.02)
@@ -128,7 +128,7 @@ def _hold(link: Link) -> bool:
     return True
 
 
-def _keep(link: Link) -> Path:
+def _keep(link: EngineClient) -> Path:
     """Keeps the present state; returns its file once it is whole."""
     done, failed = link.ask().keeps
     link.engines.call(0, "command", Command("keep"))

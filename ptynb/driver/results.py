@@ -18,10 +18,10 @@ from ptynb.provenance import Machines, Software
 from ptynb.record import utc
 from ptynb.scan import Scan
 from ptynb.settings.undoing import settings_before
-from ptynb.snapshot import Kept, Result
+from ptynb.snapshot import Result, ResultData
 
 
-def make_result(scan: Scan, kept: Kept, machines: Machines, failure: Exception | None) -> Result:
+def make_result(scan: Scan, kept: ResultData, machines: Machines, failure: Exception | None) -> Result:
     """The result of a scan from the state that an engine kept.
 
     machines: what reconstructed. failure: what ended it, if something did.
@@ -32,25 +32,25 @@ def make_result(scan: Scan, kept: Kept, machines: Machines, failure: Exception |
         probe=kept.probe,
         positions=kept.positions,
         origin=kept.origin,
-        optimised=kept.optimised,
+        parameters=kept.parameters,
         epochs=kept.epochs,
         r_factor=kept.r_factor,
         settings=kept.settings,
         changes=kept.changes,
         pixel_size=scan.pixel_size,
         r_factors=kept.r_factors,
-        began_with=settings_before(kept.settings, kept.changes),
+        initial_settings=settings_before(kept.settings, kept.changes),
         update=kept.update,
         started=utc(kept.started),
         ended=utc(time.time()),
-        moments=kept.moments,
+        history=kept.history,
         title=kept.title,
         comments=kept.comments,
         scan=identity_of(scan, kept.counts),
         software=software,
         machines=machines,
         failure="" if failure is None else str(failure),
-        about={
+        metadata={
             "scan": scan.name,
             "ptynb": software.ptynb,
             "torch": software.torch,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptynb.driver.devices import find_gpus
-from ptynb.driver.memory import Asked, Where, memory_of, own_patterns, patterns_bytes, portion, totals
+from ptynb.driver.memory import Where, Workload, memory_of, own_patterns, patterns_bytes, portion, totals
 from ptynb.driver.shares import can_share
 from ptynb.engine.room import Place, free_on_host, place_for
 from ptynb.scan import Scan
@@ -36,22 +36,22 @@ def room_for(on_gpu: bool, held: float = 0) -> Room:
     return Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
 
 
-def check_room(scan: Scan, asked: Asked, room: Room) -> None:
+def check_room(scan: Scan, asked: Workload, room: Room) -> None:
     """Raises SettingsError where it can't fit, with one sentence that names a remedy."""
     problem = refusal(scan, asked, room)
     if problem is not None:
         raise SettingsError(problem)
 
 
-def place_of_patterns(scan: Scan, asked: Asked, room: Room) -> Place:
+def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:
     """Where engines will keep the patterns."""
     own, everybody = (
         patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
     )
-    return place_for(asked.settings.frames, own, everybody, scan.frames.in_file, room.host, room.device)
+    return place_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
 
 
-def lacks(scan: Scan, asked: Asked, room: Room) -> Where | None:
+def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:
     """Where the memory does not suffice; None: nowhere."""
     needed = totals(memory_of(scan, asked, place_of_patterns(scan, asked, room), room.device is not None))
     if room.device is not None and needed["device"] > room.device:
@@ -59,7 +59,7 @@ def lacks(scan: Scan, asked: Asked, room: Room) -> Where | None:
     return "host" if asked.engines * needed["host"] > room.host else None
 
 
-def refusal(scan: Scan, asked: Asked, room: Room) -> str | None:
+def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
     """One sentence where it can't fit, with the smallest change that helps; None where it fits."""
     where = lacks(scan, asked, room)
     if where is None:
@@ -79,26 +79,29 @@ def refusal(scan: Scan, asked: Asked, room: Room) -> str | None:
     )
 
 
-def _remedy(scan: Scan, asked: Asked, room: Room) -> str:
+def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
     for count, changes, words in _remedies(scan, asked, room):
         try:
             settings = asked.settings.replace(**changes)
         except SettingsError:  # it goes together with no such change
             continue
-        if lacks(scan, Asked(settings, count, asked.cluster or count > 1), room) is None:
+        if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
             return words
     return "crop or bin the patterns first (ptynb.preparation)"
 
 
-def _remedies(scan: Scan, asked: Asked, room: Room) -> Iterator[tuple[int, dict[str, Any], str]]:
+def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, dict[str, Any], str]]:
     """(engines, changes of settings, words for them) by what they cost: first what leaves the result as it is."""
     settings, engines = asked.settings, asked.engines
-    for accumulate in (settings.accumulate * 2**power for power in range(1, portion(scan, asked).bit_length())):
-        yield engines, {"accumulate": accumulate}, f"compute each batch in portions: accumulate={accumulate}"
-    if settings.frames == "device" and room.device is not None:
-        yield engines, {"frames": "host"}, "keep the patterns elsewhere: frames='host'"
-    if settings.frames != "disk" and scan.frames.in_file:
-        yield engines, {"frames": "disk"}, "keep the patterns elsewhere: frames='disk'"
+    for accumulate in (
+        settings.gradient_accumulation * 2**power for power in range(1, portion(scan, asked).bit_length())
+    ):
+        change = {"gradient_accumulation": accumulate}
+        yield engines, change, f"compute each batch in parts: gradient_accumulation={accumulate}"
+    if settings.pattern_storage == "device" and room.device is not None:
+        yield engines, {"pattern_storage": "host"}, "keep the patterns elsewhere: pattern_storage='host'"
+    if settings.pattern_storage != "disk" and scan.frames.in_file:
+        yield engines, {"pattern_storage": "disk"}, "keep the patterns elsewhere: frames='disk'"
     if room.device is not None:
         for count in range(engines + 1, MOST_ENGINES + 1):
             if can_share(scan, settings, count):
@@ -108,9 +111,9 @@ def _remedies(scan: Scan, asked: Asked, room: Room) -> Iterator[tuple[int, dict[
             yield count, {}, f"use fewer engines, which each hold the object: {count}"
     batch = settings.batch // 2
     while batch >= (1 if settings.batch_per == "engine" else engines):
-        smaller = {"batch": batch, "accumulate": min(settings.accumulate, batch)}
+        smaller = {"batch": batch, "gradient_accumulation": min(settings.gradient_accumulation, batch)}
         yield engines, smaller, f"use smaller batches: batch={batch}"
         batch //= 2
     if settings.optimiser in ("lbfgs", *PROJECTIONS):
-        adam = {"optimiser": "adam", "object": {"rate": 0.01}, "probe": {"rate": 0.01}}
+        adam = {"optimiser": "adam", "object": {"learning_rate": 0.01}, "probe": {"learning_rate": 0.01}}
         yield engines, adam, "use the optimiser 'adam'"

@@ -46,8 +46,12 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
 
 def _opened(plan: RunFile, scan: Scan, cluster: Cluster, start: Path | None) -> Reconstruction:
     if start is None:
-        return Reconstruction(scan, plan.settings, cluster, keep=plan.keep, on_failure=plan.on_failure)
-    return resume_from(start, scan, cluster, settings=plan.settings, keep=plan.keep, on_failure=plan.on_failure)
+        return Reconstruction(
+            scan, plan.settings, cluster, checkpointing=plan.checkpointing, on_failure=plan.on_failure
+        )
+    return resume_from(
+        start, scan, cluster, settings=plan.settings, checkpointing=plan.checkpointing, on_failure=plan.on_failure
+    )
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
@@ -97,7 +101,7 @@ def _keep(recon: Reconstruction) -> None:
     if recon.failure is not None or recon.closed:
         return
     recon.stop()
-    status, kept = recon.last_status(), recon.last_state
+    status, kept = recon.last_status(), recon.latest_checkpoint
     if status is None or (kept is not None and is_of(kept, status.epoch, status.update)):
         return
     if status.epoch or status.update:
@@ -105,5 +109,5 @@ def _keep(recon: Reconstruction) -> None:
 
 
 def _kept(recon: Reconstruction) -> tuple[str | None, int | None]:
-    status, kept = recon.last_status(), recon.last_state
+    status, kept = recon.last_status(), recon.latest_checkpoint
     return (None, None) if kept is None or status is None else (str(kept), status.kept_epoch)

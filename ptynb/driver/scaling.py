@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterPlan, Device, plan_for, usable_cores
-from ptynb.driver.memory import Asked
+from ptynb.driver.memory import Workload
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.session import Reconstruction
 from ptynb.driver.shares import check_shares
 from ptynb.physics.build import check_together
 from ptynb.scan import Scan
 from ptynb.settings import Settings, SettingsError
-from ptynb.trials import ScalingTest, Trial
+from ptynb.trials import ScalingTest, ScalingTrial
 
 
 def scaling_test(
@@ -26,7 +26,7 @@ def scaling_test(
     threads: Sequence[int] | None = None,
     epochs: int = 6,
     device: Device = "auto",
-    report: Callable[[Trial], None] | None = None,
+    report: Callable[[ScalingTrial], None] | None = None,
 ) -> ScalingTest:
     """Runs the same reconstruction on each number of engines, several times by turns (1, 2, 4, 1, 2, 4 ...).
 
@@ -45,7 +45,7 @@ def scaling_test(
     plans = [plan_for(count, device, own) for count in sorted(set(engines)) for own in each]
     for plan in plans:
         check_shares(scan, settings, len(plan.engines))
-        check_room(scan, Asked(settings, len(plan.engines)), room_for(plan.on_gpu))
+        check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu))
     done = []
     for number, plan in itertools.product(range(1, trials + 1), plans):
         done.append(_run(scan, settings, plan, number, epochs, device))
@@ -61,7 +61,7 @@ def scaling_test(
     )
 
 
-def _run(scan: Scan, settings: Settings, plan: ClusterPlan, number: int, epochs: int, device: Device) -> Trial:
+def _run(scan: Scan, settings: Settings, plan: ClusterPlan, number: int, epochs: int, device: Device) -> ScalingTrial:
     count, threads = len(plan.engines), plan.engines[0].threads
     with (
         Cluster(count, device=device, threads=threads) as cluster,
@@ -70,7 +70,7 @@ def _run(scan: Scan, settings: Settings, plan: ClusterPlan, number: int, epochs:
         recon.start(epochs)
         recon.wait()
         batch = min(settings.effective_batch(count), len(scan))
-        return Trial(count, threads, number, batch, recon.epochs)
+        return ScalingTrial(count, threads, number, batch, recon.epochs)
 
 
 def _check_numbers(engines: Sequence[int], trials: int, threads: Sequence[int] | None, epochs: int) -> None:

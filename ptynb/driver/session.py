@@ -16,37 +16,37 @@ from typing import Any, Self, TypeVar, get_args
 import cloudpickle
 import torch
 
-from ptynb.driver.branching import Lines
+from ptynb.driver.branching import BranchManager
 from ptynb.driver.calling import EngineLostError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import ClusterEngines, Engines, LocalEngine
-from ptynb.driver.followed import Followed
+from ptynb.driver.followed import StatusMixin
 from ptynb.driver.interrupts import PATIENCE_SECONDS, Errands, held_back
-from ptynb.driver.link import EnginesBusyError, Link, ReconstructionError
-from ptynb.driver.looks import Looking
-from ptynb.driver.memory import Asked
-from ptynb.driver.moving import Movable
+from ptynb.driver.link import EngineClient, EnginesBusyError, ReconstructionError
+from ptynb.driver.looks import InspectionMixin
+from ptynb.driver.memory import Workload
+from ptynb.driver.moving import CheckpointMixin
 from ptynb.driver.opening import OnFailure, Opening
 from ptynb.driver.results import make_result, names_of
 from ptynb.driver.room import check_room, room_for
 from ptynb.driver.shares import batch_text, check_shares
 from ptynb.io.result import save_result
-from ptynb.io.state import State
+from ptynb.io.state import ReconstructionState
 from ptynb.physics.build import check_together
-from ptynb.physics.piece import Imposed, Piece
+from ptynb.physics.piece import CustomConstraint, ModelComponent
 from ptynb.provenance import Machines
 from ptynb.record import Words
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings, SettingsError
+from ptynb.settings import Checkpointing, Settings, SettingsError
 from ptynb.settings.base import MOST_EPOCHS
-from ptynb.snapshot import Epoch, Kept, Result, Status
+from ptynb.snapshot import Epoch, Result, ResultData, Status
 from ptynb.text import quoted
 from ptynb.warned import PtynbWarning
 
 Answer = TypeVar("Answer")
 
-KEEP = Keep()
+CHECKPOINTING = Checkpointing()
 FOLLOW_SECONDS = 0.1
 """How often the record is fetched while nobody waits for it."""
 IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
@@ -58,16 +58,18 @@ _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = wea
 _open_lock = threading.Lock()
 
 
-class Reconstruction(Followed, Looking, Movable):
+class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
     """A reconstruction of a scan on the engines of a cluster, or in this process.
 
     scan: from `load`, `Scan.from_arrays` or `simulate`. settings: `Settings()` unless given.
     cluster: whose engines reconstruct; None: this process does.
     device: of this process where there is no cluster: "auto" (a GPU if there is one), "cpu", "cuda".
     timeout: seconds after which engines give up waiting for each other; those in which they are stopped don't count.
-    extensions: pieces of the forward model (`Piece`) and constraints (`Imposed`) of your own, beside ptynb's.
-    keep: how often the state is kept in files, and where (see `Keep`); None: never. `ptynb.resume` goes on from one.
-    places: ranks of the cluster's engines that reconstruct; None: all of them. Several reconstructions can be at work
+    extensions: pieces of the forward model (`ModelComponent`) and constraints (`CustomConstraint`) of your own, beside
+    ptynb's.
+    checkpointing: how often the state is kept in files, and where (see `Checkpointing`); None: never. `ptynb.resume`
+        goes on from one.
+    ranks: those of the cluster's engines that reconstruct; None: all of them. Several reconstructions can be at work
         on different engines of one cluster.
     on_failure: what happens when an engine is lost: "pause" leaves it to `recover`, "continue" goes on by itself, from
         the last kept state, on the engines that are left and fresh ones; a line in `changes` tells.
@@ -87,16 +89,25 @@ class Reconstruction(Followed, Looking, Movable):
         device: str = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
-        keep: Keep | None = KEEP,
+        checkpointing: Checkpointing | None = CHECKPOINTING,
         on_failure: OnFailure = "pause",
-        places: Sequence[int] | None = None,
+        ranks: Sequence[int] | None = None,
     ) -> None:
         self._open(
-            scan, settings or Settings(), cluster, device, timeout, extensions, keep, on_failure, places, start=None
+            scan,
+            settings or Settings(),
+            cluster,
+            device,
+            timeout,
+            extensions,
+            checkpointing,
+            on_failure,
+            ranks,
+            start=None,
         )
 
     @classmethod
-    def _from_state(cls, start: Path, state: State, *arguments: Any) -> Self:
+    def _from_state(cls, start: Path, state: ReconstructionState, *arguments: Any) -> Self:
         """One that goes on from a state; arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
         recon._open(*arguments, start=start, epochs=state.epochs)
@@ -107,14 +118,14 @@ class Reconstruction(Followed, Looking, Movable):
     def _joined(cls, cluster: Cluster, engines: Engines, opening: Opening, status: Status) -> Self:
         """One that is open on the cluster's engines already."""
         recon = cls.__new__(cls)
-        recon._set_up(cluster, opening, Link(engines, opening))
+        recon._set_up(cluster, opening, EngineClient(engines, opening))
         with contextlib.suppress(ReconstructionError):  # an engine was lost meanwhile: it is `recover` that goes on
             recon._link.fetch()
             recon._link.r_factor_every, measured = recon._call(0, "measured")
             recon._link.r_factors = dict(measured)
             recon._link.words = recon._call(0, "words")
         if status.state not in ("ready", "closed"):
-            recon._link.wanted, recon._link.held = status.target, status.state == "paused"
+            recon._link.wanted, recon._link.suspended = status.target, status.state == "paused"
         return recon
 
     def _open(
@@ -125,9 +136,9 @@ class Reconstruction(Followed, Looking, Movable):
         device: str,
         timeout: float,
         extensions: Sequence[Any],
-        keep: Keep | None,
+        keep: Checkpointing | None,
         on_failure: OnFailure,
-        places: Sequence[int] | None = None,
+        ranks: Sequence[int] | None = None,
         *,
         start: Path | None,
         epochs: Sequence[Epoch] = (),
@@ -136,7 +147,7 @@ class Reconstruction(Followed, Looking, Movable):
             raise SettingsError(f"device is {device!r}, and a cluster has its own; give it to Cluster(...).")
         if on_failure not in get_args(OnFailure):
             raise SettingsError(f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.")
-        confined = None if places is None else check_places(places, cluster)
+        confined = None if ranks is None else check_ranks(ranks, cluster)
         engines = 1 if cluster is None else len(confined or cluster)
         check_together(scan, settings)
         check_shares(scan, settings, engines)
@@ -144,7 +155,7 @@ class Reconstruction(Followed, Looking, Movable):
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster CUDA is not even asked for
         held = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
         room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, held)
-        check_room(scan, Asked(settings, engines, cluster is not None, keep is not None), room)
+        check_room(scan, Workload(settings, engines, cluster is not None, keep is not None), room)
         if cluster is not None:
             make_way(cluster, confined)
         opening = Opening(
@@ -152,15 +163,15 @@ class Reconstruction(Followed, Looking, Movable):
         )
         if cluster is not None:
             opened: Engines = ClusterEngines(cluster, opening, start=start)
-            self._set_up(cluster, opening, Link(opened, opening, epochs, start))
+            self._set_up(cluster, opening, EngineClient(opened, opening, epochs, start))
             return
         with held_back():  # or nobody would ever end its thread
-            self._set_up(cluster, opening, Link(LocalEngine(opening, local, start), opening, epochs, start))
+            self._set_up(cluster, opening, EngineClient(LocalEngine(opening, local, start), opening, epochs, start))
 
-    def _set_up(self, cluster: Cluster | None, opening: Opening, link: Link) -> None:
+    def _set_up(self, cluster: Cluster | None, opening: Opening, link: EngineClient) -> None:
         self.scan, self._settings, self._cluster, self._link = opening.scan, opening.settings, cluster, link
-        self._places = opening.places
-        self._lines = Lines(link, opening.scan, cluster)
+        self._places = opening.ranks
+        self._lines = BranchManager(link, opening.scan, cluster)
         self._folder = None if cluster is None else cluster.folder
         self._stops = 0
         self._errands = Errands("ptynb order")
@@ -192,12 +203,12 @@ class Reconstruction(Followed, Looking, Movable):
         self._errands.run(lambda: self._begin(epochs))
         self._tell()
 
-    def run_to(self, epoch: int, update: int = 0) -> None:
+    def run_until(self, epoch: int, update: int = 0) -> None:
         """Trains in the background until so many epochs, and updates of the next one, are completed; returns at once.
 
         Raises ReconstructionError where it is farther already. A lost engine ends it, whatever `on_failure` says.
         """
-        epoch, update = _whole("run_to", epoch, 0), _whole("run_to", update, 0, "updates")
+        epoch, update = _whole("run_until", epoch, 0), _whole("run_until", update, 0, "updates")
         self._end_what_was_cut()
         self._errands.run(lambda: self._begin_to(epoch, update))
 
@@ -209,7 +220,7 @@ class Reconstruction(Followed, Looking, Movable):
         if (status.epoch, status.update) > (epoch, update):
             raise ReconstructionError(
                 f"{epoch} epochs and {update} updates are to be reached, and {status.epoch} and {status.update} are "
-                "completed; go_back leads to an earlier state."
+                "completed; restore leads to an earlier state."
             )
         self._advancing = self._link.wanted = None
         self._link.command("reach", [epoch, update])
@@ -232,10 +243,10 @@ class Reconstruction(Followed, Looking, Movable):
         """Goes on after `pause`."""
         self._errands.run(lambda: self._hold(False))
 
-    def _hold(self, held: bool) -> None:
+    def _hold(self, suspended: bool) -> None:
         self._alive()
-        self._link.held = held
-        self._link.order("pause" if held else "resume")
+        self._link.suspended = suspended
+        self._link.order("pause" if suspended else "resume")
 
     def stop(self) -> None:
         """Ends the run on all engines before the same update; `start` or `run` can go on from there."""
@@ -274,7 +285,8 @@ class Reconstruction(Followed, Looking, Movable):
     def keep(self, timeout: float = 600.0) -> Path:
         """Keeps the state now, and returns the file once it is whole.
 
-        Raises ReconstructionError where that fails or takes longer than `timeout` seconds, ValueError without `keep`.
+        Raises ReconstructionError where that fails or takes longer than `timeout` seconds, ValueError without
+        `checkpointing`.
         """
         kept, failed = self._fetch().keeps
         self._link.order("keep")
@@ -459,7 +471,7 @@ class Reconstruction(Followed, Looking, Movable):
     def settings(self) -> Settings:
         """The settings; assigning takes effect on every engine before the same update.
 
-        Only what is marked live may change: `recon.settings = recon.settings.replace(probe={"rate": 0.005})`.
+        Only what is marked live may change: `recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})`.
         """
         return self._settings
 
@@ -469,7 +481,7 @@ class Reconstruction(Followed, Looking, Movable):
         fixed = [name for name in changed if not Settings.is_live(name)]
         if fixed:
             raise SettingsError(
-                f"{', '.join(fixed)} can't change while a reconstruction runs; restructure(settings) holds it, maps "
+                f"{', '.join(fixed)} can't change while a reconstruction runs; reconfigure(settings) holds it, maps "
                 "its state onto them, and goes on."
             )
         if changed:
@@ -582,7 +594,7 @@ class Reconstruction(Followed, Looking, Movable):
             )
 
     def _way_on(self) -> str:
-        kept = self.last_state
+        kept = self.latest_checkpoint
         return "" if kept is None else f", or go on with ptynb.resume({str(kept)!r})"
 
     def _call(self, rank: int, method: str, *arguments: Any) -> Any:
@@ -625,7 +637,7 @@ class Reconstruction(Followed, Looking, Movable):
             self._result = make_result(self.scan, kept, machines, self._link.failure)
             self._result_at = (status.epoch, status.update, status.applied)
 
-    def _machines(self, kept: Kept, status: Status) -> Machines:
+    def _machines(self, kept: ResultData, status: Status) -> Machines:
         engines = self._link.engines
         return Machines(
             engines=engines.world,
@@ -638,11 +650,11 @@ class Reconstruction(Followed, Looking, Movable):
             extensions=names_of(self._link.opening.extensions),
         )
 
-    def _kept(self) -> Kept | None:
+    def _kept(self) -> ResultData | None:
         """What rank 0 holds; after a failure what any engine still holds, since all hold the same."""
         for rank in range(self._link.engines.world if self._link.failure is not None else 1):
             try:
-                kept: Kept | None = self._link.engines.call(rank, "result", timeout=600.0)
+                kept: ResultData | None = self._link.engines.call(rank, "result", timeout=600.0)
             except EngineLostError:
                 continue
             if kept is not None:
@@ -663,17 +675,17 @@ def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
     return found
 
 
-def check_places(places: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:
+def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:
     """Ranks of a cluster's engines. Raises SettingsError where there are none of these."""
     if cluster is None:
-        raise SettingsError(f"places is {[*places]}, and there is no cluster whose engines these could be; give one.")
+        raise SettingsError(f"ranks is {[*ranks]}, and there is no cluster whose engines these could be; give one.")
     known = range(len(cluster))
-    if not places or len({*places}) < len(places) or not {*places} <= {*known}:
-        raise SettingsError(f"places is {[*places]}; expected different ranks from 0 to {len(cluster) - 1}.")
-    return tuple(int(place) for place in places)
+    if not ranks or len({*ranks}) < len(ranks) or not {*ranks} <= {*known}:
+        raise SettingsError(f"ranks is {[*ranks]}; expected different ranks from 0 to {len(cluster) - 1}.")
+    return tuple(int(place) for place in ranks)
 
 
-def make_way(cluster: Cluster, places: Sequence[int] | None = None) -> None:
+def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     """Ends what is open on these engines of the cluster, on any of them for None; its result is kept.
 
     Raises EnginesBusyError where one of them is at work.
@@ -681,7 +693,7 @@ def make_way(cluster: Cluster, places: Sequence[int] | None = None) -> None:
     with _open_lock:
         found = [*_open.get(cluster, ())]
     for recon in found:
-        if places is None or recon._places is None or {*places} & {*recon._places}:
+        if ranks is None or recon._places is None or {*ranks} & {*recon._places}:
             recon._make_way()
 
 
@@ -711,15 +723,16 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         del recon
 
 
-def _close_last(link: Link) -> None:
+def _close_last(link: EngineClient) -> None:
     link.engines.close()
 
 
 def _check_extensions(extensions: Sequence[Any]) -> None:
     for extension in extensions:
-        if not isinstance(extension, Piece | Imposed):
+        if not isinstance(extension, ModelComponent | CustomConstraint):
             raise SettingsError(
-                f"extensions holds {extension!r:.80}; expected instances of ptynb.Piece or ptynb.Imposed "
+                f"extensions holds {extension!r:.80}; expected instances of ptynb.ModelComponent or "
+                "ptynb.CustomConstraint "
                 "(an instance, not the class)."
             )
 

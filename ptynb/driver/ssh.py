@@ -105,7 +105,7 @@ class Host:
     """A host as it describes itself (see `asked`), under the name by which ssh reaches it."""
 
     name: str
-    said: Mapping[str, Any]
+    answers: Mapping[str, Any]
 
 
 def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
@@ -165,7 +165,7 @@ def _check_versions(host: Host, remote: Remote) -> None:
     here = {package: importlib.metadata.version(package) for package in asked.PACKAGES}
     here["python"] = ".".join(platform.python_version_tuple()[:2])
     for package, own in here.items():
-        there = host.said[package]
+        there = host.answers[package]
         wanted = own.partition("+")[0]  # a build for another device (2.13.0+cu126) is the same version
         if there is None:
             raise ClusterError(
@@ -190,11 +190,11 @@ def place_engines(
     engines: list[EnginePlan] = []
     homes: list[str] = []
     for host in hosts:
-        if device != "cpu" and host.said["gpu_problem"]:
-            raise ClusterError(f"On {host.name}: {host.said['gpu_problem']}")
-        gpus = () if device == "cpu" else tuple(GPU(**gpu) for gpu in host.said["gpus"])
+        if device != "cpu" and host.answers["gpu_problem"]:
+            raise ClusterError(f"On {host.name}: {host.answers['gpu_problem']}")
+        gpus = () if device == "cpu" else tuple(GPU(**gpu) for gpu in host.answers["gpus"])
         try:
-            plan = plan_cluster(counts[host.name], device, gpus, host.said["cores"], threads)
+            plan = plan_cluster(counts[host.name], device, gpus, host.answers["cores"], threads)
         except ClusterError as error:
             raise ClusterError(f"On {host.name}: {error}") from None
         for engine in plan.engines:

@@ -12,10 +12,10 @@ from torch import Tensor
 from ptynb.driver.devices import counted
 from ptynb.driver.results import names_of
 from ptynb.io.identity import identity_of
-from ptynb.io.state import State
+from ptynb.io.state import ReconstructionState
 from ptynb.physics.build import check_together, make_model, object_frame
 from ptynb.physics.losses import make_loss
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 from ptynb.provenance import Machines, Software
 from ptynb.record import utc
 from ptynb.scan import Scan
@@ -25,7 +25,7 @@ from ptynb.snapshot import Result
 
 
 @torch.no_grad()
-def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
+def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Result:
     """The result of a scan as this state has it; its R-factor, which takes all patterns, is not a number.
 
     extensions: pieces of the user's, by value (cloudpickle), the same ones as before.
@@ -39,16 +39,16 @@ def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
         else torch.polar(kept["object.amplitude"], kept["object.phase"])
     )
     probe = torch.view_as_complex(kept["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
-    mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.window))
-    own = [piece for piece in pickle.loads(extensions) if isinstance(piece, Piece)]
+    mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
+    own = [piece for piece in pickle.loads(extensions) if isinstance(piece, ModelComponent)]
     loss = make_loss(begun.loss, mean_count)
     model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
     model.probe.scale.copy_(torch.from_numpy(state.scale))
     model.load_state_dict(kept)
     optimised: dict[str, Tensor] = model.beginnings()
     for name, piece in model.parts.items():
-        piece.awake = state.awake[name]
-        if piece.awake:
+        piece.active = state.active[name]
+        if piece.active:
             optimised |= {f"{name}/{key}": values for key, values in piece.arrays().items()}
     whole = object[0] if len(object) == 1 else object
     whole = whole[0] if len(object) == 1 and len(whole) == 1 else whole
@@ -63,25 +63,25 @@ def result_of(state: State, scan: Scan, extensions: bytes) -> Result:
         changes=state.changes,
         pixel_size=scan.pixel_size,
         r_factors=state.r_factors,
-        began_with=settings_before(state.settings, state.changes),
+        initial_settings=settings_before(state.settings, state.changes),
         update=state.update,
         started=utc(state.started),
         ended=utc(time.time()),
-        moments=state.moments,
+        history=state.history,
         title=state.title,
         comments=state.comments,
         scan=identity_of(scan, state.scan["counts"]),
         software=Software(
-            **{name: state.about.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
+            **{name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
         ),
         machines=_machines(state, extensions),
-        about={**state.about, "scan": scan.name, "written": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
-        optimised={name: values.numpy() for name, values in optimised.items()},
+        metadata={**state.metadata, "scan": scan.name, "written": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
+        parameters={name: values.numpy() for name, values in optimised.items()},
     )
 
 
-def _machines(state: State, extensions: bytes) -> Machines:
-    about = state.about
+def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
+    about = state.metadata
     engines, threads = (int(about[name]) if about.get(name, "").isdigit() else 0 for name in ("engines", "threads"))
     return Machines(
         engines=engines,

@@ -21,7 +21,7 @@ from ptynb.driver.calling import ClusterStoppedError
 from ptynb.driver.cluster import Cluster
 from ptynb.driver.errors import ClusterError
 from ptynb.driver.link import EnginesBusyError, ReconstructionError
-from ptynb.driver.memory import Asked
+from ptynb.driver.memory import Workload
 from ptynb.driver.metrics import Metric, check_metric, metric_name
 from ptynb.driver.room import Room, refusal, room_for
 from ptynb.driver.session import make_way
@@ -77,7 +77,7 @@ class Study:
         self.path = new_folder(scan.name) / "tuning.journal" if study is None else Path(study).expanduser().absolute()
         self.metric, self.epochs, self.wanted = metric_name(metric), epochs, trials
         self._task = Task(scan, settings, cluster, device, epochs, metric, tuple(extensions))
-        self._lanes = _lanes(cluster, engines_per_trial)
+        self._engine_groups = _engine_groups(cluster, engines_per_trial)
         self._seed, self._pruner = seed, _pruner(prune and "loss" not in self.ranges, metric, epochs)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -103,7 +103,7 @@ class Study:
         if self.running:
             raise ReconstructionError(f"It is already running: {self!r}; stop() it first, or wait().")
         if self._task.cluster is not None:
-            make_way(self._task.cluster, [place for places in self._lanes for place in places])
+            make_way(self._task.cluster, [place for places in self._engine_groups for place in places])
             self._check_room(self._task.cluster)
         self._file = self._open_file()
         with self._changed:
@@ -112,7 +112,7 @@ class Study:
             self._stopping.clear()
             self._threads = [
                 threading.Thread(target=self._work, args=(places,), name="ptynb tuning", daemon=True)
-                for places in self._lanes
+                for places in self._engine_groups
             ]
             self._left = len(self._threads)
         for thread in self._threads:
@@ -123,8 +123,8 @@ class Study:
 
         A trial itself asks what is free when it begins, which all that begin at the same time find for themselves.
         """
-        lanes, room = len(self._lanes), room_for(cluster.plan.on_gpu, cluster.held_bytes())
-        asked = Asked(self.settings, len(self._lanes[0]), True, keep=False)
+        lanes, room = len(self._engine_groups), room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        asked = Workload(self.settings, len(self._engine_groups[0]), True, keep=False)
         problem = refusal(self._task.scan, asked, Room(room.host / lanes, room.device))
         if problem is not None:
             raise SettingsError(f"Of {lanes} trials at the same time each has its share of the memory. {problem}")
@@ -244,7 +244,7 @@ class Study:
             if self._stopping.is_set() or self.done + len(self._running) >= self.wanted:
                 return None
             trial = self._file.ask()
-            self._running[trial.number] = TunedTrial(trial.number + 1, trial.params, "running", places=places)
+            self._running[trial.number] = TunedTrial(trial.number + 1, trial.params, "running", ranks=places)
             self._changed.notify_all()
             return trial
 
@@ -314,7 +314,7 @@ class Study:
         return StudyFile(self.path, about, self.ranges, present if fits else {}, self._pruner, self._seed, startup)
 
 
-def _lanes(cluster: Cluster | None, engines: int) -> list[tuple[int, ...]]:
+def _engine_groups(cluster: Cluster | None, engines: int) -> list[tuple[int, ...]]:
     """The ranks of the cluster in groups; one group of none is this process."""
     if cluster is None:
         if engines > 1:
@@ -360,13 +360,13 @@ def tune(
     """Looks for good settings: reconstructs with some after others, on all engines at once. Returns at once.
 
     ranges: dotted name of a setting -> `pt.between(low, high, log=True)` or a tuple of choices:
-        `{"probe.rate": pt.between(1e-4, 1e-1, log=True), "batch": (8, 16, 32)}`. The first trial has the values of
-        `settings` where they lie in the ranges.
+        `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True), "batch": (8, 16, 32)}`. The first trial has the
+        values of `settings` where they lie in the ranges.
     cluster: whose engines try, each `engines_per_trial` of them one trial; None: this process, one trial after another.
     trials: how many in all, those in the file included. epochs: of each.
     metric: what is to be small: "loss", that of the last epoch; "frc", 1 less the mean Fourier ring correlation of two
-        reconstructions from half the scan each (see `ptynb.quality.halves`), which a loss that fits the noise does not
-        make smaller; or a function of the `Result`, called in this process.
+        reconstructions from half the scan each (see `ptynb.quality.split_scan`), which a loss that fits the noise does
+        not make smaller; or a function of the `Result`, called in this process.
     study: file that keeps the trials (Optuna's journal); one that is there is gone on with, if all else is the same.
         None: a new one among the states that ptynb keeps.
     seed: of the values that are suggested. prune: whether trials with a loss above the others' median (for another

@@ -204,7 +204,7 @@ def _plain(trial: TunedTrial) -> dict[str, Any]:
         "state": trial.state,
         "losses": trial.losses,
         "seconds": trial.seconds,
-        "places": trial.places,
+        "places": trial.ranks,
         "picture": picture,
         "reason": trial.reason,
     }
@@ -223,7 +223,7 @@ def _record(trial: FrozenTrial) -> TunedTrial:
         score=trial.value if trial.state == TrialState.COMPLETE else None,
         losses=tuple(plain.get("losses", ())),
         seconds=plain.get("seconds", 0.0),
-        places=tuple(plain.get("places", ())),
+        ranks=tuple(plain.get("places", ())),
         picture=picture,
         reason=plain.get("reason", INTERRUPTED),
     )

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.engine.group import Group
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.shard import Shard
 from ptynb.physics.model import Model
-from ptynb.physics.piece import Imposed
-from ptynb.settings import PARTS, Settings
+from ptynb.physics.piece import CustomConstraint
+from ptynb.settings import PART_OF_COMPONENT, Settings
 
 
 @dataclass(eq=False)
@@ -27,12 +27,12 @@ class Problem:
 
     model: Model
     shard: Shard
-    order: Order
+    order: BatchSampler
     group: Group
     settings: Settings
     normaliser: float
     epoch: int = 1
-    imposed: tuple[Imposed, ...] = ()
+    imposed: tuple[CustomConstraint, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -44,19 +44,19 @@ class Problem:
         """Pixels of a pattern."""
         return self.shard.window[0] * self.shard.window[1]
 
-    def rate(self, part: str) -> float:
-        """The step size in this epoch of a part of the settings, or of a piece of the user's; 0 where it is frozen."""
-        if part not in PARTS:
-            return self.model.parts[part].rate
-        chosen = self.settings.part(part)
-        return chosen.rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
+    def rate(self, component: str) -> float:
+        """The step size in this epoch of a component, ptynb's own or a piece of the user's; 0 where it is frozen."""
+        if component not in PART_OF_COMPONENT:
+            return self.model.parts[component].rate
+        chosen = self.settings.part(PART_OF_COMPONENT[component])
+        return chosen.learning_rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
 
     def free(self, moving: Collection[str]) -> None:
         """Lets these parts move, wakes those that slept, and freezes all others."""
         for name, piece in self.model.parts.items():
             piece.requires_grad_(name in moving)
-            piece.awake = piece.awake or name in moving
-        if self.model.object.polar and self.settings.object.amplitude_rate == 0:
+            piece.active = piece.active or name in moving
+        if self.model.object.polar and self.settings.object.amplitude_learning_rate == 0:
             self.model.object.amplitude.requires_grad_(False)
 
     def own(self) -> NDArray[np.int64]:

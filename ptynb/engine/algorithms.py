@@ -7,7 +7,7 @@ from ptynb.engine.gradient import Gradient
 from ptynb.engine.lbfgs import LBFGS
 from ptynb.engine.lsqml import LeastSquares
 from ptynb.engine.projections import Projections
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
@@ -30,7 +30,7 @@ def make_algorithm(problem: Problem) -> Algorithm:
 
 def _only_object_and_probe(problem: Problem) -> None:
     for piece in problem.model.pieces:
-        if isinstance(piece, Piece) and piece.awake:
+        if isinstance(piece, ModelComponent) and piece.active:
             raise ValueError(
                 f"The optimiser '{problem.settings.optimiser}' knows object and probe only, and the piece "
                 f"'{piece.name}' takes part; use 'adam', or leave the piece out."

@@ -1,8 +1,8 @@
 """Engines that go their own ways for some updates, and then meet at the mean of where they are.
 
-Each engine steps with its own part of every batch. After `Settings.exchange_every` updates, parameters and the
+Each engine steps with its own part of every batch. After `Settings.sync_every` updates, parameters and the
 optimisers' moments become means over engines, weighted with the patterns that each has seen since the last time: local
-SGD, Stich, arXiv:1805.09767. This is NOT one engine's answer, which only `exchange_every=1` gives: steps follow from
+SGD, Stich, arXiv:1805.09767. This is NOT one engine's answer, which only `sync_every=1` gives: steps follow from
 smaller batches at parameters that differ. (One step of plain SGD between two averages is the exception.)
 
 Rows of parameters that belong to a pattern (its position, its weight) are taken from the engine that holds it.
@@ -62,7 +62,7 @@ class _Part:
 class Averages:
     """What happened since the engines were last equal, and how they become so again.
 
-    own: this engine's patterns. seen: patterns behind the updates since, by rank. tiles: that this engine's windows
+    own: this engine's patterns. covered: patterns behind the updates since, by rank. tiles: that this engine's windows
     touched; None: all.
     """
 
@@ -72,12 +72,12 @@ class Averages:
     own: NDArray[np.int64]
     updates: int = 0
     sent_bytes: int = 0
-    seen: NDArray[np.int64] = field(init=False)
+    covered: NDArray[np.int64] = field(init=False)
     tiles: NDArray[np.bool_] | None = field(init=False, default=None)
     _message: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.seen = np.zeros(self.group.world, dtype=np.int64)
+        self.covered = np.zeros(self.group.world, dtype=np.int64)
 
     def note(self, counts: list[int], tiles: NDArray[np.bool_] | None) -> None:
         """One more update, with so many patterns on each rank; tiles: that this engine's touched, None for all."""
@@ -86,7 +86,7 @@ class Averages:
         else:
             self.tiles = None if self.tiles is None or tiles is None else self.tiles | tiles
         self.updates += 1
-        self.seen += counts
+        self.covered += counts
 
     @property
     def equal(self) -> bool:
@@ -109,7 +109,7 @@ class Averages:
             size += nbytes
         self._send(together)  # there are an object and a probe at least
         self.updates = 0
-        self.seen[:] = 0
+        self.covered[:] = 0
 
     def _region(self) -> Region | None:
         """What any engine touched. Only each engine knows its own windows, since their places may have moved."""
@@ -120,7 +120,7 @@ class Averages:
 
     def _parts(self, touched: Region | None) -> Iterator[_Part]:
         """Parameters and moments, in an order that all engines share."""
-        share = float(self.seen[self.group.rank] / self.seen.sum())
+        share = float(self.covered[self.group.rank] / self.covered.sum())
         states = {
             parameter: state for optimiser in self.optimisers for parameter, state in optimiser.state.items() if state
         }

@@ -85,16 +85,16 @@ class Exchange:
         done.set_result(bucket.buffer())
         return done
 
-    def sum(self, light: Tensor) -> Tensor:
+    def sum(self, illumination: Tensor) -> Tensor:
         """A real plane (y, x) of the object, 0 outside the region, summed over engines."""
         if self.region is None:
-            self.sent_bytes += light.nbytes
-            return self._group.sum(light)
-        message = light.new_empty(self.region.numbers(light))
-        self.region.pack(light, 1, message)
+            self.sent_bytes += illumination.nbytes
+            return self._group.sum(illumination)
+        message = illumination.new_empty(self.region.numbers(illumination))
+        self.region.pack(illumination, 1, message)
         self.sent_bytes += message.nbytes
-        self.region.unpack(self._group.sum(message), light, 1)
-        return light
+        self.region.unpack(self._group.sum(message), illumination, 1)
+        return illumination
 
     def _pack(self, bucket: dist.GradBucket) -> _Packed | None:  # type: ignore[name-defined]
         """None where all of the bucket is to travel, which then needs no copy."""

@@ -40,7 +40,7 @@ ALONE_BELOW = 2**22
 class Gradient(Algorithm):
     """Adam and its kin, SGD, rPIE: one step a batch.
 
-    Engines share every step, and each makes the one that one engine would make; or, with `exchange_every` above 1,
+    Engines share every step, and each makes the one that one engine would make; or, with `sync_every` above 1,
     each makes its own with its part of the batch, and `Averages` brings them together again.
     """
 
@@ -63,7 +63,7 @@ class Gradient(Algorithm):
     @property
     def alone(self) -> bool:
         """Whether this engine makes its own steps."""
-        return self.problem.settings.exchange_every > 1 and self.problem.group.world > 1
+        return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
 
     def prepare(self) -> None:
         """Sets rates, and wraps the model again if other parts move now.
@@ -75,7 +75,7 @@ class Gradient(Algorithm):
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other terms gradients come in another order, and with them the messages: see `_rehearse`.
-        asked = moving, self.alone, settings.terms, settings.object.amplitude_rate == 0
+        asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a kept state put back meanwhile may have sent what moves to sleep again.
         self.problem.free(moving)
         if asked == self._prepared:
@@ -119,7 +119,7 @@ class Gradient(Algorithm):
         """The portions; with rPIE then all of them at once."""
         for own in super().asks(table, update):
             yield from self._portions(own)
-            if self.problem.settings.optimiser == "rpie" and self.problem.settings.accumulate > 1:
+            if self.problem.settings.optimiser == "rpie" and self.problem.settings.gradient_accumulation > 1:
                 yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
@@ -140,7 +140,7 @@ class Gradient(Algorithm):
         compiled = problem.model.compiled
         with torch_alone(compiled):
             total = self._backward(own, len(stepping))
-        if problem.settings.terms:
+        if problem.settings.regularizers:
             total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
@@ -148,7 +148,7 @@ class Gradient(Algorithm):
             for optimiser in self.optimisers:
                 if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
-        if self.averages.updates >= problem.settings.exchange_every or update == self.updates - 1:
+        if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
             self.settle()
         return total
 
@@ -174,7 +174,7 @@ class Gradient(Algorithm):
         self._distributed = self.problem.model
         buffers.forget()
 
-    def _backward(self, own: NDArray[np.int64], members: int) -> Tensor:
+    def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
         """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.
 
         Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
@@ -184,16 +184,16 @@ class Gradient(Algorithm):
         portions = self._portions(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
-            batch = problem.shard.batch(patterns, members)
+            batch = problem.shard.batch(patterns, global_batch_size)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
-                values.append(self._descend(batch, problem.scale / max(members, 1)).double())
+                values.append(self._descend(batch, problem.scale / max(global_batch_size, 1)).double())
         return sum(values[1:], values[0])
 
     def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """An engine's patterns of an update, as they are put through the model."""
-        accumulate = self.problem.settings.accumulate
+        accumulate = self.problem.settings.gradient_accumulation
         return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
@@ -210,7 +210,7 @@ class Gradient(Algorithm):
         Every engine has the whole object and comes to the same numbers, so they need not travel.
         """
         problem, model = self.problem, self.problem.model
-        value = object_terms(problem.settings.terms, model.object.values)
+        value = object_terms(problem.settings.regularizers, model.object.values)
         moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
         if value.requires_grad:
             for parameter, gradient in zip(
@@ -222,7 +222,7 @@ class Gradient(Algorithm):
 
     def _region(self, members: NDArray[np.int64]) -> Region | None:
         """Where the gradient of a batch of all engines can differ from 0."""
-        whole = self.problem.settings.exchange == "whole" or self.problem.group.world == 1
+        whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
         return region(self._windows.tiles(members), self.problem.model)
@@ -233,33 +233,33 @@ class Gradient(Algorithm):
         world = problem.group.world
         counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
         # Terms, and what is imposed between updates, carry differences beyond the windows.
-        everywhere = bool(settings.terms) or any(
+        everywhere = bool(settings.regularizers) or any(
             constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
         )
-        whole = everywhere or settings.exchange == "whole"
+        whole = everywhere or settings.gradient_sync == "dense"
         self.averages.note(counts, None if whole else self._windows.tiles(own))
 
     def _rate(self, name: str, parameter: str) -> float:
         problem = self.problem
-        rate, own = problem.rate(name), problem.settings.object.amplitude_rate
+        rate, own = problem.rate(name), problem.settings.object.amplitude_learning_rate
         if (name, parameter) == ("object", "amplitude") and own is not None and rate > 0:
             return own * problem.settings.schedule.factor(problem.epoch)
         return rate
 
     @torch.no_grad()
-    def _precondition(self, own: NDArray[np.int64], members: int) -> None:
+    def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
         problem, model = self.problem, self.problem.model
         light = torch.zeros(model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device)
         seen = light.new_zeros(model.window)
         if len(own):
-            batch: Batch = problem.shard.batch(own, members)
-            probes, windows = model.lit(batch)
-            corners, _ = model.corners_and_rests(batch)
+            batch: Batch = problem.shard.batch(own, global_batch_size)
+            probes, windows = model.illuminated(batch)
+            corners, _ = model.window_origins_and_shifts(batch)
             light = add_windows(light, corners, intensity_of(probes))
             seen = windows.abs().square().mean((1, 2)).sum(0)
         if not self.alone:
             light, seen = self.exchange.sum(light), problem.group.sum(seen)
-        divide_by_illumination(model, light, seen, problem.scale / members, problem.settings.regularisation)
+        divide_by_illumination(model, light, seen, problem.scale / global_batch_size, problem.settings.rpie_alpha)
 
 
 def _unchanged(tensor: Tensor) -> Tensor:

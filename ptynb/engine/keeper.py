@@ -26,8 +26,8 @@ from ptynb.io import branches
 from ptynb.io import kept as own_folder
 from ptynb.io import state as files
 from ptynb.io.hdf5 import FileError
-from ptynb.io.state import Array, State
-from ptynb.settings import Keep
+from ptynb.io.state import Array, ReconstructionState
+from ptynb.settings import Checkpointing
 from ptynb.snapshot import Change, Epoch, WatchedPictures
 
 COMPANION_SECONDS = 60.0
@@ -40,12 +40,12 @@ MOST_WAITING = 2
 MOST_HELD = 200
 """States of whose settings an engine knows without looking; of an older one that stays it takes for granted others."""
 
-Mark = tuple[int, int, int]
+Progress = tuple[int, int, int]
 """Epochs, updates and changes so far: what tells one moment of a reconstruction from another."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class CheckpointRequest:
     """What rank 0 decides for all of a state to be kept.
 
     token: of all states of this group, unlike any other's. stays: names of states there that are to stay as they are.
@@ -58,7 +58,7 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """What watchers of a folder are told, beside the pictures."""
 
     scan: str
@@ -130,7 +130,7 @@ class Jobs:
 class Keeper:
     """One engine's part in keeping. All but `status` is called by the training thread."""
 
-    def __init__(self, keep: Keep, rank: int, world: int, scan: str, start: Path | None = None) -> None:
+    def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
         """start: the state that the reconstruction goes on from.
 
         Raises ValueError where the folder holds states of another reconstruction, or where `transfer` names nothing.
@@ -156,7 +156,7 @@ class Keeper:
         self.kept_epoch: int | None = None
         self.kept_in: str | None = None
         """Where states are kept, once one was; known on all engines, so that one that is left can tell."""
-        self._taken: Mark | None = None
+        self._taken: Progress | None = None
         self._last_epoch, self._last_time = 0, time.monotonic()
         self._pictures_time = float("-inf")
         self._picture: dict[str, Any] | None = None
@@ -179,7 +179,7 @@ class Keeper:
 
     # When
 
-    def begin(self, mark: Mark, start: Path | None, settings: dict[str, Any]) -> None:
+    def begin(self, mark: Progress, start: Path | None, settings: dict[str, Any]) -> None:
         """The reconstruction is ready to begin, or to go on from `start`, a state of these settings."""
         self._taken, self._last_epoch, self._last_time = mark, mark[0], time.monotonic()
         if start is not None:
@@ -187,7 +187,7 @@ class Keeper:
             if self._rank == 0:
                 self.kept, self.kept_epoch = str(start), mark[0]
 
-    def order(self, look: bool = False) -> Order:
+    def order(self, look: bool = False) -> CheckpointRequest:
         """What all engines are to know of the next state; rank 0 only.
 
         look: whether the disk is asked what is to stay, for which a training thread does not wait; what was made to
@@ -197,17 +197,17 @@ class Keeper:
             self._folder = own_folder.new_folder(self._scan)
         if look:
             self._look_what_stays()
-        return Order(str(self._folder), self._run, self._token, self._stays)
+        return CheckpointRequest(str(self._folder), self._run, self._token, self._stays)
 
     def _look_what_stays(self) -> None:
         if self._folder is not None:
             self._stays = branches.read_note(self._folder).stays
 
-    def changed(self, mark: Mark) -> bool:
+    def changed(self, mark: Progress) -> bool:
         """Whether there is something that no state holds, or will when it is written."""
         return mark != self._taken
 
-    def due(self, mark: Mark, ends_epoch: bool) -> bool:
+    def due(self, mark: Progress, ends_epoch: bool) -> bool:
         """Whether a state is due after the next update. ends_epoch: whether that update is the last of an epoch."""
         if self._jobs.busy("state"):
             return False
@@ -219,7 +219,7 @@ class Keeper:
 
     # What the training thread hands over
 
-    def take(self, copy: Callable[[], State], order: Order, mark: Mark) -> None:
+    def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, mark: Progress) -> None:
         """Copies the state, and has it written; `copy` waits for nobody."""
         self._last_epoch, self._last_time, self.kept_in = mark[0], time.monotonic(), order.folder
         # The others follow rank 0, which waits for their parts before it takes up its next state.
@@ -255,7 +255,7 @@ class Keeper:
         late = every is not None and time.monotonic() - self._pictures_time >= every
         return late and not self._jobs.busy("pictures")
 
-    def show(self, standing: Standing, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
+    def show(self, standing: RunStatus, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
         """Has status.json written, and pictures of what `look` gives: a projection (y, x) and a probe (mode, y, x)."""
         if self._keep.pictures is None or self._rank:
             return
@@ -283,7 +283,7 @@ class Keeper:
 
     # What the writing thread does
 
-    def _store(self, state: State, path: Path) -> None:
+    def _store(self, state: ReconstructionState, path: Path) -> None:
         try:
             _refuse_what_is_not_finite(state)
             self._make_folder(path.parent)
@@ -313,7 +313,7 @@ class Keeper:
         if folder.parent == own_folder.default_folder() and not folder.is_dir():
             own_folder.make_room(folder, remove=self._rank == 0)
 
-    def _wait_for_parts(self, path: Path, state: State) -> None:
+    def _wait_for_parts(self, path: Path, state: ReconstructionState) -> None:
         until = time.monotonic() + COMPANION_SECONDS
         while missing := files.missing_parts(path, state.token, state.parts):
             if time.monotonic() > until:
@@ -327,7 +327,7 @@ class Keeper:
             return  # what is to stay can't be told just now, so all does
         known = files.states(folder)
         passing = [path for path in known if path.name not in for_good]
-        old = passing[: -self._keep.last]
+        old = passing[: -self._keep.max_to_keep]
         stay = [path for path in known if path not in old]
         for path in old:
             for part in [path, *folder.glob(f"{path.stem}.rank*.h5")]:
@@ -341,7 +341,7 @@ class Keeper:
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink()
 
-    def _publish(self, folder: Path, standing: Standing, made: WatchedPictures | None) -> None:
+    def _publish(self, folder: Path, standing: RunStatus, made: WatchedPictures | None) -> None:
         written = []
         try:
             self._make_folder(folder)
@@ -361,7 +361,7 @@ class Keeper:
         for path in written:
             self._hand_over(path)
 
-    def _status(self, folder: Path, standing: Standing) -> dict[str, Any]:
+    def _status(self, folder: Path, standing: RunStatus) -> dict[str, Any]:
         return {
             "format": "ptynb status",
             "version": 1,
@@ -399,7 +399,7 @@ class Keeper:
         self._told[kind] = True
 
 
-def _refuse_what_is_not_finite(state: State) -> None:
+def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
     """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
@@ -419,10 +419,10 @@ def _imported(name: str) -> Callable[[Path], Any]:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise ValueError(
-            f"keep.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
+            f"checkpointing.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
             "'module:function' of a module that every engine can import."
         ) from error
     if not callable(found):
-        raise ValueError(f"keep.transfer is {name!r}, and that is no function; expected 'module:function'.")
+        raise ValueError(f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'.")
     made: Callable[[Path], Any] = found
     return made

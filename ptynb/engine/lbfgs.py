@@ -39,7 +39,7 @@ FLATTEST = 1e-10
 
 
 @dataclass(frozen=True)
-class Trial:
+class LineSearchStep:
     """A step of this length, the loss after it, and the loss's slope along the direction there."""
 
     length: float
@@ -87,7 +87,7 @@ class LBFGS(Algorithm):
         self.problem.free({name for name, rate in self.rates().items() if rate > 0})
         pieces = model.parts.values()
         moving = [parameter for piece in pieces for parameter in piece.parameters() if parameter.requires_grad]
-        objective = (settings.terms, self.problem.normaliser)
+        objective = (settings.regularizers, self.problem.normaliser)
         if [id(one) for one in moving] == [id(one) for one in self._moving] and objective == self._objective:
             return
         self._moving, self._objective = moving, objective
@@ -223,8 +223,8 @@ class LBFGS(Algorithm):
             value = problem.model(batch)
             own += value.detach()
             (factor * value).backward()
-        if settings.terms and problem.group.rank == 0:
-            extra = object_terms(settings.terms, problem.model.object.values)
+        if settings.regularizers and problem.group.rank == 0:
+            extra = object_terms(settings.regularizers, problem.model.object.values)
             own += extra.detach() * problem.normaliser
             if extra.requires_grad:
                 (problem.pixels * extra).backward()
@@ -240,16 +240,16 @@ def line_search(
     first: float,
     shortest: float,
     noise: float,
-) -> Trial:
+) -> LineSearchStep:
     """A step that meets the strong Wolfe conditions; the best that was tried where there is none within reach.
 
     evaluate: loss and slope after a step of some length. loss, slope: those of none. first: length to try first.
     shortest: lengths that differ by less are the same. noise: rounding of a loss, which may hide a decrease.
     """
-    best, other = Trial(0.0, loss, slope), None
+    best, other = LineSearchStep(0.0, loss, slope), None
     length = first
     for _ in range(MOST_TRIALS):
-        trial = Trial(length, *evaluate(length))
+        trial = LineSearchStep(length, *evaluate(length))
         # Written so that a loss that is not a number counts as higher.
         if not trial.loss <= loss + DECREASE * trial.length * slope + noise or not trial.loss <= best.loss + noise:
             other = trial
@@ -268,20 +268,20 @@ def line_search(
     return best
 
 
-def _farther(earlier: Trial, trial: Trial) -> float:
+def _farther(earlier: LineSearchStep, trial: LineSearchStep) -> float:
     """Where the slope still leads down: to the minimum that a cubic predicts, two to ten times as far."""
     predicted = _cubic_minimum(earlier, trial)
     return min(max(predicted, 2 * trial.length), 10 * trial.length) if math.isfinite(predicted) else 4 * trial.length
 
 
-def _between(one: Trial, other: Trial) -> float:
+def _between(one: LineSearchStep, other: LineSearchStep) -> float:
     """The minimum that a cubic predicts between both, at least a tenth of their distance from either; or the middle."""
     low, high = sorted((one.length, other.length))
     predicted, margin = _cubic_minimum(one, other), 0.1 * (high - low)
     return min(max(predicted, low + margin), high - margin) if math.isfinite(predicted) else (low + high) / 2
 
 
-def _cubic_minimum(one: Trial, other: Trial) -> float:
+def _cubic_minimum(one: LineSearchStep, other: LineSearchStep) -> float:
     """Of the cubic with these losses and slopes; not a number where it has none. Nocedal and Wright, eq. 3.59."""
     distance = other.length - one.length
     d1 = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.length - other.length)

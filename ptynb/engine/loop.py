@@ -21,20 +21,20 @@ from ptynb.engine import moments
 from ptynb.engine.algorithm import Algorithm, Problem
 from ptynb.engine.algorithms import make_algorithm
 from ptynb.engine.group import Group
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 from ptynb.engine.shard import Shard, detector_mask
-from ptynb.geometry import lit_area
-from ptynb.io.state import Array, State, identity
+from ptynb.geometry import illuminated_area
+from ptynb.io.state import Array, ReconstructionState, identity
 from ptynb.physics.build import initial_arrays, make_model, object_frame
 from ptynb.physics.constraints import impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
-from ptynb.physics.piece import Extension, Imposed, Piece, overrides
+from ptynb.physics.piece import CustomConstraint, Extension, ModelComponent, overrides
 from ptynb.record import Words
 from ptynb.scan import Scan
 from ptynb.settings import THIN_ONLY, Settings
-from ptynb.settings.terms import DataTerm, MeanPattern
-from ptynb.snapshot import Change, Epoch, Moment
+from ptynb.settings.terms import PACBED, DataTerm
+from ptynb.snapshot import Change, Epoch, Thumbnail
 
 EVALUATION_BATCH = 32
 """Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
@@ -57,17 +57,17 @@ class Loop:
         """
         self.settings, self.begun, self.group = settings, settings, group
         dtype = torch.float64 if settings.precision == "double" else torch.float32
-        self.order = Order.of(scan, settings, group.world)
+        self.order = BatchSampler.of(scan, settings, group.world)
         self.frame = object_frame(scan, settings)
-        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.frames)
+        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage)
         mean_pattern, self._sums = self.shard.totals(len(scan))
         self._mean_count = float(mean_pattern.mean())
         self.scan = {**identity(scan), "counts": self._sums.counts}
         """What tells this scan from another."""
         self._about = _about(group)
         loss = _make_loss(settings, self._mean_count, self._sums)
-        self._imposed = [extension for extension in extensions if isinstance(extension, Imposed)]
-        pieces = [extension for extension in extensions if isinstance(extension, Piece)]
+        self._imposed = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
+        pieces = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
         self._tidied = [
             (piece, [*piece.parameters()]) for piece in self.model.parts.values() if overrides(piece, "update_done")
@@ -82,11 +82,11 @@ class Loop:
         self.changes: list[Change] = []
         self.r_factors: list[tuple[int, float]] = []
         """Those measured after whole epochs: (epochs completed, R-factor)."""
-        self.moments: tuple[Moment, ...] = ()
+        self.history: tuple[Thumbnail, ...] = ()
         """How it looked at a few epochs; on rank 0 only."""
         self.words = Words()
         """Of the user's."""
-        self.area = lit_area(scan.positions - self.frame.origin, scan.window)
+        self.area = illuminated_area(scan.positions - self.frame.origin, scan.pattern_shape)
         """Where the object is worth looking at."""
         self.started = time.time()
         self.agreed = 0
@@ -106,7 +106,7 @@ class Loop:
                 yield from self.algorithm.asks(table, update)
 
     def _make_model(
-        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, pieces: Sequence[Piece]
+        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, pieces: Sequence[ModelComponent]
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
@@ -156,7 +156,7 @@ class Loop:
                 piece.update_done()
         for constraint in (*self.settings.constraints, *self._imposed):
             if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):
-                if isinstance(constraint, Imposed):
+                if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
                 else:
                     impose(constraint, self.model)
@@ -187,7 +187,7 @@ class Loop:
             )
         self.agreed = self.epoch
         if self.group.rank == 0 and moments.due(self.epoch):
-            self.moments = moments.thinned((*self.moments, moments.take(self.model, self.area, self.epoch)))
+            self.history = moments.thinned((*self.history, moments.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # its time belongs to no epoch
         self._begin_epoch()
 
@@ -237,7 +237,7 @@ class Loop:
         return self.group.sum(sums).numpy()
 
     @torch.no_grad()
-    def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> State:
+    def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> ReconstructionState:
         """Copies of all that it takes to go on from here, on rank 0; on other ranks only of their rows.
 
         loss_sums: from `loss_sums`. To be called only while the engines are `equal`; waits for no other engine.
@@ -246,7 +246,7 @@ class Loop:
         kept = self.algorithm.state() if first else {}
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
         named = self.model.state_dict() if first else {}
-        return State(
+        return ReconstructionState(
             settings=self.settings.model_dump(mode="json"),
             begun=self.begun.model_dump(mode="json"),
             scan=self.scan,
@@ -256,7 +256,7 @@ class Loop:
             epochs=(*self.epochs,),
             changes=(*self.changes,),
             seconds=self._seconds,
-            awake={name: piece.awake for name, piece in self.model.parts.items()},
+            active={name: piece.active for name, piece in self.model.parts.items()},
             power=self.model.probe.power,
             numbers={name: value for name, value in kept.items() if not isinstance(value, Tensor)},
             batch=self.order.batch,
@@ -267,15 +267,15 @@ class Loop:
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
-            about=self._about,
+            metadata=self._about,
             started=self.started,
             r_factors=(*self.r_factors,),
-            moments=self.moments,
+            history=self.history,
             title=self.words.title,
             comments=self.words.comments,
         )
 
-    def restore(self, state: State, settings: Settings | None = None) -> None:
+    def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
         """Goes on from a state of this scan, which other engines may have kept; to be called before the first update.
 
         state: its rows are those of this engine's patterns. settings: to go on with; what differs from those of the
@@ -290,12 +290,12 @@ class Loop:
         self.epoch, self.update = state.epoch, state.update if whole else 0
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
-        self.moments = state.moments if self.group.rank == 0 else ()
+        self.history = state.history if self.group.rank == 0 else ()
         self.words = Words(state.title, state.comments)
         self.started = self.started if state.started is None else state.started
         self._seconds, self._clock = state.seconds if whole else 0.0, None
         for name, piece in self.model.parts.items():
-            piece.awake = state.awake[name]
+            piece.active = state.active[name]
         self._take_over(Settings(**state.settings))
         self._begin_epoch()
         self._put(state)
@@ -307,7 +307,7 @@ class Loop:
         self.shard.follow(self._upcoming())
 
     @torch.no_grad()
-    def _put(self, state: State) -> None:
+    def _put(self, state: ReconstructionState) -> None:
         """Numbers of the state in the place of the loop's own, which keep their memory."""
         self.model.probe.scale.copy_(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
@@ -320,7 +320,7 @@ class Loop:
         rows = {name: torch.from_numpy(values) for name, values in state.rows.items()}
         self.algorithm.restore(kept | state.numbers, rows)
 
-    def _check(self, state: State) -> None:
+    def _check(self, state: ReconstructionState) -> None:
         """Refuses a state of another scan, or of a model of other parts."""
         mine, theirs = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
         differ = [word for name, word in SCAN_FACTS.items() if mine[name] != theirs.get(name)]
@@ -334,7 +334,7 @@ class Loop:
             )
         model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
         kept = {name: one.shape for name, one in state.model.items()}
-        if model != kept or set(state.awake) != set(self.model.parts):
+        if model != kept or set(state.active) != set(self.model.parts):
             wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
             raise ValueError(
                 f"The state is one of another model, which differs in {', '.join(wrong[:4]) or 'its parts'}; "
@@ -351,7 +351,7 @@ class Loop:
         """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
         buffers.forget()  # those of updates are of another size
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
-        size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.accumulate))
+        size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.gradient_accumulation))
         with torch_alone(self.model.compiled):
             for patterns in self.shard.portions(size):
                 batch = self.shard.batch(patterns, size)
@@ -372,11 +372,11 @@ class Loop:
         return self.model.object.values[0].prod(0).cpu()
 
     @torch.no_grad()
-    def optimised(self) -> dict[str, Tensor]:
+    def parameters(self) -> dict[str, Tensor]:
         """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
         found = {"positions": self.model.all_places(), **self.model.beginnings()}
         for name, piece in self.model.parts.items():
-            if piece.awake:
+            if piece.active:
                 found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}
         return found
 
@@ -409,7 +409,7 @@ def squeezed(object: Tensor) -> Tensor:
 
 
 def _data_terms(settings: Settings) -> list[DataTerm]:
-    return [term for term in settings.terms if isinstance(term, DataTerm)]
+    return [term for term in settings.regularizers if isinstance(term, DataTerm)]
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
@@ -422,4 +422,4 @@ def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
 
 
 def _mean_pattern_weight(settings: Settings) -> float:
-    return float(np.sum([term.weight for term in settings.terms if isinstance(term, MeanPattern)]))
+    return float(np.sum([term.weight for term in settings.regularizers if isinstance(term, PACBED)]))

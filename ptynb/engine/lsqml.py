@@ -39,8 +39,8 @@ class _Lit:
     χ (pattern, mode, y, x) and the sum of losses.
     """
 
-    corners: Tensor
-    rests: Tensor
+    window_origins: Tensor
+    subpixel_shifts: Tensor
     probes: Tensor
     windows: Tensor
     lacking: Tensor
@@ -67,18 +67,18 @@ class LeastSquares(Algorithm):
         members = int((table[:, update] >= 0).sum())
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
         lit = self._look(problem.shard.batch(own, members))
-        above, light = over_engines(problem.group, *object_sums(model, lit.corners, lit.probes, lit.lacking))
+        above, light = over_engines(problem.group, *object_sums(model, lit.window_origins, lit.probes, lit.lacking))
         object_step = (rates["object"] > 0) * above / (light + DAMPING * light.max())
-        above, seen = over_engines(problem.group, *probe_sums(model, lit.rests, lit.windows, lit.lacking))
+        above, seen = over_engines(problem.group, *probe_sums(model, lit.subpixel_shifts, lit.windows, lit.lacking))
         probe_step = (rates["probe"] > 0) * above / (seen + DAMPING * seen.max())
 
         lengths = light.new_zeros((len(own), 2))
         if len(own):
-            object_change = read_windows(object_step, lit.corners, model.window)[:, None] * lit.probes
-            probe_change = moved_probes(probe_step, lit.rests) * lit.windows[:, None]
+            object_change = read_windows(object_step, lit.window_origins, model.window)[:, None] * lit.probes
+            probe_change = moved_probes(probe_step, lit.subpixel_shifts) * lit.windows[:, None]
             lengths = step_lengths(lit.lacking, object_change, probe_change)
         weighted = add_windows(
-            torch.zeros_like(light), lit.corners, lengths[:, 0, None, None] * intensity_of(lit.probes)
+            torch.zeros_like(light), lit.window_origins, lengths[:, 0, None, None] * intensity_of(lit.probes)
         )
         sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
         mean = sums[:-1].view(light.shape) / light.clamp(min=1e-6 * float(light.max()))
@@ -91,7 +91,7 @@ class LeastSquares(Algorithm):
     def _look(self, batch: Batch) -> _Lit:
         """What the batch's exit waves lack. FFTs refuse empty batches, so those are not asked for any."""
         model = self.problem.model
-        corners, rests = model.corners_and_rests(batch)
+        corners, rests = model.window_origins_and_shifts(batch)
         windows = read_windows(model.object.values[0, 0], corners, model.window)
         if not len(batch):
             nothing = model.probe.values[None][:0]

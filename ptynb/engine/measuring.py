@@ -47,7 +47,11 @@ def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device
     part = dataclasses.replace(scan, frames=ArrayFrames.of(scan.frames.read(0, size)), positions=scan.positions[:size])
     batch = min(settings.batch, size) if settings.optimiser in WHOLE_PASSES else size
     own = settings.replace(
-        batch=batch, batch_per="group", accumulate=min(settings.accumulate, batch), frames="auto", exchange_every=1
+        batch=batch,
+        batch_per="group",
+        gradient_accumulation=min(settings.gradient_accumulation, batch),
+        pattern_storage="auto",
+        sync_every=1,
     )
     loop = Loop(part, own, SingleGroup(device))
     table = np.arange(size)[:, None]

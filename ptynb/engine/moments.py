@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from ptynb.physics.model import Model
-from ptynb.snapshot import Moment
+from ptynb.snapshot import Thumbnail
 
 SIDE = 256
 """Longest side [pixels]."""
@@ -38,19 +38,19 @@ def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
     return MOST * np.dtype(np.complex64).itemsize * pixels
 
 
-def thinned(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+def thinned(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
     """The first and the newest ones: what lies between them went fast, long ago."""
     return moments if len(moments) <= MOST else (moments[0], *moments[-(MOST - 1) :])
 
 
 @torch.no_grad()
-def take(model: Model, area: Area, epoch: int) -> Moment:
+def take(model: Model, area: Area, epoch: int) -> Thumbnail:
     """How it looks now. area: of the object, where a probe has been."""
-    object = model.object.seen(0, area).prod(0)
+    object = model.object.covered(0, area).prod(0)
     small, reduction = _reduced(object)
     probe, probe_reduction = _reduced(model.probe.values[0])
     corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]
-    return Moment(epoch, small, probe, reduction, probe_reduction, corner)
+    return Thumbnail(epoch, small, probe, reduction, probe_reduction, corner)
 
 
 def _reduced(values: Tensor) -> tuple[NDArray[np.complex64], int]:

@@ -16,7 +16,7 @@ import torch
 from ptynb.engine.group import Membership
 from ptynb.engine.worker import Worker
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 from ptynb.snapshot import Status
 
 _workers: dict[str, Worker] = {}
@@ -30,9 +30,9 @@ def open_worker(
     settings: Settings,
     extensions: bytes,
     membership: Membership,
-    keep: Keep | None = None,
+    keep: Checkpointing | None = None,
     start: Path | None = None,
-    remark: tuple[str, str, str] | None = None,
+    note: tuple[str, str, str] | None = None,
 ) -> str:
     """Makes the worker of the reconstruction `name` in this process, where there is none at the time.
 
@@ -43,7 +43,7 @@ def open_worker(
     """
     assert not _workers, "the kernel ends what is open here first, on all of its ranks"
     try:
-        _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions), keep, start, remark)
+        _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions), keep, start, note)
     except ValueError as error:
         return str(error)
     _openings[name] = opening

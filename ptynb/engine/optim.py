@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ptynb.compiled import updates
 from ptynb.physics.model import Model
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015
@@ -146,7 +146,7 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
     return made
 
 
-def _check(model: Model, piece: Piece, name: str, parameter: Tensor) -> None:
+def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) -> None:
     """Refuses what loops can't move, or would move beyond its end."""
     if parameter.is_complex() or not parameter.is_contiguous():
         raise ValueError(
@@ -220,7 +220,7 @@ def _places(
 
 @torch.no_grad()
 def divide_by_illumination(
-    model: Model, object_light: Tensor, probe_light: Tensor, unit: float, regularisation: float
+    model: Model, object_illumination: Tensor, probe_illumination: Tensor, unit: float, regularisation: float
 ) -> None:
     """Turns gradients of the amplitude loss into steps of rPIE.
 
@@ -236,8 +236,8 @@ def divide_by_illumination(
         return (2 * unit * mixed.clamp(min=1e-6 * float(most)))[..., None]
 
     for parameter, light in (
-        (model.object.parts, object_light),
-        (model.probe.parts, probe_light * model.probe.scale**2),
+        (model.object.parts, object_illumination),
+        (model.probe.parts, probe_illumination * model.probe.scale**2),
     ):
         if parameter.grad is not None:
             parameter.grad /= divisor(light)

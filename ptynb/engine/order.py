@@ -26,7 +26,7 @@ from ptynb.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class BatchSampler:
     """The order of `count` patterns in batches of at most `batch`, from one seed.
 
     places: positions (pattern, yx), needed for compact batches only.
@@ -40,23 +40,23 @@ class Order:
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, scan: Scan, settings: Settings, world: int) -> Order:
+    def of(cls, scan: Scan, settings: Settings, world: int) -> BatchSampler:
         """The order that these settings ask for, on `world` engines: their number matters with a batch per engine."""
-        return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batches, scan.positions)
+        return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batch_sampling, scan.positions)
 
     @property
-    def lanes(self) -> int:
+    def strata(self) -> int:
         """Number of lanes: the largest batch."""
         return min(self.batch, self.count)
 
     @property
     def updates(self) -> int:
         """Updates in an epoch."""
-        return -(-self.count // self.lanes)
+        return -(-self.count // self.strata)
 
     def share(self, world: int) -> int:
         """Patterns that an engine has of a batch at most (random batches: about so many)."""
-        return -(-self.lanes // world)
+        return -(-self.strata // world)
 
     def owned(self, rank: int, world: int) -> NDArray[np.int64]:
         """The patterns of this rank, in order."""
@@ -85,13 +85,13 @@ class Order:
         return patterns[self._owner(world)[patterns] == rank]
 
     def _spread(self, random: np.random.Generator) -> NDArray[np.int64]:
-        table = np.full((self.lanes, self.updates), -1, dtype=np.int64)
-        lengths = np.diff([self._edge(lane) for lane in range(self.lanes + 1)])
+        table = np.full((self.strata, self.updates), -1, dtype=np.int64)
+        lengths = np.diff([self._edge(lane) for lane in range(self.strata + 1)])
         short = np.flatnonzero(lengths < self.updates)
         stride = max(1, self.updates // max(len(short), 1))
         gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
         gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
-        for lane in range(self.lanes):
+        for lane in range(self.strata):
             patterns = self._edge(lane) + random.permutation(lengths[lane])
             if lane in gap_of:
                 patterns = np.insert(patterns, gap_of[lane], -1)
@@ -99,7 +99,7 @@ class Order:
         return table
 
     def _columns(self, batches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-        table = np.full((self.lanes, self.updates), -1, dtype=np.int64)
+        table = np.full((self.strata, self.updates), -1, dtype=np.int64)
         for update, patterns in enumerate(batches):
             table[self._dealt(len(patterns)), update] = patterns
         return table
@@ -114,9 +114,9 @@ class Order:
         """The rank that holds each pattern."""
         if world not in self._owners:
             owner = np.empty(self.count, dtype=np.int64)
-            rank_of_lane = np.empty(self.lanes, dtype=np.int64)
+            rank_of_lane = np.empty(self.strata, dtype=np.int64)
             for rank in range(world):
-                rank_of_lane[rank * self.lanes // world : (rank + 1) * self.lanes // world] = rank
+                rank_of_lane[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
             if self.kind == "compact":
                 for patterns in self._groups():
                     owner[patterns] = rank_of_lane[self._dealt(len(patterns))]
@@ -126,12 +126,12 @@ class Order:
             self._owners[world] = owner
         return self._owners[world]
 
-    def _dealt(self, members: int) -> NDArray[np.int64]:
+    def _dealt(self, global_batch_size: int) -> NDArray[np.int64]:
         """The lanes that a batch of so many patterns takes, evenly spread over all."""
-        return np.arange(members) * self.lanes // max(members, 1)
+        return np.arange(global_batch_size) * self.strata // max(global_batch_size, 1)
 
     def _edge(self, lane: int) -> int:
-        return lane * self.count // self.lanes
+        return lane * self.count // self.strata
 
 
 def _bisected(patterns: NDArray[np.int64], places: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

@@ -21,28 +21,28 @@ from ptynb.physics.steps import shift_ramps
 from ptynb.physics.windows import add_windows
 
 
-def object_sums(model: Model, corners: Tensor, probes: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+def object_sums(model: Model, window_origins: Tensor, probes: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_jm P_jm* χ_jm complex and Σ_jm |P_jm|² real, both (y, x) of the object, over this engine's patterns.
 
-    corners: (pattern, yx). probes, waves: (pattern, mode, y, x), complex.
+    window_origins: (pattern, yx). probes, waves: (pattern, mode, y, x), complex.
     """
     field = model.object.values.detach()[0, 0]
     above, below = torch.zeros_like(field), torch.zeros_like(field.real)
-    if len(corners):
-        add_windows(above, corners, (probes.conj() * waves).sum(1))
-        add_windows(below, corners, intensity_of(probes))
+    if len(window_origins):
+        add_windows(above, window_origins, (probes.conj() * waves).sum(1))
+        add_windows(below, window_origins, intensity_of(probes))
     return above, below
 
 
-def probe_sums(model: Model, rests: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_j S_j⁻¹[O_j* χ_jm] complex (mode, y, x) and Σ_j |O_j|² real (y, x), over this engine's patterns.
 
-    rests: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
+    subpixel_shifts: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
     """
-    if not len(rests):
+    if not len(subpixel_shifts):
         probe = model.probe.values.detach()
         return torch.zeros_like(probe), torch.zeros_like(probe.real[0])
-    ramps = shift_ramps(rests, model.window)
+    ramps = shift_ramps(subpixel_shifts, model.window)
     spectra = torch.fft.fft2(windows.conj()[:, None] * waves).mul_(ramps.conj()[:, None]).sum(0)
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
 

@@ -17,7 +17,7 @@ from ptynb import render
 from ptynb.compiled import looking
 from ptynb.compiled.threads import torch_alone
 from ptynb.physics.model import Model
-from ptynb.snapshot import Array, Picture, PictureRequest, Pictures, Snapshot, WatchedPictures
+from ptynb.snapshot import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 
 WIDE = (0.1, 99.9)
 """Percentiles between which grey levels lie; who looks narrows them."""
@@ -63,7 +63,7 @@ def make_room(model: Model, area: Area) -> Tensor:
 
 
 @torch.no_grad()
-def take(model: Model, request: PictureRequest, area: Area, room: Tensor, epoch: int, update: int) -> Taken:
+def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: int, update: int) -> Taken:
     """Copies what the request is about into `room`; for the training thread.
 
     Raises ValueError for a slice that is not there.
@@ -77,7 +77,7 @@ def take(model: Model, request: PictureRequest, area: Area, room: Tensor, epoch:
             f"Slice {request.slice} of state {request.state} was asked for, and the object has {slices} slices and "
             f"{states} states; count from 0."
         )
-    seen = model.object.seen(request.state, area)
+    seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
         torch.prod(seen, 0, out=room)
     else:
@@ -85,7 +85,7 @@ def take(model: Model, request: PictureRequest, area: Area, room: Tensor, epoch:
     return Taken(room, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
 
 
-def make_pictures(taken: Taken, request: PictureRequest, pixel: tuple[float, float] | None = None) -> Pictures:
+def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
     """The pictures that were asked for, from copies that nobody else changes. pixel: of the object (y, x) [m]."""
     with torch_alone():
         object = taken.object.cpu().numpy()
@@ -107,7 +107,7 @@ def make_pictures(taken: Taken, request: PictureRequest, pixel: tuple[float, flo
     )
 
 
-def value_at(taken: Taken, name: str, y: int, x: int, request: PictureRequest) -> complex | float:
+def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) -> complex | float:
     """The value behind pixel (y, x) of a picture, as `make_pictures` names and makes it, without any reduction.
 
     Raises ValueError where there is no such picture, or no such pixel.
@@ -120,7 +120,7 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: PictureRequest) -
     return found
 
 
-def _values(taken: Taken, name: str, request: PictureRequest) -> Array:
+def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
     if name in request.panes:
         object = taken.object.cpu().numpy()
         if name == "amplitude":
@@ -134,11 +134,11 @@ def _values(taken: Taken, name: str, request: PictureRequest) -> Array:
     return np.abs(mode) if request.modes_as == "amplitude" else mode
 
 
-def _modes(probe: Array, request: PictureRequest) -> range:
+def _modes(probe: Array, request: RenderRequest) -> range:
     return range(min(len(probe), request.modes))
 
 
-def _pane(name: str, object: Array, request: PictureRequest, pixel: tuple[float, float] | None) -> Picture:
+def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, float] | None) -> Picture:
     reduction = render.reduction_for(object.shape, request.size)
     seen = render.reduce_by(object, reduction)
     if name == "amplitude":
@@ -154,7 +154,7 @@ def _pane(name: str, object: Array, request: PictureRequest, pixel: tuple[float,
 
 
 def _mode(
-    number: int, probe: Array, power: float, request: PictureRequest, pixel: tuple[float, float] | None
+    number: int, probe: Array, power: float, request: RenderRequest, pixel: tuple[float, float] | None
 ) -> Picture:
     mode, title = probe[number], f"mode {number + 1} ({power:.1%})"
     reduction = render.reduction_for(mode.shape, request.size)
@@ -172,7 +172,7 @@ def _in_colours(
     title: str,
     phase: Array,
     amplitude: Array,
-    request: PictureRequest,
+    request: RenderRequest,
     shape: tuple[int, ...],
     reduction: int,
     pixel: tuple[float, float] | None,
@@ -236,7 +236,7 @@ def make_watched(object: Array, probe: Array, area: Area, epoch: int, update: in
         limits[name] = render.limits_of(values)
         files[name] = render.jpeg(render.levels(values, limits[name]))
     powers = (np.abs(probe) ** 2).sum((1, 2))
-    modes = probe[: PictureRequest().modes]
+    modes = probe[: RenderRequest().modes]
     modes = render.reduce_by(modes, render.reduction_for(modes.shape, WATCHED_SIZE // 2))
     files["probe"] = render.jpeg(render.side_by_side([render.complex_colours(mode) for mode in modes]))
     limits["probe"] = (0.0, float(np.abs(probe[0]).max()))

@@ -50,7 +50,7 @@ class Projections(Algorithm):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._beta = problem.settings.relaxation
+        self._beta = problem.settings.beta
         self._reflects = problem.settings.optimiser == "raar"
         probe = problem.model.probe.values.detach()
         self._waves = probe.new_empty((len(problem.own()), *probe.shape))
@@ -106,7 +106,7 @@ class Projections(Algorithm):
     def _products(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """π_o (pattern, mode, y, x), and its factors: probes, windows (pattern, y, x)."""
         with torch.no_grad():
-            probes, windows = self.problem.model.lit(batch)
+            probes, windows = self.problem.model.illuminated(batch)
         windows = windows[:, 0, 0]
         return probes * windows[:, None], probes, windows
 
@@ -140,7 +140,7 @@ class Projections(Algorithm):
         above, light = torch.zeros_like(object[0, 0]), torch.zeros_like(object[0, 0].real)
         for rows, batch in portions(self.problem):
             overlap, probes, _ = self._products(batch)
-            corners, _ = model.corners_and_rests(batch)
+            corners, _ = model.window_origins_and_shifts(batch)
             sums = object_sums(model, corners, probes, self._sought[rows] - overlap)
             above, light = above + sums[0], light + sums[1]
         above, light = over_engines(self.problem.group, above, light)
@@ -152,7 +152,7 @@ class Projections(Algorithm):
         above, seen = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
         for rows, batch in portions(self.problem):
             overlap, _, windows = self._products(batch)
-            _, rests = model.corners_and_rests(batch)
+            _, rests = model.window_origins_and_shifts(batch)
             sums = probe_sums(model, rests, windows, self._sought[rows] - overlap)
             above, seen = above + sums[0], seen + sums[1]
         above, seen = over_engines(self.problem.group, above, seen)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.io.state import Array, State
+from ptynb.io.state import Array, ReconstructionState
 from ptynb.physics.build import object_frame
 from ptynb.physics.initial import STATE_PHASE, add_modes
 from ptynb.scan import ObjectFrame, Scan
@@ -25,9 +25,9 @@ from ptynb.snapshot import Change
 
 NEW_MODE = 1e-3
 """Power of a new probe mode, as a part of all: so little that the loss hardly notices, and yet it has a gradient."""
-NEW_ORDER = ("batch", "batch_per", "batches", "seed", "optimiser", "loss")
+NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
 """With other values of these an epoch has other updates, or another sum of losses: one that was running begins anew."""
-SAME_PROBLEM = {"batch", "batch_per", "batches", "seed", "accumulate", "frames"}
+SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
 """What may change while a history over all that moves, as L-BFGS has one, holds."""
 REFUSED = {
     "precision": "the numbers would be others",
@@ -38,27 +38,27 @@ BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slic
 """Pieces that LSQML, DM and RAAR can live with once they have moved."""
 
 
-def why_not(present: Settings, wanted: Settings, awake: Mapping[str, bool]) -> str | None:
+def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
     """A sentence where a reconstruction can't be restructured so; None where it can.
 
-    awake: whether each piece of the model, by its name, has taken part.
+    active: whether each component of the model, by its name, has taken part.
     """
     for name in present.differences(wanted):
         if name in REFUSED:
             return (
                 f"{name} can't change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
-    return _why_not_thin(awake, wanted)
+    return _why_not_thin(active, wanted)
 
 
-def restructured(state: State, wanted: Settings, scan: Scan) -> State:
+def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> ReconstructionState:
     """The state as one of a reconstruction with other settings, what changed noted in its record.
 
     The object's array never gets smaller; it grows where positions are to be found that were not before. Rows of
     DM and RAAR begin anew from object and probe. Raises SettingsError where the structures have nothing in common.
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
-    if problem := why_not(present, wanted, state.awake):
+    if problem := why_not(present, wanted, state.active):
         raise SettingsError(problem)
     changed = present.differences(wanted)
     padding = max(begun.margin, wanted.object.padding)
@@ -69,7 +69,7 @@ def restructured(state: State, wanted: Settings, scan: Scan) -> State:
     arrays["object"] = _object(arrays["object"], present, begins, frames)
     probe = _complex(arrays["probe"]["parts"])
     if present.probe.modes != wanted.probe.modes:
-        probe = with_modes(probe, wanted.probe.modes, first_stays=wanted.variations.rank > 0)
+        probe = with_modes(probe, wanted.probe.modes, first_stays=wanted.opr.modes > 0)
         arrays["probe"] = {"parts": _real(probe)}
     arrays |= _variations(arrays.pop("variations", {}), probe, wanted, scan)
     arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, wanted, scan)
@@ -87,7 +87,7 @@ def restructured(state: State, wanted: Settings, scan: Scan) -> State:
         seconds=0.0 if anew else state.seconds,
         loss_sums=np.zeros_like(state.loss_sums) if anew else state.loss_sums,
         changes=(*state.changes, *changes),
-        awake={name: state.awake.get(name, name != "variations") for name in names},
+        active={name: state.active.get(name, name != "variations") for name in names},
         model=model,
         algorithm=algorithm,
         numbers=numbers,
@@ -165,9 +165,9 @@ class Parts:
     own_pieces: tuple[str, ...]
 
     @classmethod
-    def of(cls, state: State) -> Parts:
+    def of(cls, state: ReconstructionState) -> Parts:
         """Those of a state, whose pieces are named in the order in which the model has them."""
-        names = [*state.awake]
+        names = [*state.active]
         arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
         for name in names:
             path = f"{_path(names, name)}."
@@ -180,9 +180,9 @@ def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
     """All pieces of a model, as `physics.build` puts them in order."""
     detector = settings.detector
     there = {
-        "variations": settings.variations.rank > 0,
+        "variations": settings.opr.modes > 0,
         "pixels": detector.oversampling > 1,
-        "point spread": detector.blur > 0,
+        "point spread": detector.psf_sigma > 0,
         "background": True,
         "saturation": detector.saturation is not None,
     }
@@ -203,9 +203,9 @@ def _object(
     kept: Mapping[str, Array], present: Settings, wanted: Settings, frames: tuple[ObjectFrame, ObjectFrame]
 ) -> dict[str, Array]:
     """The object's parameters in the new structure; untouched where nothing of it changed."""
-    polar, count, states = wanted.object.form == "polar", wanted.slices.count, wanted.object.states
+    polar, count, states = wanted.object.parametrization == "amplitude_phase", wanted.slices.count, wanted.object.modes
     same_form, same_depth = polar == ("phase" in kept), count == present.slices.count
-    if same_form and same_depth and states == present.object.states and frames[0] == frames[1]:
+    if same_form and same_depth and states == present.object.modes and frames[0] == frames[1]:
         return dict(kept)
     if "phase" in kept:
         amplitude, phase = (torch.from_numpy(kept[name]) for name in ("amplitude", "phase"))
@@ -226,7 +226,7 @@ def _object(
 
 def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan: Scan) -> dict[str, dict[str, Array]]:
     """The ways in which the probe varies: the strongest ones, and more where more are wanted, of which none is used."""
-    rank = wanted.variations.rank
+    rank = wanted.opr.modes
     if rank == 0:
         return {}
     ways = _complex(kept["ways"]) if kept else probe[:0]
@@ -259,16 +259,16 @@ def _depth(
     given = wanted.tilt.y, wanted.tilt.x
     if tilt and given == (present.tilt.y, present.tilt.x):
         angles = np.asarray(tilt["angles"])
-        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not wanted.tilt.each else angles
+        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not wanted.tilt.per_position else angles
     else:
         angles = 1e3 * np.array([given], dtype=kind)
-    if wanted.tilt.each and len(angles) == 1:
+    if wanted.tilt.per_position and len(angles) == 1:
         angles = angles.repeat(len(scan), 0)
     return {"slices": {"stretch": stretch}, "tilt": {"angles": angles}}
 
 
 def _moments(
-    state: State,
+    state: ReconstructionState,
     before: Mapping[str, Mapping[str, Array]],
     after: Mapping[str, Mapping[str, Array]],
     present: Settings,
@@ -294,11 +294,11 @@ def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return set(one) == set(other) and all(one[name] is other[name] for name in one)
 
 
-def _why_not_thin(awake: Mapping[str, bool], wanted: Settings) -> str | None:
+def _why_not_thin(active: Mapping[str, bool], wanted: Settings) -> str | None:
     if wanted.optimiser not in THIN_ONLY:
         return None
     beside = (*BESIDE_THIN, "pixels", "point spread", "saturation")
-    found = [name for name, took_part in awake.items() if took_part and name not in beside]
+    found = [name for name, took_part in active.items() if took_part and name not in beside]
     if not found:
         return None
     return (

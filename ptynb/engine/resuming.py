@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from ptynb.engine.group import Group
 from ptynb.io.hdf5 import FileError
-from ptynb.io.state import State, load_rows, load_state, packed, unpacked
+from ptynb.io.state import ReconstructionState, load_rows, load_state, packed, unpacked
 from ptynb.settings import PROJECTIONS, Settings, SettingsError
 
-FREE = ("frames", "accumulate")
+FREE = ("pattern_storage", "gradient_accumulation")
 """What may be chosen anew though it is not live: the result does not depend on it."""
 
 
-def read_start(start: Path | None, rank: int) -> State | str | None:
+def read_start(start: Path | None, rank: int) -> ReconstructionState | str | None:
     """On rank 0 the state to go on from, or the sentence why it can't be read; to be called before joining the group.
 
     So the others don't wait in the group for a slow disk.
@@ -32,7 +32,7 @@ def read_start(start: Path | None, rank: int) -> State | str | None:
         return str(error)
 
 
-def shared(found: State | str | None, group: Group) -> State | None:
+def shared(found: ReconstructionState | str | None, group: Group) -> ReconstructionState | None:
     """Rank 0's state, on every rank; its rows stay behind. Raises FileError on all of them where there is none."""
     if isinstance(found, str):
         group.tell(found)
@@ -52,15 +52,15 @@ def shared(found: State | str | None, group: Group) -> State | None:
         else:
             arrays[name] = values
     state = unpacked(told[0], arrays)
-    return state if found is None else dataclasses.replace(state, moments=found.moments)
+    return state if found is None else dataclasses.replace(state, history=found.history)
 
 
-def _without_rows(state: State) -> State:
+def _without_rows(state: ReconstructionState) -> ReconstructionState:
     """What all ranks need: pictures on the way are rank 0's own."""
-    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], moments=())
+    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], history=())
 
 
-def with_rows(state: State, start: Path, patterns: NDArray[np.int64]) -> State:
+def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
     """The state with the rows of this engine's patterns, read from the files of all ranks."""
     if state.begun.get("optimiser") not in PROJECTIONS:
         return state
@@ -70,7 +70,7 @@ def with_rows(state: State, start: Path, patterns: NDArray[np.int64]) -> State:
     return dataclasses.replace(state, rows=load_rows(start, kept, patterns), patterns=patterns)
 
 
-def settings_to_begin_with(state: State, settings: Settings) -> Settings:
+def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:
     """The settings that a loop has to be made with, so that the state fits, where `settings` are to go on with.
 
     Raises SettingsError where something differs that can't change in a reconstruction.

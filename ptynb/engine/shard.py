@@ -56,15 +56,15 @@ class Shard:
         patterns: their indices in the whole scan, ascending. dtype: real, of the model.
         """
         self.patterns, self.group, self.dtype = patterns, group, dtype
-        self.window = scan.window
+        self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
         self._source = Source(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
-        one = scan.window[0] * scan.window[1] * self._type.itemsize
+        one = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
         self.place = choose_place(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
-        self._held = torch.empty((0, *scan.window), dtype=self._type)
-        self._total = np.zeros(scan.window)
+        self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
+        self._total = np.zeros(scan.pattern_shape)
         self._read()
         at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
         self._ahead = None if at_hand else self._reading_ahead()
@@ -145,13 +145,13 @@ class Shard:
         if self._ahead is not None:
             self._ahead.close()
 
-    def batch(self, patterns: NDArray[np.int64], members: int) -> Batch:
-        """These patterns (indices of the whole scan) as the model takes them; `members` over all engines together."""
+    def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
+        """These patterns (indices of the whole scan) as the model takes them; `global_batch_size`: on all engines."""
         at_hand = self._ahead is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
-            held=self._held if at_hand else self._frames(patterns),
-            members=members,
+            stored=self._held if at_hand else self._frames(patterns),
+            global_batch_size=global_batch_size,
             dtype=self.dtype,
             total=self.group.sum,
             rows=torch.from_numpy(self._row_of[patterns]) if at_hand else None,

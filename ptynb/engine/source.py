@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.compiled.arranging import arrange, readable_by_loops
-from ptynb.compiled.reading import Stored
+from ptynb.compiled.reading import PatternLayout
 from ptynb.scan import Scan
 
 PIECE_BYTES = 2**23
@@ -44,8 +44,8 @@ class Source:
         """working: the model's real type."""
         self.scan, self.working = scan, working
         self.frames = scan.frames.local()
-        self.window = scan.window
-        height, width = scan.window
+        self.window = scan.pattern_shape
+        height, width = scan.pattern_shape
         self._shifts = (height // 2, width // 2) if shifted(scan) else (0, 0)
         everywhere = scan.mask is None or bool(scan.mask.all())
         self._buffer = np.empty((0, *self.window), self.frames.dtype)
@@ -104,12 +104,12 @@ class Source:
         """Whether the stored numbers are such that loops can be compiled for them."""
         return readable_by_loops(self.frames.dtype)
 
-    def stored(self, file: int) -> Stored:
+    def stored(self, file: int) -> PatternLayout:
         """How the patterns lie in their open file."""
         size = self.window[0] * self.window[1] * self.frames.dtype.itemsize
         clip = self.scan.clip_negative and not np.issubdtype(self.frames.dtype, np.unsignedinteger)
         good = np.empty((0, 0), bool) if self._bad is None else ~self._bad
-        return Stored(file, size, self._shifts, good, clip)
+        return PatternLayout(file, size, self._shifts, good, clip)
 
     def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64] | None = None) -> None:
         """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model.
@@ -151,4 +151,4 @@ class Source:
 
 def shifted(scan: Scan) -> bool:
     """Whether the file's centred patterns lie in Fourier space, where the model has zero frequency at index 0."""
-    return scan.fourier and scan.centred
+    return scan.is_far_field and scan.centred

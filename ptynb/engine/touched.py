@@ -106,15 +106,15 @@ class Region:
 
 
 def touched_tiles(
-    corners: NDArray[np.int64], window: tuple[int, int], shape: tuple[int, int], margin: int = 0
+    window_origins: NDArray[np.int64], window: tuple[int, int], shape: tuple[int, int], margin: int = 0
 ) -> NDArray[np.bool_]:
     """The tiles (tile y, tile x) of a plane (y, x) that windows with these corners (pattern, yx) reach into.
 
     margin: pixels by which windows may lie elsewhere.
     """
     tiles = np.zeros([-(-side // TILE) for side in shape], dtype=bool)
-    firsts = np.maximum(corners - margin, 0) // TILE
-    ends = (corners + np.array(window) + margin - 1) // TILE + 1
+    firsts = np.maximum(window_origins - margin, 0) // TILE
+    ends = (window_origins + np.array(window) + margin - 1) // TILE + 1
     for (top, left), (bottom, right) in zip(firsts.tolist(), ends.tolist(), strict=True):
         tiles[top:bottom, left:right] = True
     return tiles
@@ -139,7 +139,9 @@ class Windows:
         model = self._model
         members = torch.from_numpy(patterns).to(model.places.device)
         with torch.no_grad():
-            corners, _ = model.corners_and_rests(Batch(members, model.places[:0], len(patterns), model.places.dtype))
+            corners, _ = model.window_origins_and_shifts(
+                Batch(members, model.places[:0], len(patterns), model.places.dtype)
+            )
         # A product of matrices rounds otherwise for another number of rows: what is .5 here may be less elsewhere.
         margin = 1 if model.movers else 0
         return touched_tiles(corners.numpy(), model.window, self.shape, margin)

@@ -30,21 +30,21 @@ from ptynb.compiled.threads import count
 from ptynb.engine import looking, resuming
 from ptynb.engine.connections import Connections
 from ptynb.engine.group import ECHOES, Group, Membership, join
-from ptynb.engine.keeper import Keeper, Mark, Order, Standing
+from ptynb.engine.keeper import CheckpointRequest, Keeper, Progress, RunStatus
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import Taken, make_pictures, make_room, make_snapshot, take, value_at
-from ptynb.io.state import State as KeptState
+from ptynb.io.state import ReconstructionState
 from ptynb.record import Words
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 from ptynb.snapshot import (
     Array,
     Failure,
     Health,
-    Kept,
     PatternPair,
-    PictureRequest,
     Pictures,
+    RenderRequest,
+    ResultData,
     Snapshot,
     Status,
 )
@@ -103,25 +103,25 @@ class Worker:
         settings: Settings,
         membership: Membership,
         extensions: Sequence[Any] = (),
-        keep: Keep | None = None,
+        keep: Checkpointing | None = None,
         start: Path | None = None,
-        remark: tuple[str, str, str] | None = None,
+        note: tuple[str, str, str] | None = None,
     ) -> None:
         """Starts the thread; joining the group and reading the patterns go on there.
 
         keep: how the state is kept; None: not at all. start: state file to go on from, which rank 0 has to see (and all
         ranks, with DM and RAAR); a state of another scan or of other fixed settings is a failure with one sentence.
-        remark: (name, old, new) of a line in the record of changes, such as that an engine was lost.
+        note: (name, old, new) of a line in the record of changes, such as that an engine was lost.
 
         Raises ValueError where the folder holds states of another reconstruction, or `transfer` can't be imported.
         """
         self._settings, self._membership, self._start = settings, membership, start
-        self._remark = remark
+        self._note = note
         self._connections: Connections | None = None
         self._given_up = False
         self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
-        self._pending: Order | None = None
-        self._began: Mark = (0, 0, 0)
+        self._pending: CheckpointRequest | None = None
+        self._began: Progress = (0, 0, 0)
         self._said = 0
         self._began_with: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class Worker:
         self._applied = 0
         self._questions: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self._kept: Kept | None = None
+        self._kept: ResultData | None = None
         self._area = (slice(None), slice(None))
         self._pixel = scan.pixel_size
         self._measure_every = 0
@@ -153,7 +153,7 @@ class Worker:
         with self._lock:
             if command.kind == "keep":
                 if self._keeper is None:
-                    raise ValueError("This reconstruction keeps no states; give it keep=Keep(...).")
+                    raise ValueError("This reconstruction keeps no states; give it checkpointing=Checkpointing(...).")
                 command = Command("keep", dataclasses.asdict(self._keeper.order(look=not training)))
             self._commands.append(command)
             self._wake.set()
@@ -195,9 +195,9 @@ class Worker:
         """The present ones, all changes taken over."""
         return self._loop.settings if self._loop is not None else self._settings
 
-    def awake(self) -> dict[str, bool]:
+    def active(self) -> dict[str, bool]:
         """Whether each piece of the model has taken part; nothing while still loading."""
-        return {} if self._loop is None else {name: piece.awake for name, piece in self._loop.model.parts.items()}
+        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
         """A preview, taken between two updates; None while still loading."""
@@ -207,16 +207,16 @@ class Worker:
         (object, probe), epoch, update = self._ask(lambda: (_for_looking(loop), loop.epoch, loop.update))
         return make_snapshot(object, probe, epoch, update, size)
 
-    def pictures(self, request: PictureRequest) -> Pictures | None:
+    def pictures(self, request: RenderRequest) -> Pictures | None:
         """Pictures, taken between two updates; None while still loading."""
         taken = self._take(request)
         return None if taken is None else make_pictures(taken, request, self._pixel)
 
-    def look(self, request: PictureRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
+    def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
         """`pictures` and, of a moment later, `status`: who looks need not ask twice."""
         return self.pictures(request), self.status(epochs_from)
 
-    def value_at(self, name: str, y: int, x: int, request: PictureRequest) -> complex | float | None:
+    def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
         """The value behind pixel (y, x) of the picture `name`; None while still loading."""
         taken = self._take(request)
         return None if taken is None else value_at(taken, name, y, x, request)
@@ -245,11 +245,11 @@ class Worker:
         """How this engine is doing. Never waits for the training thread."""
         return looking.health(self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals)
 
-    def result(self) -> Kept | None:
+    def result(self) -> ResultData | None:
         """The state that the last `evaluate` kept, on rank 0; after a failure the state as it is, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            kept: Kept = self._ask(lambda: _keep(loop, float("nan")))
+            kept: ResultData = self._ask(lambda: _keep(loop, float("nan")))
             return kept
         return self._kept
 
@@ -300,8 +300,8 @@ class Worker:
             group = join(self._membership, self._connections)
             self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
             del found
-            if self._remark is not None:
-                self._loop.note(*self._remark)
+            if self._note is not None:
+                self._loop.note(*self._note)
             self._area = self._loop.area
             if self._keeper is not None:
                 self._keeper.begin(self._began, self._start, self._began_with)
@@ -336,7 +336,7 @@ class Worker:
                 self._keeper.close(self._answer, WRITING_SECONDS)
                 self._answer()
 
-    def _begin(self, scan: Scan, group: Group, state: KeptState | None, extensions: Sequence[Any]) -> Loop:
+    def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, extensions)
         loop = Loop(scan, resuming.settings_to_begin_with(state, self._settings), group, extensions)
@@ -413,7 +413,7 @@ class Worker:
             case "words":
                 self._take_words(loop, Words(*command.value))
             case "keep":
-                self._pending = Order(**command.value)
+                self._pending = CheckpointRequest(**command.value)
                 if loop.equal:
                     self._keep(loop)
             case "leave":
@@ -440,7 +440,7 @@ class Worker:
 
     # Keeping
 
-    def _mark(self, loop: Loop) -> Mark:
+    def _mark(self, loop: Loop) -> Progress:
         return loop.epoch, loop.update, len(loop.changes) + self._said
 
     def _keep_if_due(self, loop: Loop, keeper: Keeper) -> None:
@@ -464,7 +464,7 @@ class Worker:
             wanted = dataclasses.asdict(self._keeper.order())
         told = group.tell(wanted)
         if told is not None:
-            self._pending = Order(**told)
+            self._pending = CheckpointRequest(**told)
             self._keep(loop)
         self._state = "closed"
 
@@ -472,7 +472,7 @@ class Worker:
         """Tells those who watch the folder."""
         if self._keeper is None:
             return
-        standing = Standing(
+        standing = RunStatus(
             self._scan,
             self._state,
             loop.epoch,
@@ -488,7 +488,7 @@ class Worker:
 
     # Questions of the kernel that need tensors: asked by the process's main thread, answered between two updates
 
-    def _take(self, request: PictureRequest) -> Taken | None:
+    def _take(self, request: RenderRequest) -> Taken | None:
         loop = self._loop
         if loop is None:
             return None
@@ -523,14 +523,14 @@ def _for_looking(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def _keep(loop: Loop, r_factor: float) -> Kept:
+def _keep(loop: Loop, r_factor: float) -> ResultData:
     settings = loop.settings.model_dump(mode="json")
     arrays = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
-    optimised = {name: tensor.numpy() for name, tensor in loop.optimised().items()}
-    return Kept(
+    optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
+    return ResultData(
         **arrays,
         positions=optimised.pop("positions"),
-        optimised=optimised,
+        parameters=optimised,
         origin=loop.frame.origin,
         r_factor=r_factor,
         epochs=(*loop.epochs,),
@@ -541,7 +541,7 @@ def _keep(loop: Loop, r_factor: float) -> Kept:
         counts=loop.scan["counts"],
         started=loop.started,
         r_factors=(*loop.r_factors,),
-        moments=loop.moments,
+        history=loop.history,
         threads=count(),
         title=loop.words.title,
         comments=loop.words.comments,
@@ -557,8 +557,8 @@ def _memory_advice(error: Exception) -> str:
     if not short:
         return ""
     return (
-        ". Memory was short: use more engines, frames='disk', a smaller batch, or a larger accumulate, "
-        "which computes the same batch in portions."
+        ". Memory was short: use more engines, pattern_storage='disk', a smaller batch, or a larger "
+        "gradient_accumulation, which computes the same batch in portions."
     )
 
 

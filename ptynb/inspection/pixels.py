@@ -57,9 +57,9 @@ def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3
 
 def check_survey(scan: Scan, seen: Survey) -> None:
     """Raises ValueError for a survey that is none of this scan, as far as its shape says."""
-    if (len(seen.seen), *seen.mean.shape) != scan.frames.shape:
+    if (len(seen.covered), *seen.mean.shape) != scan.frames.shape:
         height, width = seen.mean.shape
         raise ValueError(
-            f"The survey is of {len(seen.seen)} patterns of {height} x {width}, and the scan has {len(scan)} of "
-            f"{scan.window[0]} x {scan.window[1]}; expected a survey of this scan."
+            f"The survey is of {len(seen.covered)} patterns of {height} x {width}, and the scan has {len(scan)} of "
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected a survey of this scan."
         )

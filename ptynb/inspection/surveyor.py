@@ -31,7 +31,7 @@ LOWEST, OCTAVES = -20, 64
 class Survey:
     """What was seen of a scan so far. Pictures are in the order of its patterns, masked pixels as measured.
 
-    seen: (pattern,) bool, whose numbers are known. Those of the others are NaN, or 0 where they are whole.
+    covered: (pattern,) bool, whose numbers are known. Those of the others are NaN, or 0 where they are whole.
     finite: (y, x) bool, pixels that never showed anything but finite numbers.
     mean, variance, maximum: (y, x) over the patterns seen [counts], 0 where not finite.
     sums: (pattern,) counts over good pixels; brightest: (pattern,) the largest of them; at_brightest: (pattern,)
@@ -43,7 +43,7 @@ class Survey:
     infinite, negative: (pattern,) bool, whether good pixels have counts that are not finite, or negative.
     """
 
-    seen: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
     finite: NDArray[np.bool_]
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
@@ -62,12 +62,12 @@ class Survey:
     @property
     def patterns(self) -> int:
         """How many patterns were seen."""
-        return int(self.seen.sum())
+        return int(self.covered.sum())
 
     @property
     def complete(self) -> bool:
         """Whether all were."""
-        return bool(self.seen.all())
+        return bool(self.covered.all())
 
     def annulus(self, inner: float = 0.0, outer: float = math.inf) -> NDArray[np.float64]:
         """Counts (pattern,) of a virtual detector from radius `inner` to `outer` [detector pixels]: NaN where unseen.
@@ -101,7 +101,7 @@ class Surveyor:
     """Goes through a scan portion by portion: `advance` until it is False, `survey` at any time."""
 
     def __init__(self, scan: Scan, sample: int = SAMPLE) -> None:
-        count, window = len(scan), scan.window
+        count, window = len(scan), scan.pattern_shape
         self._scan = scan
         self._good = np.ones(window, bool) if scan.mask is None else scan.mask
         together = scan.frames.stored_together
@@ -119,7 +119,7 @@ class Surveyor:
         self._at_brightest = np.zeros(count, np.int64)
         self._infinite, self._negative = np.zeros((2, count), bool)
         self._octaves = np.zeros(OCTAVES + 1, np.int64)
-        shifted = scan.fourier and not scan.centred
+        shifted = scan.is_far_field and not scan.centred
         axes = [np.arange(side) - float(side // 2) for side in window]
         self._y, self._x = (np.fft.ifftshift(axis) if shifted else axis for axis in axes)
         self._rings: NDArray[np.float32] | None = None
@@ -137,7 +137,7 @@ class Surveyor:
             self._taken += 1
             indices = wanted[~self._seen[wanted]]
             if len(indices):
-                patterns = np.empty((len(indices), *self._scan.window), self._scan.frames.dtype)
+                patterns = np.empty((len(indices), *self._scan.pattern_shape), self._scan.frames.dtype)
                 self._scan.frames.take(indices, patterns)
                 self._add(indices, patterns.astype(np.float64))
                 return True

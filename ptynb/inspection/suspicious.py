@@ -105,7 +105,7 @@ def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
 
 def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
     """Indices of patterns seen by what is suspicious about them."""
-    known = np.flatnonzero(seen.seen)
+    known = np.flatnonzero(seen.covered)
     sums = seen.sums[known]
     median = float(np.median(sums))
     dark = sums <= DARK * median

@@ -5,7 +5,8 @@
         branches/NAME/      the states of another line, with the same files
 
 Going back and branching make hard links and renames only, so they cost neither time nor room, and no state is ever
-without a name. Engines thin out the line that they work on (`Keep.last`), never what a note says is to stay.
+without a name. Engines thin out the line that they work on (`Checkpointing.max_to_keep`), never what a note
+says is to stay.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from ptynb.io.hdf5 import FileError, open_for_reading, reason
 from ptynb.io.reading.checked import Checked
 from ptynb.io.state import header_of, newest_state, newest_written, put, states
-from ptynb.snapshot import Branch, KeptState
+from ptynb.snapshot import Branch, Checkpoint
 
 MAIN = "main"
 FOLDER = "branches"
@@ -232,7 +233,7 @@ def remove(folder: Path) -> None:
 # Listing
 
 
-def all_states(root: Path) -> tuple[KeptState, ...]:
+def all_states(root: Path) -> tuple[Checkpoint, ...]:
     """All states of all lines, in the order in which they were written; what can't be read is left out."""
     found = []
     for line in lines(root):
@@ -264,12 +265,12 @@ def _note_to_show(line: Path) -> Note:
         return Note()
 
 
-def _described(path: Path, stays: bool) -> KeptState:
+def _described(path: Path, stays: bool) -> Checkpoint:
     header = header_of(path)
     written = path.stat().st_mtime_ns if header is None else header.written
     size = sum(part.stat().st_size for part in parts_of(path))
     epoch, update, loss = _summary(path)
-    return KeptState(path, name_of(path.parent), epoch, update, loss, written / 1e9, size, stays)
+    return Checkpoint(path, name_of(path.parent), epoch, update, loss, written / 1e9, size, stays)
 
 
 def _summary(path: Path) -> tuple[int, int, float | None]:

@@ -121,7 +121,7 @@ def _interrupts_kept() -> Iterator[None]:
         raise interrupts.raised
 
 
-def told(values: NDArray[Any]) -> str:
+def values_text(values: NDArray[Any]) -> str:
     """A few numbers as they are, more of them by their shape: in a sentence."""
     return f"{values.tolist()}" if values.size <= FEW else f"of shape {values.shape}"
 

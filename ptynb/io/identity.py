@@ -56,7 +56,7 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
     return ScanIdentity(
         name=scan.name,
         patterns=len(scan),
-        window=scan.window,
+        pattern_shape=scan.pattern_shape,
         path=loaded.path,
         size=loaded.size,
         modified=loaded.modified,
@@ -66,7 +66,7 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         sample_digest=scan.sample_digest,
         prepared=prepared,
         counts=counts,
-        fourier=scan.fourier,
+        is_far_field=scan.is_far_field,
         wavelength=wavelength,
         distance=distance,
         detector_pixel=pixel,

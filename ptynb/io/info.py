@@ -17,7 +17,7 @@ from ptynb.io.load import find, looked_at
 from ptynb.io.native import FORMAT as SCAN
 from ptynb.io.native import read_scan
 from ptynb.io.reading.assemble import assemble
-from ptynb.io.reading.found import Found, Given, missing, pairs
+from ptynb.io.reading.found import FileRecord, Given, missing, pairs
 from ptynb.io.reading.links import own
 from ptynb.io.reading.plausible import look_at, look_at_frames
 from ptynb.io.reading.room import mapped
@@ -25,7 +25,7 @@ from ptynb.io.reading.unpacking import PackedFrames
 from ptynb.io.result import FORMAT as RESULT
 from ptynb.io.state import FORMAT as STATE
 from ptynb.scan import AnyGeometry, Scan
-from ptynb.table import Shown, Table
+from ptynb.table import Table, Tabular
 
 QUICK = 2**26
 """Bytes of patterns that are unpacked for a look at them: more would take longer than a user waits."""
@@ -54,19 +54,19 @@ class Lack:
 
 
 @dataclass(frozen=True)
-class FileInfo(Shown):
+class FileInfo(Tabular):
     """What a file is, and what it says.
 
-    path: of the file. format: its name for a reader ("CXI"). facts: what is known of it. lacks: what is missing of a
-    scan. remarks: what was guessed, and what else the user should know. problem: why it can't be opened as it is; None
+    path: of the file. format: its name for a reader ("CXI"). facts: what is known of it. missing: what is missing of a
+    scan. notes: what was guessed, and what else the user should know. problem: why it can't be opened as it is; None
     where it can. open: the line of Python that opens it, with what is missing to be filled in.
     """
 
     path: str
     format: str
     facts: tuple[Fact, ...]
-    lacks: tuple[Lack, ...]
-    remarks: tuple[str, ...]
+    missing: tuple[Lack, ...]
+    notes: tuple[str, ...]
     problem: str | None
     open: str
 
@@ -74,8 +74,8 @@ class FileInfo(Shown):
         """Name, value, unit and place of what is known; above it what was guessed, what is missing, how to open it."""
         rows = tuple((fact.name, fact.value, fact.unit, fact.place) for fact in self.facts)
         sentences = [f"{self.path}: {self.format}."]
-        sentences += [f"REMARK: {remark}" for remark in self.remarks]
-        sentences += [f"MISSING: {lack.name}; give {lack.give}" for lack in self.lacks]
+        sentences += [f"REMARK: {remark}" for remark in self.notes]
+        sentences += [f"MISSING: {lack.name}; give {lack.give}" for lack in self.missing]
         sentences += [] if self.problem is None else [f"PROBLEM: {self.problem}"]
         return Table(("what", "value", "unit", "where"), rows, "\n".join([*sentences, f"Open it: {self.open}"]))
 
@@ -140,13 +140,13 @@ def info(
     return _of_found(path, find(path, given), given)
 
 
-def _of_found(path: Path, found: Found, given: Given) -> FileInfo:
+def _of_found(path: Path, found: FileRecord, given: Given) -> FileInfo:
     lacks = tuple(Lack(lack.name, lack.give) for lack in missing(found, given))
-    problem, facts, remarks = None, tuple(_facts(found, given)), found.remarks
+    problem, facts, remarks = None, tuple(_facts(found, given)), found.notes
     unpack = True
     try:
         if isinstance(found.frames, PackedFrames) and found.frames.nbytes > QUICK:
-            unpack, remarks = False, (*remarks, f"{found.frames.remark} None of them was looked at.")
+            unpack, remarks = False, (*remarks, f"{found.frames.note} None of them was looked at.")
             found.frames.check()
         if not lacks:
             scan = assemble(found, given, path, unpack)
@@ -160,7 +160,7 @@ def _of_found(path: Path, found: Found, given: Given) -> FileInfo:
     return FileInfo(str(path), found.format, facts, lacks, remarks, problem, _line(path, names, lacks))
 
 
-def _facts(found: Found, given: Given) -> Iterator[Fact]:
+def _facts(found: FileRecord, given: Given) -> Iterator[Fact]:
     """What the file and its user say, the user's in the place of the file's."""
     if found.frames is not None:
         count, height, width = found.frames.shape
@@ -199,7 +199,7 @@ def _in_memory(frames: Frames) -> Fact:
     return Fact("patterns in memory", f"{frames.nbytes / 1e6:.4g}", "MB", "computed")
 
 
-def _one(found: Found, given: Given, name: str, unit: str) -> Iterator[Fact]:
+def _one(found: FileRecord, given: Given, name: str, unit: str) -> Iterator[Fact]:
     value, place = getattr(given, name), "given"
     if value is None:
         value, place = getattr(found, name), _place(found, name)
@@ -280,7 +280,7 @@ def _of_mask(path: Path, shape: tuple[int, ...], dtype: Any) -> FileInfo:
     return FileInfo(str(path), "a mask", facts, (), (), None, f"scan = ptynb.load(..., mask={str(path)!r})")
 
 
-def _place(found: Found, name: str) -> str:
+def _place(found: FileRecord, name: str) -> str:
     return found.places.get(name, "")
 
 

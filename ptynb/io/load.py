@@ -16,7 +16,7 @@ from ptynb.io.hdf5 import FileError, open_for_reading, reason
 from ptynb.io.identity import opened
 from ptynb.io.native import is_native, read_scan
 from ptynb.io.reading.assemble import assemble
-from ptynb.io.reading.found import Format, Found, Given, Head, pairs
+from ptynb.io.reading.found import FileRecord, Format, Given, Head, pairs
 from ptynb.io.reading.plausible import look_at
 from ptynb.io.result import is_result
 from ptynb.scan import Scan
@@ -112,7 +112,7 @@ def load(
     return replace(scan, loaded=opened(path, given, scan))
 
 
-def find(path: Path, given: Given) -> Found:
+def find(path: Path, given: Given) -> FileRecord:
     """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
     try:
         with looked_at(path) as head:

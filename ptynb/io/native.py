@@ -49,7 +49,7 @@ def write_scan(
     probe: NDArray[Any] | None = None,
     object: NDArray[Any] | None = None,
     geometry: AnyGeometry | None = None,
-    truth: Truth | None = None,
+    ground_truth: Truth | None = None,
 ) -> Scan:
     """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
     path = Path(path).expanduser()
@@ -68,16 +68,16 @@ def write_scan(
         if geometry is not None:
             known = {name: value for name, value in dataclasses.asdict(geometry).items() if value is not None}
             file.create_group("geometry").attrs.update(known)
-        if truth is not None:
-            file["truth/object"] = truth.object
-            file["truth/probe"] = truth.probe
+        if ground_truth is not None:
+            file["truth/object"] = ground_truth.object
+            file["truth/probe"] = ground_truth.probe
     scan = read_scan(path)
     return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
     """Writes a scan with its patterns, piece by piece, and returns the scan that reads them from there."""
-    step = max(1, 2**24 // (scan.window[0] * scan.window[1]))
+    step = max(1, 2**24 // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
     return write_scan(
         path,
@@ -92,7 +92,7 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
         probe=scan.probe,
         object=scan.object,
         geometry=scan.geometry,
-        truth=scan.truth,
+        ground_truth=scan.ground_truth,
     )
 
 
@@ -124,7 +124,7 @@ def read_scan(path: Path) -> Scan:
             probe=checked.array("probe", "c", 3) if checked.has("probe") else None,
             object=checked.array("object", "c", 2, 3) if checked.has("object") else None,
             geometry=_read_geometry(checked) if checked.has("geometry") else None,
-            truth=truth,
+            ground_truth=truth,
             name=str(checked.attribute(file, "name")),
         )
 

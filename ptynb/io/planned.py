@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptynb.io.load import load
-from ptynb.io.starts.start_from import start_from
+from ptynb.io.starts.start_from import load_initial_guess
 from ptynb.scan import Scan
 from ptynb.settings.runfile import RunFile
 
@@ -11,4 +11,4 @@ from ptynb.settings.runfile import RunFile
 def scan_of(plan: RunFile) -> Scan:
     """Every rank calls this and gets the same. Raises FileError and ScanError."""
     scan = load(plan.scan, **plan.load.words)
-    return scan if plan.start is None else start_from(scan, plan.start)
+    return scan if plan.start is None else load_initial_guess(scan, plan.start)

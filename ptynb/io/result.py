@@ -16,9 +16,13 @@ from ptynb.io.reading.checked import Checked
 from ptynb.io.result_plots import write_plots
 from ptynb.provenance import Machines, ScanIdentity, Software
 from ptynb.results import Result
+from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb result"
-VERSION = 2
+UNNAMED = 2
+"""The last version from before settings were renamed; each table of renamed ones raises it by one."""
+VERSION = UNNAMED + len(TABLES)
 BACKGROUND = "background/background"
 CENTRED = "centred"
 """The zero frequency of a far field is at index n // 2, as in patterns."""
@@ -33,13 +37,13 @@ def save_result(result: Result, path: str | Path) -> Path:
         record.write_epochs(file, result.epochs, result.update)
         record.write_r_factors(file, result.r_factors)
         record.write_changes(file, result.changes)
-        record.write_moments(file, result.moments)
-        for name, settings in (("at_end", result.settings), ("at_start", result.began_with)):
+        record.write_thumbnails(file, result.history)
+        for name, settings in (("at_end", result.settings), ("at_start", result.initial_settings)):
             record.write_json(file.require_group("settings"), name, settings)
         record.write_record(file, "scan", result.scan)
         record.write_record(file, "software", result.software)
         record.write_record(file, "machines", result.machines)
-        record.write_json(file, "about", result.about)
+        record.write_json(file, "about", result.metadata)
         write_plots(file["entry"], result)
     return path
 
@@ -74,9 +78,9 @@ def _write_arrays(file: h5py.File, result: Result) -> None:
     if result.pixel_size is not None:
         for name in ("object", "probe"):
             file[name].attrs.update(pixel_size=result.pixel_size, pixel_size_unit="m")
-    for name, values in result.optimised.items():
+    for name, values in result.parameters.items():
         file[f"optimised/{name}"] = values
-    if BACKGROUND in result.optimised:
+    if BACKGROUND in result.parameters:
         file[f"optimised/{BACKGROUND}"].attrs.update(axes=["y", "x"], units="counts", order=CENTRED)
 
 
@@ -100,9 +104,12 @@ def _read(source: Checked) -> Result:
         raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
     version = source.file.attrs.get("version")
     if version == 1:
-        return _with_centred_background(source, Result(**_arrays(source), **_first_record(source)))
-    if version == VERSION:
-        return _with_centred_background(source, Result(**_arrays(source), **_record(source)))
+        return _with_centred_background(
+            source, _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+        )
+    if version in range(UNNAMED, VERSION + 1):
+        result = _with_present_names(Result(**_arrays(source), **_record(source)), int(version) - UNNAMED)
+        return _with_centred_background(source, result)
     raise FileError(
         f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
     )
@@ -119,7 +126,7 @@ def _arrays(source: Checked) -> dict[str, Any]:
         "positions": source.array("positions", "f", 2, last=2),
         "origin": (int(origin[0]), int(origin[1])),
         "pixel_size": None if pixel is None else (pixel[0], pixel[1]),
-        "optimised": _datasets(source) if source.has("optimised") else {},
+        "parameters": _datasets(source) if source.has("optimised") else {},
         "epochs": record.read_epochs(source),
         "r_factor": source.real(source.file, "r_factor"),
     }
@@ -127,20 +134,20 @@ def _arrays(source: Checked) -> dict[str, Any]:
 
 def _first_record(source: Checked) -> dict[str, Any]:
     settings, about = (source.parsed(name, source.attribute(source.file, name), dict) for name in ("settings", "about"))
-    return {"settings": settings, "about": about, "changes": record.read_first_changes(source)}
+    return {"settings": settings, "metadata": about, "changes": record.read_first_changes(source)}
 
 
 def _record(source: Checked) -> dict[str, Any]:
     return {
         "settings": source.json("settings/at_end", dict),
-        "began_with": source.json("settings/at_start", dict),
+        "initial_settings": source.json("settings/at_start", dict),
         "changes": record.read_changes(source),
-        "about": source.json("about", dict),
+        "metadata": source.json("about", dict),
         "r_factors": record.read_r_factors(source),
         "update": int(source.numbers(source.dataset("epochs"), "update", 1)[0]),
         "started": source.text("entry/start_time"),
         "ended": source.text("entry/end_time"),
-        "moments": record.read_moments(source),
+        "history": record.read_thumbnails(source),
         "scan": record.read_record(source, "scan", ScanIdentity),
         "software": record.read_record(source, "software", Software),
         "machines": record.read_record(source, "machines", Machines),
@@ -161,12 +168,22 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
 
 
+def _with_present_names(result: Result, known: int) -> Result:
+    """Settings, and the record of their changes, under the names of today. known: tables that the writer knew."""
+    return replace(
+        result,
+        settings=translated(result.settings, Settings, known),
+        initial_settings=translated(result.initial_settings, Settings, known),
+        changes=tuple(change_with_present_names(change, Settings, known) for change in result.changes),
+    )
+
+
 def _with_centred_background(source: Checked, result: Result) -> Result:
     """Files without the attribute `order` hold the background of a far field with the zero frequency first."""
-    found = result.optimised.get(BACKGROUND)
-    if found is None or not result.scan.fourier or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
+    found = result.parameters.get(BACKGROUND)
+    if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
         return result
-    return replace(result, optimised={**result.optimised, BACKGROUND: np.fft.fftshift(found)})
+    return replace(result, parameters={**result.parameters, BACKGROUND: np.fft.fftshift(found)})
 
 
 def is_result(file: h5py.File) -> bool:

@@ -1,4 +1,4 @@
-"""The record in a result file, both ways: epochs, changes, R-factors, moments, and where it comes from."""
+"""The record in a result file, both ways: epochs, changes, R-factors, thumbnails, and where it comes from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.checked import Checked
 from ptynb.provenance import Machines, ScanIdentity, Software
-from ptynb.record import Change, Epoch, Moment
+from ptynb.record import Change, Epoch, Thumbnail
 
 TEXT = h5py.string_dtype()
 EPOCHS = {"number": "i8", "loss": "f8", "seconds": "f8", "patterns_per_second": "f8", "ended": "f8"}
@@ -24,6 +24,8 @@ R_FACTORS = {"epoch": "i8", "r_factor": "f8"}
 UNITS = {"size": "byte", "modified": "s since 1970", "wavelength": "m", "distance": "m", "detector_pixel": "m"}
 JSON = ("given", "geometry")
 """Fields that are texts in JSON."""
+STORED_NAMES = {"pattern_shape": "window", "is_far_field": "fourier"}
+"""Fields that have another name in files, which those of earlier versions have too."""
 
 Record = TypeVar("Record", ScanIdentity, Software, Machines)
 NAN = float("nan")
@@ -131,20 +133,20 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-# Moments
+# Thumbnails
 
 
-def write_moments(file: h5py.File, moments: tuple[Moment, ...]) -> None:
-    """One group a moment, named after its epoch."""
+def write_thumbnails(file: h5py.File, thumbnails: tuple[Thumbnail, ...]) -> None:
+    """One group per thumbnail, named after its epoch."""
     group = file.create_group("moments")
-    for moment in moments:
-        one = group.create_group(f"{moment.epoch:06d}")
-        one["object"], one["probe"] = moment.object, moment.probe
-        one["object"].attrs.update(axes=["y", "x"], reduction=moment.reduction, corner=moment.corner)
-        one["probe"].attrs.update(axes=["y", "x"], reduction=moment.probe_reduction)
+    for thumbnail in thumbnails:
+        one = group.create_group(f"{thumbnail.epoch:06d}")
+        one["object"], one["probe"] = thumbnail.object, thumbnail.probe
+        one["object"].attrs.update(axes=["y", "x"], reduction=thumbnail.reduction, corner=thumbnail.corner)
+        one["probe"].attrs.update(axes=["y", "x"], reduction=thumbnail.probe_reduction)
 
 
-def read_moments(source: Checked) -> tuple[Moment, ...]:
+def read_thumbnails(source: Checked) -> tuple[Thumbnail, ...]:
     """The earliest first."""
     found = []
     for name in source.group("moments"):
@@ -153,7 +155,7 @@ def read_moments(source: Checked) -> tuple[Moment, ...]:
         object, probe = (source.dataset(f"moments/{name}/{part}") for part in ("object", "probe"))
         corner = source.numbers(object, "corner", 2)
         found.append(
-            Moment(
+            Thumbnail(
                 epoch=int(name),
                 object=source.array(f"moments/{name}/object", "c", 2),
                 probe=source.array(f"moments/{name}/probe", "c", 2),
@@ -162,7 +164,7 @@ def read_moments(source: Checked) -> tuple[Moment, ...]:
                 corner=(int(corner[0]), int(corner[1])),
             )
         )
-    return tuple(sorted(found, key=lambda moment: moment.epoch))
+    return tuple(sorted(found, key=lambda thumbnail: thumbnail.epoch))
 
 
 # Where it comes from: one dataset a field; what is not known is left out
@@ -176,16 +178,17 @@ def write_record(file: h5py.File, name: str, record: ScanIdentity | Software | M
         value = getattr(record, field.name)
         if value is None:
             continue
+        name = STORED_NAMES.get(field.name, field.name)
         if field.name in JSON:
-            write_json(group, field.name, value)
+            write_json(group, name, value)
         elif isinstance(value, str):
-            write_text(group, field.name, value)
+            write_text(group, name, value)
         elif field.type == "tuple[str, ...]":
-            group.create_dataset(field.name, data=[*value], dtype=TEXT)
+            group.create_dataset(name, data=[*value], dtype=TEXT)
         else:
-            group[field.name] = value
-        if field.name in UNITS:
-            group[field.name].attrs["units"] = UNITS[field.name]
+            group[name] = value
+        if name in UNITS:
+            group[name].attrs["units"] = UNITS[name]
 
 
 def read_record(source: Checked, name: str, kind: type[Record]) -> Record:
@@ -193,8 +196,9 @@ def read_record(source: Checked, name: str, kind: type[Record]) -> Record:
     group = source.group(name)
     values: dict[str, Any] = {"name": ""} if kind is ScanIdentity else {}
     for field in dataclasses.fields(kind):
-        if field.name in group:
-            values[field.name] = _field(source, f"{name}/{field.name}", str(field.type))
+        stored = STORED_NAMES.get(field.name, field.name)
+        if stored in group:
+            values[field.name] = _field(source, f"{name}/{stored}", str(field.type))
     return kind(**values)
 
 

@@ -1,9 +1,9 @@
 """State files: all that a reconstruction needs to go on as if it had never stopped, in HDF5.
 
-The first 512 bytes are a user block that HDF5 leaves alone: "ptynb state 1" and a line of JSON with `run` (which
+The first 512 bytes are a user block that HDF5 leaves alone: "ptynb state 2" and a line of JSON with `run` (which
 reconstruction), `token` (which files belong together) and `written` [ns since 1970]. Then
 
-/                 attributes: format = "ptynb state", version = 1, rank
+/                 attributes: format = "ptynb state", version = 2 (1 before settings were renamed), rank
 /record           JSON, as bytes: settings, begun (settings at the very start), scan, epoch, update, target, epochs,
                   changes, seconds, awake, power, numbers, batch, parts, run, token, about,
                   started, title, comments, r_factors, moments (what the pictures below are of)
@@ -46,10 +46,14 @@ from ptynb.io.kept import default_folder as default_folder
 from ptynb.io.reading.checked import Checked
 from ptynb.io.reading.links import dataset
 from ptynb.scan import Scan
-from ptynb.snapshot import Change, Epoch, Moment, as_plain
+from ptynb.settings.base import SettingsError
+from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.settings import Settings
+from ptynb.snapshot import Change, Epoch, Thumbnail, as_plain
 
 FORMAT = "ptynb state"
-VERSION = 1
+VERSION = 1 + len(TABLES)
+"""Each table of renamed settings raises it by one."""
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
 NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
@@ -67,15 +71,16 @@ class Header:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ReconstructionState:
     """A reconstruction between two updates, as plain arrays.
 
     settings, begun: as plain values, now and at the very start. scan: see `identity`.
     epoch, update: completed; target: epoch at which the run ends. seconds: of the running epoch so far.
-    loss_sums: float64 (rank,). awake: by piece. model, algorithm: arrays by name, the latter under "optimiser/" and
-    "algorithm/"; numbers: plain ones of the algorithm. scale, power: the probe's unit. batch: patterns of an update.
-    rows: arrays (pattern, …) for `patterns`. parts: files that the rows of all engines are in. about: versions.
-    started: when the reconstruction was opened first [s since 1970]. r_factors, moments, title, comments: as in
+    loss_sums: float64 (rank,). active: by model component. model, algorithm: arrays by name, the latter under
+    "optimiser/" and "algorithm/"; numbers: plain ones of the algorithm. scale, power: the probe's unit. batch: "
+    "patterns of an update.
+    rows: arrays (pattern, …) for `patterns`. parts: files that the rows of all engines are in. metadata: versions.
+    started: when the reconstruction was opened first [s since 1970]. r_factors, history, title, comments: as in
     `Result`; states of earlier versions have none.
     """
 
@@ -88,7 +93,7 @@ class State:
     epochs: tuple[Epoch, ...]
     changes: tuple[Change, ...]
     seconds: float
-    awake: dict[str, bool]
+    active: dict[str, bool]
     power: float
     numbers: dict[str, float]
     batch: int
@@ -101,16 +106,19 @@ class State:
     parts: int = 1
     run: str = ""
     token: str = ""
-    about: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
     started: float | None = None
     r_factors: tuple[tuple[int, float], ...] = ()
-    moments: tuple[Moment, ...] = ()
+    history: tuple[Thumbnail, ...] = ()
     title: str = ""
     comments: str = ""
 
 
 ARRAYS = ("loss_sums", "scale", "patterns")
 GROUPS = ("model", "rows")
+STORED_NAMES = {"active": "awake", "metadata": "about"}
+"""Fields that have another name in files, which those of earlier versions have too."""
+FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 
 
 def identity(scan: Scan) -> dict[str, Any]:
@@ -119,7 +127,7 @@ def identity(scan: Scan) -> dict[str, Any]:
     return {
         "name": scan.name,
         "patterns": len(scan),
-        "window": list(scan.window),
+        "window": list(scan.pattern_shape),
         "positions": hashlib.sha256(np.ascontiguousarray(scan.positions, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None else str(file),
@@ -137,26 +145,27 @@ def _file_of(frames: Frames) -> Path | None:
 # Between a state and plain pieces
 
 
-def packed(state: State) -> tuple[dict[str, Any], dict[str, Array]]:
+def packed(state: ReconstructionState) -> tuple[dict[str, Any], dict[str, Array]]:
     """The state as a record that JSON can hold, and arrays by their places in the file."""
     arrays = {name: getattr(state, name) for name in ARRAYS}
     for group in GROUPS:
         arrays |= {f"{group}/{name}": values for name, values in getattr(state, group).items()}
     arrays |= state.algorithm
-    for number, moment in enumerate(state.moments):
+    for number, moment in enumerate(state.history):
         arrays |= {f"moments/{number}/object": moment.object, f"moments/{number}/probe": moment.probe}
-    others = {"algorithm", "moments", *ARRAYS, *GROUPS}
-    record = {one.name: getattr(state, one.name) for one in dataclasses.fields(State) if one.name not in others}
+    others = {"algorithm", "history", *ARRAYS, *GROUPS}
+    names = [one.name for one in dataclasses.fields(ReconstructionState) if one.name not in others]
+    record = {STORED_NAMES.get(name, name): getattr(state, name) for name in names}
     record["epochs"] = [as_plain(epoch) for epoch in state.epochs]
     record["changes"] = [as_plain(change) for change in state.changes]
     record["moments"] = [
         {name: getattr(moment, name) for name in ("epoch", "reduction", "probe_reduction", "corner")}
-        for moment in state.moments
+        for moment in state.history
     ]
     return record, arrays
 
 
-def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> State:
+def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> ReconstructionState:
     """What `packed` took apart. Raises KeyError or TypeError where something is missing."""
     groups = {
         group: {name.removeprefix(f"{group}/"): one for name, one in arrays.items() if name.startswith(f"{group}/")}
@@ -164,15 +173,15 @@ def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> State:
     }
     algorithm = {name: one for name, one in arrays.items() if name.startswith(("optimiser/", "algorithm/"))}
     values: dict[str, Any] = {
-        **record,
+        **{FIELD_NAMES.get(name, name): value for name, value in record.items() if name != "moments"},
         **groups,
         **{name: arrays[name] for name in ARRAYS},
         "algorithm": algorithm,
         "epochs": tuple(Epoch(**epoch) for epoch in record["epochs"]),
         "changes": tuple(Change(**change) for change in record["changes"]),
         "r_factors": tuple((int(epoch), float(value)) for epoch, value in record.get("r_factors", ())),
-        "moments": tuple(
-            Moment(
+        "history": tuple(
+            Thumbnail(
                 **{**plain, "corner": (plain["corner"][0], plain["corner"][1])},
                 object=arrays[f"moments/{number}/object"],
                 probe=arrays[f"moments/{number}/probe"],
@@ -180,20 +189,20 @@ def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> State:
             for number, plain in enumerate(record.get("moments", ()))
         ),
     }
-    return State(**values)
+    return ReconstructionState(**values)
 
 
 # Writing
 
 
-def save_state(state: State, path: str | Path) -> Path:
+def save_state(state: ReconstructionState, path: str | Path) -> Path:
     """Writes the state; an existing file is replaced only once the new one is whole. Raises OSError."""
     path = Path(path).expanduser()
     put(path, image(state, 0, newest_written(path.parent)))
     return path
 
 
-def image(state: State, rank: int = 0, after: int = 0) -> memoryview:
+def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryview:
     """The bytes of the file, or of rank's companion of it, which has the rows only; later than `after` [ns].
 
     Made in memory, so that whoever else reads HDF5 meanwhile need not wait for a slow disk, and a full one is found out
@@ -311,7 +320,7 @@ def missing_parts(path: Path, token: str, parts: int) -> list[int]:
 # Reading
 
 
-def load_state(path: str | Path) -> State:
+def load_state(path: str | Path) -> ReconstructionState:
     """The state in a file; its rows are those of rank 0 (see `load_rows`).
 
     Raises FileError where it is truncated, damaged, of another kind or without its companions; the sentence names the
@@ -346,12 +355,14 @@ def _whole_before(path: Path) -> Path | None:
     return None
 
 
-def _load(path: Path) -> State:
-    record, arrays = _read(path)
+def _load(path: Path) -> ReconstructionState:
+    record, arrays, version = _read(path)
     try:
-        state = unpacked(record, arrays)
-    except (KeyError, TypeError) as error:
+        state = _with_present_names(unpacked(record, arrays), version - 1)
+    except (AttributeError, KeyError, TypeError) as error:
         raise FileError(f"{path} is not a whole state: {error} is missing or of another kind.") from None
+    except SettingsError as error:
+        raise FileError(f"{path} is damaged ({error}) and can't be used.") from None
     if missing := missing_parts(path, state.token, state.parts):
         raise FileError(
             f"{path} is not whole: the parts of ranks {missing} ({companion(path, missing[0]).name} and so on) are "
@@ -360,7 +371,7 @@ def _load(path: Path) -> State:
     return state
 
 
-def load_rows(path: Path, state: State, patterns: NDArray[np.int64]) -> dict[str, Array]:
+def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64]) -> dict[str, Array]:
     """The rows of these patterns, wherever they are: in the state's own file or in its companions."""
     found = {name: np.empty((len(patterns), *rows.shape[1:]), rows.dtype) for name, rows in state.rows.items()}
     for rank in range(state.parts if found else 0):
@@ -372,15 +383,17 @@ def load_rows(path: Path, state: State, patterns: NDArray[np.int64]) -> dict[str
     return found
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The record and the arrays of one file."""
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
+    """The record and the arrays of one file, and its version."""
     with open_for_reading(path) as file:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
             if kind != FORMAT:
                 raise FileError(f"{path} is not a state of a reconstruction that ptynb kept, but of another kind.")
-            if version != VERSION:
-                raise FileError(f"{path} is a state of version {version}; this ptynb reads {VERSION}. Update ptynb.")
+            if version not in range(1, VERSION + 1):
+                raise FileError(
+                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb."
+                )
             arrays: dict[str, Array] = {}
             checked = Checked(file, path)
 
@@ -391,8 +404,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
             dataset(file, "record", path)
             file.visititems(take)
-            return json.loads(arrays.pop("record").tobytes()), arrays
+            return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
         except FileError:
             raise
         except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
             raise FileError(f"{path} is damaged ({' '.join(str(error).split())}) and can't be used.") from None
+
+
+def _with_present_names(state: ReconstructionState, known: int) -> ReconstructionState:
+    """Settings, and the record of their changes, under the names of today. known: tables that the writer knew."""
+    return dataclasses.replace(
+        state,
+        settings=translated(state.settings, Settings, known),
+        begun=translated(state.begun, Settings, known),
+        changes=tuple(change_with_present_names(change, Settings, known) for change in state.changes),
+    )

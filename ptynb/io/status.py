@@ -34,7 +34,7 @@ STILL_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Shown:
+class StatusReport:
     """What a run says of itself. Numbers are finite; losses and seconds: of each epoch, None where it has none.
 
     changes: (epochs completed before it, name of the setting). limits: (low, high) of each picture's colours.
@@ -84,7 +84,7 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser().absolute()
-        self.shown: Shown | None = None
+        self.shown: StatusReport | None = None
         """The newest whole status."""
         self.pictures: dict[str, bytes] = {}
         """The newest whole pictures, JPEG, by name."""
@@ -151,7 +151,7 @@ class Folder:
         return None
 
 
-def read_status(content: bytes) -> tuple[Shown | None, str]:
+def read_status(content: bytes) -> tuple[StatusReport | None, str]:
     """What the content of a `status.json` says, or None and why not."""
     try:
         values = json.loads(content)
@@ -164,7 +164,7 @@ def read_status(content: bytes) -> tuple[Shown | None, str]:
     picture = values.get("picture")
     picture = picture if isinstance(picture, dict) else {}
     state = values.get("state")
-    return Shown(
+    return StatusReport(
         name=_text(values.get("name")),
         scan=_text(values.get("scan")),
         engines=_text(values.get("engines")),

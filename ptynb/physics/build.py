@@ -20,10 +20,10 @@ from ptynb.physics.initial import (
     split_in_depth,
 )
 from ptynb.physics.losses import Loss
-from ptynb.physics.model import FarField, Model, Propagation, Slab, TiltedFarField
-from ptynb.physics.model import NearField as NearFieldPropagation
+from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
+from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 from ptynb.physics.pieces import (
     Affine,
     Background,
@@ -86,13 +86,13 @@ def check_together(scan: Scan, settings: Settings) -> None:
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
     """Pixels (y, x) of the probe's window: the patterns', times the oversampling."""
     k = settings.detector.oversampling
-    return k * scan.window[0], k * scan.window[1]
+    return k * scan.pattern_shape[0], k * scan.pattern_shape[1]
 
 
 def corner_shift(scan: Scan, settings: Settings) -> tuple[int, int]:
     """How much earlier (y, x) the model's window begins than the patterns' one, so that both have one centre."""
     window = model_window(scan, settings)
-    return window[0] // 2 - scan.window[0] // 2, window[1] // 2 - scan.window[1] // 2
+    return window[0] // 2 - scan.pattern_shape[0] // 2, window[1] // 2 - scan.pattern_shape[1] // 2
 
 
 def object_frame(scan: Scan, settings: Settings) -> ObjectFrame:
@@ -116,10 +116,10 @@ def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: 
         slices = split_in_depth(given.reshape(given.shape[-2:]), settings.slices.count) if slices is None else slices
     else:
         slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
-    object = object_states(slices, settings.object.states, settings.seed)
+    object = object_states(slices, settings.object.modes, settings.seed)
     if scan.probe is not None:
         guess = torch.from_numpy(scan.probe).to(dtype)
-    elif scan.fourier:
+    elif scan.is_far_field:
         guess = probe_from_mean_pattern(mean_pattern, dtype)
     else:
         guess = mean_pattern.clamp(min=0).sqrt().to(dtype)[None]
@@ -138,7 +138,7 @@ def make_model(
     *,
     mean_count: float,
     mask: Tensor | None = None,
-    extensions: Sequence[Piece] = (),
+    extensions: Sequence[ModelComponent] = (),
 ) -> Model:
     """The model of this scan; object (state, slice, y, x) and probe (mode, y, x), complex, on the model's device.
 
@@ -148,25 +148,25 @@ def make_model(
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
     places = torch.from_numpy(window_places(scan, settings))
     probe_part = Probe(probe)
-    pieces: list[Piece] = [
+    pieces: list[ModelComponent] = [
         Affine(places.to(device), dtype),
-        Positions(patterns, settings.positions.limit, dtype),
+        Positions(patterns, settings.positions.max_shift, dtype),
         Offset(dtype),
         Weights(patterns, dtype),
     ]
-    if settings.variations.rank:
-        ways = add_modes(probe[:1].cpu(), settings.variations.rank + 1)[1:]
+    if settings.opr.modes:
+        ways = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
         ways = ways / ways.abs().square().mean((1, 2), keepdim=True).sqrt()
         pieces.append(Variations(patterns, ways.to(device), probe_part.scale))
     pieces += _detector_pieces(scan, settings, mean_count, dtype, device)
     for piece in pieces:
-        piece.awake = not [*piece.parameters()]
+        piece.active = not [*piece.parameters()]
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
-        seen = propagation.points.seen.to(device, dtype)
+        seen = propagation.points.covered.to(device, dtype)
         mask = seen if mask is None else mask * seen
     return Model(
-        Object(object, settings.object.form == "polar"),
+        Object(object, settings.object.parametrization == "amplitude_phase"),
         probe_part,
         [piece.to(device) for piece in (*pieces, *extensions)],
         places=places,
@@ -182,25 +182,28 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
     geometry = scan.geometry
     if isinstance(geometry, NearField):
         kernel = angular_spectrum_kernel(
-            scan.window, geometry.object_pixel(scan.window), geometry.wavelength, geometry.effective_distance
+            scan.pattern_shape,
+            geometry.object_pixel(scan.pattern_shape),
+            geometry.wavelength,
+            geometry.effective_distance,
         )
         return NearFieldPropagation(kernel.to(device, dtype))
     if isinstance(geometry, TiltedGeometry):
         return TiltedFarField(
-            far_field_resampling(scan.window, geometry.planes(scan.window), dtype=dtype, device=device)
+            far_field_resampling(scan.pattern_shape, geometry.planes(scan.pattern_shape), dtype=dtype, device=device)
         )
-    return FarField()
+    return FarFieldPropagation()
 
 
 def _detector_pieces(
     scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
-) -> list[Piece]:
-    detector, found = settings.detector, list[Piece]()
+) -> list[ModelComponent]:
+    detector, found = settings.detector, list[ModelComponent]()
     if detector.oversampling > 1:
-        found.append(Pixels(detector.oversampling, fourier=scan.fourier))
-    if detector.blur > 0:
-        found.append(PointSpread(scan.window, detector.blur, dtype, device))
-    found.append(Background(scan.window, mean_count, dtype, scan.fourier))
+        found.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
+    if detector.psf_sigma > 0:
+        found.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
+    found.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
     if detector.saturation is not None:
         found.append(Saturation(detector.saturation))
     return found
@@ -213,7 +216,7 @@ def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch
     assert geometry is not None, "checked by check_together"
     assert thickness is not None, "checked by the settings"
     angles = torch.tensor([[settings.tilt.y, settings.tilt.x]], dtype=dtype)
-    if settings.tilt.each:
+    if settings.tilt.per_position:
         angles = angles.repeat(len(scan), 1)
-    slices, tilt = Slices(thickness, dtype).to(device), Tilt(angles, settings.tilt.each).to(device)
-    return Slab(slices, tilt, geometry.object_pixel(scan.window), geometry.wavelength)
+    slices, tilt = Slices(thickness, dtype).to(device), Tilt(angles, settings.tilt.per_position).to(device)
+    return Slab(slices, tilt, geometry.object_pixel(scan.pattern_shape), geometry.wavelength)

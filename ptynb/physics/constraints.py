@@ -186,7 +186,7 @@ def _(constraint: settings.ProbeAperture, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.FixedPower, model: Model) -> None:
+def _(constraint: settings.FixedProbePower, model: Model) -> None:
     probe = model.probe.values
     model.probe.set(probe * (model.probe.power / probe.abs().square().sum()).sqrt())
 
@@ -208,7 +208,7 @@ def _(constraint: settings.CentredProbe, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.Blur, model: Model) -> None:
+def _(constraint: settings.GaussianBlur, model: Model) -> None:
     object = gaussian_along(model.object.values, constraint.sigma, -2)
     model.object.set(gaussian_along(object, constraint.sigma, -1))
 
@@ -243,9 +243,9 @@ def _(constraint: settings.MissingWedge, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.Threshold, model: Model) -> None:
+def _(constraint: settings.DCTThreshold, model: Model) -> None:
     """Of what differs from vacuum."""
-    model.object.set(1 + largest_coefficients(model.object.values - 1, constraint.kept))
+    model.object.set(1 + largest_coefficients(model.object.values - 1, constraint.keep_fraction))
 
 
 @impose.register
@@ -266,7 +266,7 @@ def _(constraint: settings.AmplitudeLimits, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.TiedAmplitude, model: Model) -> None:
+def _(constraint: settings.AmplitudePhaseCoupling, model: Model) -> None:
     object = model.object.values
     amplitude, phase = object.abs(), object.angle()
     tied = torch.exp(-constraint.ratio * phase)
@@ -304,7 +304,7 @@ def _(constraint: settings.ObjectSupport, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.CentredDepth, model: Model) -> None:
+def _(constraint: settings.RecenterDepth, model: Model) -> None:
     """The centre of Σ|O - 1|² over the slices; those that come in at an end are vacuum."""
     object = model.object.values
     contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
@@ -321,7 +321,7 @@ def _(constraint: settings.CentredDepth, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.NoRamp, model: Model) -> None:
+def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
     """O(r) = O'(r) exp(ik·r) sees at r_j the same as O' with P exp(ik·r), but for a constant phase of each pattern.
 
     Of a thick object every slice loses its share of the ramp of their product, and a beam so inclined crosses the
@@ -337,7 +337,7 @@ def _(constraint: settings.NoRamp, model: Model) -> None:
 
 @impose.register
 @torch.no_grad()
-def _(constraint: settings.NoGrid, model: Model) -> None:
+def _(constraint: settings.RemoveGridArtifacts, model: Model) -> None:
     object = model.object.values
     height, width = object.shape[-2:]
     y = torch.fft.fftfreq(height, 1 / height, device=object.device, dtype=object.real.dtype)

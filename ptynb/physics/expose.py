@@ -19,7 +19,7 @@ from ptynb.scan import Scan, ScanError, Truth
 Complex = NDArray[np.complex128]
 
 
-def expose(
+def simulate_diffraction(
     object: ArrayLike,
     probe: ArrayLike,
     positions: ArrayLike,
@@ -38,7 +38,7 @@ def expose(
     guess: ArrayLike | None = None,
     name: str = "exposed",
 ) -> Scan:
-    """A scan of a known object (`scan.truth`), in memory, with centred patterns.
+    """A scan of a known object (`scan.ground_truth`), in memory, with centred patterns.
 
     object: complex (y, x), (slice, y, x), or (state, slice, y, x): incoherent states of equal weight.
     probe: complex (mode, y, x), or (pattern, mode, y, x) where it changes; in square roots of counts.
@@ -79,7 +79,7 @@ def expose(
         positions=places + shift,
         probe=_cut(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
         geometry=geometry,
-        truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
+        ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
         name=name,
     )
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.geometry import Geometry, NearField
 from ptynb.io.identity import geometry_from
-from ptynb.physics.expose import expose
+from ptynb.physics.expose import simulate_diffraction
 from ptynb.results import Result
 from ptynb.scan import Scan, ScanError
 from ptynb.tilted_geometry import TiltedGeometry
@@ -18,7 +18,7 @@ from ptynb.tilted_geometry import TiltedGeometry
 Array = NDArray[Any]
 
 
-def simulate_from(
+def simulate_from_result(
     result: Result,
     positions: ArrayLike | None = None,
     *,
@@ -27,7 +27,7 @@ def simulate_from(
     seed: int = 0,
     guesses: bool = False,
 ) -> Scan:
-    """A scan of a result's object with its probe, in memory, with the object as `scan.truth`.
+    """A scan of a result's object with its probe, in memory, with the object as `scan.ground_truth`.
 
     positions: (pattern, yx), top-left corners of the probe windows in pixels of the result's object; None: those that
         were found, with the weights, varying probe and beam's tilts of each pattern that were found too.
@@ -42,10 +42,10 @@ def simulate_from(
     own = positions is None
     places = result.positions if positions is None else _checked(positions)
     _check_inside(places, result)
-    found, detector = result.optimised, result.settings.get("detector", {})
+    found, detector = result.parameters, result.settings.get("detector", {})
     probe = _probes(result) if own else result.probe
     factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, places)))
-    scan = expose(
+    scan = simulate_diffraction(
         result.object,
         factor * probe,
         places,
@@ -56,7 +56,7 @@ def simulate_from(
         weights=found.get("weights/weights") if own else None,
         background=_background(result),
         oversampling=int(detector.get("oversampling", 1)),
-        blur=float(detector.get("blur", 0.0)),
+        blur=float(detector.get("psf_sigma", 0.0)),
         saturation=detector.get("saturation"),
         noise=noise,
         seed=seed,
@@ -94,32 +94,32 @@ def _geometry(result: Result) -> Geometry | NearField | None:
         raise ScanError("The result is of a tilted geometry, which can't be simulated.")
     geometry = geometry_from(result.scan.geometry)
     assert not isinstance(geometry, TiltedGeometry)
-    if geometry is None and not result.scan.fourier:
+    if geometry is None and not result.scan.is_far_field:
         raise ScanError("The result is of a near-field scan whose geometry it does not say.")
     return geometry
 
 
 def _thickness(result: Result) -> float | None:
     """Between two slices [m], as it was found, or else as it was given."""
-    found = result.optimised.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
+    found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
     return None if found is None else float(found)
 
 
 def _tilt(result: Result, own: bool) -> Array:
     """Of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
     given = result.settings.get("tilt", {})
-    found = np.asarray(result.optimised.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
+    found = np.asarray(result.parameters.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
     return found if own and len(found) > 1 else found.mean(0)
 
 
 def _background(result: Result) -> Array | float:
     """Counts, centred."""
-    return result.optimised.get("background/background", 0.0)
+    return result.parameters.get("background/background", 0.0)
 
 
 def _probes(result: Result) -> Array:
     """The probe (mode, y, x), or (pattern, mode, y, x) where its first mode varies."""
-    ways, shares = (result.optimised.get(f"variations/{name}") for name in ("ways", "coefficients"))
+    ways, shares = (result.parameters.get(f"variations/{name}") for name in ("ways", "coefficients"))
     if ways is None or shares is None:
         return result.probe
     probes = np.repeat(result.probe[None], len(result.positions), axis=0)

@@ -34,6 +34,7 @@ import functools
 import importlib
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,29 +59,29 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     # Whether they are 0 is asked on a CPU only: a GPU would have to be waited for.
     if shifts.device.type == "cpu" and not shifts.requires_grad and not shifts.any():
         return probes.expand(len(shifts), -1, -1, -1).clone()
-    moved: Tensor = _steps(probes).MovedProbes.apply(probes, shifts)
+    moved: Tensor = _implementation(steps.MovedProbes, probes).apply(probes, shifts)
     return moved
 
 
-def exit_waves(object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None = None) -> Tensor:
+def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None = None) -> Tensor:
     """Waves right behind the object, (pattern, state, mode, y, x).
 
     ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies, free space lies between two slices, and none follows
     the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
 
-    object: (state, slice, y, x). corners: (pattern, yx) int64, of the windows, on the CPU.
+    object: (state, slice, y, x). window_origins: (pattern, yx) int64, of the windows, on the CPU.
     probes: (pattern or 1, mode, y, x).
     kernel: (y, x) or (pattern, y, x), from `propagate.angular_spectrum_kernel`; needed for more than one slice.
 
     Differentiable in object, probes and kernel. `probes` may be used up: taking the gradient overwrites it.
     Raises ValueError where a window leaves the object, or shapes do not fit together.
     """
-    window = _window(object, corners, probes, kernel)
-    probes = probes.expand(len(corners), -1, -1, -1)
+    window = _window(object, window_origins, probes, kernel)
+    probes = probes.expand(len(window_origins), -1, -1, -1)
     if compiled_for(probes.device, window, kernel):
-        waves: Tensor = compiled_steps().ExitWaves.apply(object, corners, probes, kernel)
+        waves: Tensor = compiled_steps().CompiledExitWaves.apply(object, window_origins, probes, kernel)
     else:
-        waves = steps.ExitWaves.apply(windows_of(object, corners, window), probes.contiguous(), kernel)
+        waves = steps.ExitWaves.apply(windows_of(object, window_origins, window), probes.contiguous(), kernel)
     return waves
 
 
@@ -92,7 +93,7 @@ def far_field_patterns(given: Lighting) -> Tensor:
     object, corners, probes, shifts, kernel = given
     window = _window(object, corners, probes, kernel, shifts)
     if compiled_for(probes.device, window, kernel):
-        patterns: Tensor = compiled_steps().Patterns.apply(object, probes, shifts, given)
+        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, given)
         return patterns
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
 
@@ -153,31 +154,32 @@ def _check(given: Lighting, detection: Detection) -> None:
 
 def far_field_intensity(waves: Tensor) -> Tensor:
     """Σ |F[ψ]|² (pattern, y, x) over states and modes of exit waves (pattern, state, mode, y, x); differentiable."""
-    intensity: Tensor = _steps(waves).FarFieldIntensity.apply(waves)
+    intensity: Tensor = _implementation(steps.FarFieldIntensity, waves).apply(waves)
     return intensity
 
 
 def intensity_of(waves: Tensor) -> Tensor:
     """Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x); differentiable."""
-    intensity: Tensor = _steps(waves).Intensity.apply(waves)
+    intensity: Tensor = _implementation(steps.SummedIntensity, waves).apply(waves)
     return intensity
 
 
 def _window(
-    object: Tensor, corners: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
+    object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
 ) -> tuple[int, int]:
     """The probes' window (y, x). Compiled loops look at no index again, so what does not fit is refused here."""
-    tensors = object, corners, probes, kernel, shifts
+    tensors = object, window_origins, probes, kernel, shifts
     shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
     kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
-    if not fitting or len(kinds) > 1 or not probes.is_complex() or corners.dtype != torch.int64:
+    if not fitting or len(kinds) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
         raise ValueError(
             f"Object {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} do "
-            f"not fit {len(corners)} patterns: expected are one type, (state, slice, y, x), (pattern or 1, mode, y, x),"
-            " (y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of whole numbers."
+            f"not fit {len(window_origins)} patterns: expected are one type, (state, slice, y, x), (pattern or 1, "
+            "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of "
+            "whole numbers."
         )
-    check_inside(object, corners, window)
+    check_inside(object, window_origins, window)
     return window
 
 
@@ -185,12 +187,12 @@ _Shape = tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=64)
-def _fit(object: _Shape, corners: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
+def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
     """Whether these shapes fit together; asked at every update, and answered from memory."""
-    patterns = corners[0]
+    patterns = window_origins[0]
     return (
         len(object) == len(probes) == 4
-        and corners == (patterns, 2)
+        and window_origins == (patterns, 2)
         and probes[0] in (1, patterns)
         and shifts in (None, (patterns, 2))
         and (object[1] == 1 if kernel is None else kernel in (probes[-2:], (patterns, *probes[-2:])))
@@ -211,8 +213,11 @@ def _transformable(height: int, width: int) -> bool:
     return possible
 
 
-def _steps(waves: Tensor) -> ModuleType:
-    return compiled_steps() if compiled_for(waves.device, waves.shape[-2:]) else steps
+def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
+    """This step, compiled where that is possible."""
+    if compiled_for(waves.device, waves.shape[-2:]):
+        return getattr(compiled_steps(), f"Compiled{step.__name__}")
+    return step
 
 
 @functools.cache

@@ -65,7 +65,7 @@ class Loss(ABC):
 
 
 @final
-class Amplitude(Loss):
+class AmplitudeLoss(Loss):
     """Σ (√(M + ε) - √(I + ε))², the variance-stabilised error of Poisson counts.
 
     Godard et al., Opt. Express 20, 25914 (2012), eq. 12.
@@ -98,7 +98,7 @@ class Amplitude(Loss):
 
 
 @final
-class Poisson(Loss):
+class PoissonLoss(Loss):
     """Σ M - I + I log(I / M), the negative logarithm of the Poisson likelihood, 0 for a perfect fit.
 
     Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012), eq. 3, less its value at M = I.
@@ -123,7 +123,7 @@ class Poisson(Loss):
 
 
 @final
-class Intensity(Loss):
+class IntensityLoss(Loss):
     """Σ (M - I)²."""
 
     def normaliser(self, sums: Sums) -> float:
@@ -171,8 +171,8 @@ def make_loss(name: str, mean_count: float, damped: bool = False) -> Loss:
     damped: whether the slope of the amplitude loss is, for an algorithm that replaces amplitudes.
     """
     if name == "amplitude":
-        return Amplitude(FLOOR * mean_count, SLOPE_DAMPING * mean_count * damped)
-    losses: dict[str, type[Loss]] = {"poisson": Poisson, "intensity": Intensity}
+        return AmplitudeLoss(FLOOR * mean_count, SLOPE_DAMPING * mean_count * damped)
+    losses: dict[str, type[Loss]] = {"poisson": PoissonLoss, "intensity": IntensityLoss}
     return losses[name](FLOOR * mean_count)
 
 

@@ -27,9 +27,9 @@ from ptynb.physics.hotpath import (
     moved_probes,
     varied,
 )
-from ptynb.physics.losses import Amplitude, Loss, loss_of
+from ptynb.physics.losses import AmplitudeLoss, Loss, loss_of
 from ptynb.physics.parts import Object, Probe, Slices, Tilt
-from ptynb.physics.piece import STEPS, Batch, Piece, overrides
+from ptynb.physics.piece import STEPS, Batch, ModelComponent, overrides
 from ptynb.physics.pieces import Background, Weights
 from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.resampling import Resampling
@@ -57,7 +57,7 @@ class Propagation(ABC):
 
 
 @final
-class FarField(Propagation):
+class FarFieldPropagation(Propagation):
     """Fraunhofer diffraction: a unitary Fourier transform."""
 
     fourier = True
@@ -72,7 +72,7 @@ class FarField(Propagation):
 
 
 @final
-class NearField(Propagation):
+class NearFieldPropagation(Propagation):
     """Free space over a distance that is short for the grid: an angular spectrum of plane waves."""
 
     fourier = False
@@ -147,7 +147,7 @@ class Model(nn.Module):
         self,
         object: Object,
         probe: Probe,
-        pieces: Sequence[Piece],
+        pieces: Sequence[ModelComponent],
         *,
         places: Tensor,
         propagation: Propagation,
@@ -173,9 +173,9 @@ class Model(nn.Module):
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
         self._limits = torch.zeros(2, dtype=places.dtype, device=device), sides.to(self.places)
         whole = torch.round(places)
-        self._corners = whole.to(torch.int64)
-        self._rests = (places - whole).to(device, probe.parts.dtype)
-        self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, Piece)}
+        self._window_origins = whole.to(torch.int64)
+        self._subpixel_shifts = (places - whole).to(device, probe.parts.dtype)
+        self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, ModelComponent)}
         """Every piece by its name, the object and the probe among them."""
 
     def forward(self, batch: Batch) -> Tensor:
@@ -228,15 +228,15 @@ class Model(nn.Module):
     def compiled(self) -> bool:
         """Whether most of an update is compiled, with threads that are not torch's."""
         still = self.slab is None or not self.slab.moving
-        return isinstance(self.propagation, FarField) and still and compiled_for(self._device, self.window)
+        return isinstance(self.propagation, FarFieldPropagation) and still and compiled_for(self._device, self.window)
 
     @property
     def _bare(self) -> bool:
         """Whether only weights and a background stand between exit waves and their loss: one step computes it all."""
         return (
-            isinstance(self.loss, Amplitude)
+            isinstance(self.loss, AmplitudeLoss)
             and self.object.states == 1
-            and not (self.mean_pattern_weight or self._taking_part("leave"))
+            and not (self.mean_pattern_weight or self._taking_part("exit_wave"))
             and all(isinstance(piece, Weights | Background) for piece in self._taking_part("detect"))
             and self.compiled
         )
@@ -250,15 +250,15 @@ class Model(nn.Module):
             elif isinstance(piece, Background):
                 background = piece.counts
         loss = self.loss
-        assert isinstance(loss, Amplitude)
-        return Detection(batch.held, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
+        assert isinstance(loss, AmplitudeLoss)
+        return Detection(batch.stored, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
 
     def intensities(self, batch: Batch) -> Tensor:
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
         states = self.object.values.shape[0]
-        if isinstance(self.propagation, FarField) and not self._taking_part("leave"):
+        if isinstance(self.propagation, FarFieldPropagation) and not self._taking_part("exit_wave"):
             intensity = far_field_patterns(self._lighting(batch))
-        elif isinstance(self.propagation, FarField):
+        elif isinstance(self.propagation, FarFieldPropagation):
             intensity = far_field_intensity(self.leaving(batch))
         else:
             intensity = intensity_of(self.to_detector(self.leaving(batch), batch))
@@ -272,8 +272,8 @@ class Model(nn.Module):
         """Waves that leave for the detector (pattern, state, mode, y, x)."""
         object, corners, probes, rests, kernel = self._lighting(batch)
         waves = exit_waves(object, corners, moved_probes(probes, rests), kernel)
-        for piece in self._taking_part("leave"):
-            waves = piece.leave(waves, batch)
+        for piece in self._taking_part("exit_wave"):
+            waves = piece.exit_wave(waves, batch)
         return waves
 
     def to_detector(self, waves: Tensor, batch: Batch) -> Tensor:
@@ -282,67 +282,75 @@ class Model(nn.Module):
         Inside, windows lie at whole pixels and the probe is moved by the rest. A near-field detector stands still with
         the probe, so its waves are moved back; in the far field that would be a phase which nobody sees.
         """
-        if isinstance(self.propagation, NearField):
-            waves = self._moved_by_rests(waves, batch, back=True)
+        if isinstance(self.propagation, NearFieldPropagation):
+            waves = self._shifted_by_subpixels(waves, batch, back=True)
         return self.propagation(waves)
 
     def from_detector(self, waves: Tensor, batch: Batch) -> Tensor:
         """The adjoint of `to_detector`."""
         waves = self.propagation.adjoint(waves)
-        return self._moved_by_rests(waves, batch, back=False) if isinstance(self.propagation, NearField) else waves
+        return (
+            self._shifted_by_subpixels(waves, batch, back=False)
+            if isinstance(self.propagation, NearFieldPropagation)
+            else waves
+        )
 
-    def _moved_by_rests(self, waves: Tensor, batch: Batch, back: bool) -> Tensor:
-        ramps = shift_ramps(self.corners_and_rests(batch)[1], self.window)
+    def _shifted_by_subpixels(self, waves: Tensor, batch: Batch, back: bool) -> Tensor:
+        ramps = shift_ramps(self.window_origins_and_shifts(batch)[1], self.window)
         spread = (len(ramps),) + (1,) * (waves.ndim - 3) + ramps.shape[-2:]
         return torch.fft.ifft2(torch.fft.fft2(waves) * (ramps.conj() if back else ramps).reshape(spread))
 
-    def lit(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
         object, corners, probes, rests, _ = self._lighting(batch)
         return moved_probes(probes, rests), windows_of(object, corners, self.window)
 
     def _lighting(self, batch: Batch) -> Lighting:
         """What shines on the windows before it is moved, and their rests, which move it."""
-        corners, rests = self.corners_and_rests(batch)
+        corners, rests = self.window_origins_and_shifts(batch)
         probes = self.probe.values[None]
         for piece in self._taking_part("illuminate"):
             probes = piece.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
         return Lighting(self.object.values, corners, probes, rests, kernel)
 
-    def corners_and_rests(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
         if not self.movers:
-            return self._corners[batch.patterns.cpu()], self._rests[batch.patterns]
+            return self._window_origins[batch.patterns.cpu()], self._subpixel_shifts[batch.patterns]
         places = self.places_of(batch)
         whole = places.detach().round().clamp(*self._limits)
         return whole.to("cpu", torch.int64), (places - whole).to(self.probe.parts.dtype)
 
     @property
-    def movers(self) -> list[Piece]:
+    def movers(self) -> list[ModelComponent]:
         """The pieces that move windows now."""
-        return self._taking_part("move")
+        return self._taking_part("shift_positions")
 
     def places_of(self, batch: Batch) -> Tensor:
         """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
         places = self.places[batch.patterns]
-        for piece in self._taking_part("move"):
-            places = piece.move(places, batch)
+        for piece in self._taking_part("shift_positions"):
+            places = piece.shift_positions(places, batch)
         return places
 
     def all_places(self) -> Tensor:
         """Where all probe windows lie now, (pattern, yx), float64, on the CPU."""
         patterns = torch.arange(len(self.places), device=self.places.device)
         with torch.no_grad():
-            return self.places_of(Batch(patterns, self._rests[:0], len(patterns), self._rests.dtype)).double().cpu()
+            return (
+                self.places_of(Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype))
+                .double()
+                .cpu()
+            )
 
     def beginnings(self) -> dict[str, Tensor]:
         """What the optimised positions began as, on the CPU: "positions/start" (pattern, yx), where they may move."""
-        return {"positions/start": self.places.double().cpu().clone()} if self._taking_part("move") else {}
+        return {"positions/start": self.places.double().cpu().clone()} if self._taking_part("shift_positions") else {}
 
-    def _taking_part(self, step: str) -> list[Piece]:
+    def _taking_part(self, step: str) -> list[ModelComponent]:
         """Pieces that are awake and override this step."""
-        return [piece for piece in self._taking[step] if piece.awake]
+        return [piece for piece in self._taking[step] if piece.active]
 
     def _nothing(self, batch: Batch) -> Tensor:
         """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""

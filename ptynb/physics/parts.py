@@ -7,11 +7,11 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 
 
 @final
-class Object(Piece):
+class Object(ModelComponent):
     """The object (state, slice, y, x), complex: as real and imaginary part, or as amplitude and phase.
 
     Parameters: `parts` (state, slice, y, x, 2), or `amplitude` and `phase` (state, slice, y, x).
@@ -34,7 +34,7 @@ class Object(Piece):
         """The object (state, slice, y, x), complex, differentiable in the parameters."""
         return torch.polar(self.amplitude, self.phase) if self.polar else torch.view_as_complex(self.parts)
 
-    def seen(self, state: int, area: tuple[slice, slice]) -> Tensor:
+    def covered(self, state: int, area: tuple[slice, slice]) -> Tensor:
         """A part (slice, y, x) of the object in one state; costs no more than that part."""
         here = (state, slice(None), *area)
         if self.polar:
@@ -58,7 +58,7 @@ class Object(Piece):
 
 
 @final
-class Probe(Piece):
+class Probe(ModelComponent):
     """The probe's modes (mode, y, x), complex; parameter `parts` (mode, y, x, 2).
 
     It is kept in units of its root-mean-square amplitude at the start, `scale`, so that one step size means the same
@@ -91,7 +91,7 @@ class Probe(Piece):
 
 
 @final
-class Slices(Piece):
+class Slices(ModelComponent):
     """The distance between slices; parameter `stretch` () [its value at the start]."""
 
     name = "slices"
@@ -116,7 +116,7 @@ class Slices(Piece):
 
 
 @final
-class Tilt(Piece):
+class Tilt(ModelComponent):
     """The beam's tilt to the slices' normal; parameter `angles` (1 or pattern, yx) [mrad]."""
 
     name = "tilt"

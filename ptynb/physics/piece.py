@@ -1,14 +1,14 @@
-"""Piece: one effect in the forward model, with the parameters that describe it.
+"""Model components: one effect in the forward model, with the parameters that describe it.
 
-A pattern comes about in four steps, and a piece takes part in those it overrides:
+A pattern comes about in four steps, and a component takes part in those it overrides:
 
-    move        where the probe window of each pattern lies in the object
-    illuminate  what shines on it: the probe's modes
-    leave       the exit waves, before they travel to the detector
-    detect      the intensity, before it is compared with the counts
+    shift_positions  where the probe window of each pattern lies in the object
+    illuminate       what shines on it: the probe's modes
+    exit_wave        the exit waves, before they travel to the detector
+    detect           the intensity, before it is compared with the counts
 
 `update_done` brings parameters back to what is allowed after an update. Everything in between is recorded by automatic
-differentiation, so a piece needs no gradient of its own.
+differentiation, so a component needs no gradient of its own.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Batch:
     """One engine's patterns of an update.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    held: (…, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to be
-    changed. rows: (pattern,) int64, on the CPU: which of `held` are the batch's; None: all, in this order.
+    stored: (…, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to be
+    changed. rows: (pattern,) int64, on the CPU: which of `stored` are the batch's; None: all, in this order.
     dtype: the model's real type.
     total: the sum of a tensor over all engines, on every engine; to be called by all of them.
-    members: patterns of the batch on all engines together.
+    global_batch_size: patterns of the batch on all engines together.
     """
 
     patterns: Tensor
-    held: Tensor
-    members: int
+    stored: Tensor
+    global_batch_size: int
     dtype: torch.dtype
     total: Callable[[Tensor], Tensor] = lambda tensor: tensor
     rows: Tensor | None = None
@@ -48,7 +48,7 @@ class Batch:
     @functools.cached_property
     def frames(self) -> Tensor:
         """The batch's own counts (pattern, y, x), in the type they are held in."""
-        return self.held if self.rows is None else selected(self.held, self.rows)
+        return self.stored if self.rows is None else selected(self.stored, self.rows)
 
     @functools.cached_property
     def counts(self) -> Tensor:
@@ -59,17 +59,17 @@ class Batch:
         return len(self.patterns)
 
 
-def selected(held: Tensor, rows: Tensor) -> Tensor:
+def selected(stored: Tensor, rows: Tensor) -> Tensor:
     """These rows of patterns, where they are held; from memory that a GPU can copy from, into such memory.
 
     torch selects rows of uint16 on some devices only, so its bits are taken for those of int16.
     """
-    bits = held.view(torch.int16) if held.dtype == torch.uint16 else held
+    bits = stored.view(torch.int16) if stored.dtype == torch.uint16 else stored
     out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
-    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(held.dtype)
+    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(stored.dtype)
 
 
-class Piece(nn.Module):
+class ModelComponent(nn.Module):
     """One effect in the forward model; override the steps it takes part in, and leave the others.
 
     name: of its parameters in the result. rate: step size of its updates, in its parameters' own unit; 0 freezes it.
@@ -82,10 +82,10 @@ class Piece(nn.Module):
     name: str = "piece"
     rate: float = 0.0
     rows: frozenset[str] = frozenset()
-    awake: bool = True
-    """Whether it takes part; a built-in piece sleeps, as good as absent, until it is first updated."""
+    active: bool = True
+    """Whether it takes part; a built-in component is inactive, as good as absent, until it is first updated."""
 
-    def move(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
         """Top-left corners of the probe windows (pattern, yx) [pixels of the object's array]."""
         return places
 
@@ -93,7 +93,7 @@ class Piece(nn.Module):
         """What shines on the object: (pattern or 1, mode, y, x) complex, in square roots of counts."""
         return probes
 
-    def leave(self, waves: Tensor, batch: Batch) -> Tensor:
+    def exit_wave(self, waves: Tensor, batch: Batch) -> Tensor:
         """Exit waves (pattern, state, mode, y, x), complex."""
         return waves
 
@@ -109,15 +109,15 @@ class Piece(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
 
-STEPS = "move", "illuminate", "leave", "detect"
+STEPS = "shift_positions", "illuminate", "exit_wave", "detect"
 
 
-def overrides(piece: Piece, step: str) -> bool:
+def overrides(piece: ModelComponent, step: str) -> bool:
     """Whether this piece has a step of its own."""
-    return getattr(type(piece), step) is not getattr(Piece, step)
+    return getattr(type(piece), step) is not getattr(ModelComponent, step)
 
 
-class Imposed(ABC):
+class CustomConstraint(ABC):
     """A constraint of the user's own: called after updates, on all engines, without gradients, with the model.
 
     after: "epoch" or "update". It has to be deterministic, and the same on all engines.
@@ -134,5 +134,5 @@ class Imposed(ABC):
         """Changes the model's parameters in place: `model.object.set(...)`, `model.probe.set(...)`."""
 
 
-Extension = Piece | Imposed
+Extension = ModelComponent | CustomConstraint
 """What users add to a reconstruction of theirs."""

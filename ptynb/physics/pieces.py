@@ -7,11 +7,11 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, ModelComponent
 
 
 @final
-class Positions(Piece):
+class Positions(ModelComponent):
     """Each position moves by itself, at most `limit` along y and x; parameter `moves` (pattern, yx) [object pixels]."""
 
     name = "positions"
@@ -22,7 +22,7 @@ class Positions(Piece):
         self.limit = limit
         self.moves = nn.Parameter(torch.zeros((patterns, 2), dtype=dtype))
 
-    def move(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
         """r_j + m_j."""
         return places + self.moves[batch.patterns]
 
@@ -36,7 +36,7 @@ class Positions(Piece):
 
 
 @final
-class Affine(Piece):
+class Affine(ModelComponent):
     """All positions are mapped linearly about their centre: r = c + (1 + A) (r₀ - c).
 
     Parameter `map` (yx, yx): A times the radius of the scan [object pixels], so that a step means the same for any.
@@ -51,7 +51,7 @@ class Affine(Piece):
         self.radius = max(1.0, float((places - self.centre).norm(dim=1).max()))
         self.map = nn.Parameter(torch.zeros((2, 2), dtype=dtype))
 
-    def move(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
         """r + A (r - c)."""
         return places + (places - self.centre) @ self.map.T.to(places.dtype) / self.radius
 
@@ -61,7 +61,7 @@ class Affine(Piece):
 
 
 @final
-class Offset(Piece):
+class Offset(ModelComponent):
     """The probe lies beside all positions by one `shift` (yx) [object pixels]."""
 
     name = "offset"
@@ -70,13 +70,13 @@ class Offset(Piece):
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(2, dtype=dtype))
 
-    def move(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
         """r_j + s."""
         return places + self.shift
 
 
 @final
-class Variations(Piece):
+class Variations(ModelComponent):
     """Orthogonal probe relaxation: P_j0 = P_0 + Σ_r c_jr V_r, a first mode from a space of low rank.
 
     Odstrcil et al., Opt. Express 24, 8360 (2016). The rank is kept by writing the varying part as a product instead of
@@ -116,7 +116,7 @@ class Variations(Piece):
 
 
 @final
-class Weights(Piece):
+class Weights(ModelComponent):
     """Each pattern has its own brightness; parameter `weights` (pattern,), mean 1."""
 
     name = "weights"
@@ -141,7 +141,7 @@ class Weights(Piece):
 
 
 @final
-class Background(Piece):
+class Background(ModelComponent):
     """The same intensity in every pattern; parameter `background` (y, x) [mean count of a pixel], at least 0."""
 
     name = "background"
@@ -172,7 +172,7 @@ class Background(Piece):
 
 
 @final
-class Pixels(Piece):
+class Pixels(ModelComponent):
     """Detector pixels of a finite size: `oversampling` samples along y and x are added up."""
 
     name = "pixels"
@@ -192,7 +192,7 @@ class Pixels(Piece):
 
 
 @final
-class PointSpread(Piece):
+class PointSpread(ModelComponent):
     """A detector that spreads each count by a Gaussian of `sigma` [detector pixels], around the edges too."""
 
     name = "point spread"
@@ -216,7 +216,7 @@ class PointSpread(Piece):
 
 
 @final
-class Saturation(Piece):
+class Saturation(ModelComponent):
     """A detector that shows no more than `most` counts."""
 
     name = "saturation"

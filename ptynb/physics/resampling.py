@@ -36,13 +36,13 @@ class Resampling:
     weights: (y, x) real, what the field is divided by beforehand, as factors.
     matrix: (point, sample of the finer spectrum), sparse, real.
     factor: (…) complex, what each point's value is multiplied by; its shape is the answer's.
-    seen: (…) bool, whether the frequency is one that the field's grid holds (|f| ≤ n / 2); elsewhere the answer is 0.
+    covered: (…) bool, whether the frequency is one of the field's grid (|f| ≤ n / 2); elsewhere the answer is 0.
     """
 
     weights: Tensor
     matrix: Tensor
     factor: Tensor
-    seen: Tensor
+    covered: Tensor
 
 
 def resampling(
@@ -77,7 +77,7 @@ def resampling(
         weights=torch.from_numpy(np.outer(*weights)).to(device, real),
         matrix=_matrix(window, points.reshape(-1, 2)).to(device, real),
         factor=torch.from_numpy(factor).to(device, dtype),
-        seen=torch.from_numpy(seen[..., 0]).to(device),
+        covered=torch.from_numpy(seen[..., 0]).to(device),
     )
 
 

@@ -33,7 +33,7 @@ def simulate(
     seed: int = 0,
     path: str | Path | None = None,
 ) -> Scan:
-    """Simulates a far-field X-ray scan of a test object with a known truth (`scan.truth`).
+    """Simulates a far-field X-ray scan of a test object with a known truth (`scan.ground_truth`).
 
     patterns: their number; the scan is a raster as square as can be, each position moved at random by up to 30% of a
         step.
@@ -66,7 +66,7 @@ def simulate(
         "positions": positions,
         "probe": guess.astype(np.complex64),
         "geometry": Geometry(wavelength=1.5e-10, distance=2.0, detector_pixel=(75e-6, 75e-6)),
-        "truth": truth,
+        "ground_truth": truth,
         "name": "simulated",
     }
     if path is None:

@@ -168,7 +168,7 @@ class FarFieldIntensity(torch.autograd.Function):
         return (torch.fft.ifft2(waves.mul_((2 * outer[0])[:, None, None]), norm="ortho"),)
 
 
-class Intensity(torch.autograd.Function):
+class SummedIntensity(torch.autograd.Function):
     """`hotpath.intensity_of`."""
 
     @staticmethod

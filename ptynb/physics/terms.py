@@ -22,7 +22,7 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
     The value counts each engine's patterns once; its gradient in `model` is exactly that of the whole term.
     """
     sums = batch.total(torch.stack([model.detach().sum(0), counts.sum(0)]))
-    mean_model, mean_counts = (sums / batch.members).clamp(min=1e-12 * float(sums.mean()) + 1e-30)
+    mean_model, mean_counts = (sums / batch.global_batch_size).clamp(min=1e-12 * float(sums.mean()) + 1e-30)
     difference = mean_model.sqrt() - mean_counts.sqrt()
     if mask is not None:
         difference = difference * mask

@@ -43,7 +43,7 @@ def far_field_resampling(
     window: pixels (y, x) of waves and detector. curved: False takes angles on the detector for small (or a lens for the
     way to it): on the `conjugate_basis` this is the plain far field. dtype: complex type of the waves.
 
-    Pixels that see frequencies beyond the grid's, or the sample from behind, get 0: to be masked by `seen`.
+    Pixels that see frequencies beyond the grid's, or the sample from behind, get 0: to be masked by `covered`.
     """
     pixels = _whole_numbers(window)
     distance = np.linalg.norm(geometry.detector_centre)

@@ -12,43 +12,44 @@ import torch
 from torch import Tensor
 
 
-def read_windows(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
-    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `corners` (pattern, yx), on the CPU.
+def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
+    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `window_origins` (pattern, yx), on the CPU.
 
     Raises ValueError where a window leaves the field.
     """
     height, width = window
-    check_inside(field, corners, window)
+    check_inside(field, window_origins, window)
     rows = field.reshape(-1).unfold(0, width, 1)  # every run of `width` pixels, a view
     layers = torch.arange(field[..., 0, 0].numel(), device=field.device) * field.shape[-2] * field.shape[-1]
     starts = layers[:, None] + torch.arange(height, device=field.device) * field.shape[-1]
-    corners = corners.to(field.device)
-    starts = (corners[:, 0] * field.shape[-1] + corners[:, 1])[:, None, None] + starts
-    return rows.index_select(0, starts.reshape(-1)).view(len(corners), *field.shape[:-2], height, width)
+    window_origins = window_origins.to(field.device)
+    starts = (window_origins[:, 0] * field.shape[-1] + window_origins[:, 1])[:, None, None] + starts
+    return rows.index_select(0, starts.reshape(-1)).view(len(window_origins), *field.shape[:-2], height, width)
 
 
-def add_windows(field: Tensor, corners: Tensor, windows: Tensor) -> Tensor:
-    """Adds `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `corners`; the adjoint of `read_windows`."""
+def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tensor:
+    """Adds `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`; `read_windows`'s adjoint."""
     height, width = windows.shape[-2:]
     if field.device.type == "cpu":
-        for source, (y, x) in zip(windows, corners.tolist(), strict=True):
+        for source, (y, x) in zip(windows, window_origins.tolist(), strict=True):
             field[..., y : y + height, x : x + width].add_(source)
         return field
-    indices = _flat_indices(field, corners, (height, width)).reshape(-1)
+    indices = _flat_indices(field, window_origins, (height, width)).reshape(-1)
     layers = _real(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
     sources = _real(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
     layers.index_add_(1, indices, sources)
     return field
 
 
-def check_inside(field: Tensor, corners: Tensor, window: tuple[int, int]) -> None:
-    """Raises ValueError where a window with one of these `corners` (pattern, yx) leaves the field (…, y, x)."""
+def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> None:
+    """Raises ValueError where a window with one of these `window_origins` (pattern, yx) leaves the field (…, y, x)."""
     last = field.shape[-2] - window[0], field.shape[-1] - window[1]
-    places = corners.cpu().numpy()
+    places = window_origins.cpu().numpy()
     if len(places) and (places.min() < 0 or int(places[:, 0].max()) > last[0] or int(places[:, 1].max()) > last[1]):
         raise ValueError(
-            f"Windows of {window[0]} x {window[1]} pixels have their corners from {corners.amin(0).tolist()} to "
-            f"{corners.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be from 0 "
+            f"Windows of {window[0]} x {window[1]} pixels have their corners from {window_origins.amin(0).tolist()} to "
+            f"{window_origins.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be "
+            "from 0 "
             f"to {[*last]}."
         )
 
@@ -58,27 +59,27 @@ def _real(values: Tensor) -> Tensor:
     return torch.view_as_real(values) if values.is_complex() else values[..., None]
 
 
-def windows_of(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
+def windows_of(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     """`read_windows`, differentiable in `field` (complex)."""
-    windows: Tensor = _Windows.apply(field, corners, window)
+    windows: Tensor = _Windows.apply(field, window_origins, window)
     return windows
 
 
 class _Windows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
-        ctx.corners, ctx.shape = corners, field.shape
-        return read_windows(field, corners, window)
+    def forward(ctx: Any, field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
+        ctx.corners, ctx.shape = window_origins, field.shape
+        return read_windows(field, window_origins, window)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         return add_windows(outer[0].new_zeros(ctx.shape), ctx.corners, outer[0]), None, None
 
 
-def _flat_indices(field: Tensor, corners: Tensor, window: tuple[int, int]) -> Tensor:
+def _flat_indices(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     height, width = window
-    corners = corners.to(field.device)
+    window_origins = window_origins.to(field.device)
     rows = torch.arange(height, device=field.device)
     columns = torch.arange(width, device=field.device)
-    starts = corners[:, 0] * field.shape[-1] + corners[:, 1]
+    starts = window_origins[:, 0] * field.shape[-1] + window_origins[:, 1]
     return starts[:, None, None] + (rows[:, None] * field.shape[-1] + columns[None, :])

@@ -36,7 +36,7 @@ def transformed(
 ) -> Frames:
     """The scan's patterns through `function(*arguments, patterns, first)` when they are read."""
     return TransformedFrames(
-        scan.frames, partial(function, *arguments), window or scan.window, dtype or scan.frames.dtype
+        scan.frames, partial(function, *arguments), window or scan.pattern_shape, dtype or scan.frames.dtype
     )
 
 
@@ -52,7 +52,7 @@ def known(mask: NDArray[np.bool_] | None, patterns: Array) -> Array:
 
 def as_centred(scan: Scan) -> Scan:
     """The same scan with its zero frequency at index n // 2; near-field scans have none and stay."""
-    if scan.centred or not scan.fourier:
+    if scan.centred or not scan.is_far_field:
         return scan
     mask = None if scan.mask is None else np.fft.fftshift(scan.mask)
     return dataclasses.replace(scan, frames=transformed(scan, _centred), mask=mask, centred=True)
@@ -83,20 +83,20 @@ def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
 
 def parts(scan: Scan) -> Iterator[slice]:
     """The patterns of each piece."""
-    step = max(1, PIECE // (scan.window[0] * scan.window[1]))
+    step = max(1, PIECE // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     for start in range(0, len(scan), step):
         yield slice(start, min(start + step, len(scan)))
 
 
 def pixel_of(scan: Scan) -> NDArray[np.float64]:
     """Size of an object pixel (y, x) [m]; without geometry in proportion, as for square detector pixels."""
-    return np.array(scan.pixel_size or [1 / side for side in scan.window], dtype=np.float64)
+    return np.array(scan.pixel_size or [1 / side for side in scan.pattern_shape], dtype=np.float64)
 
 
 def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
     """Index (y, x) about which a window is mirrored: of the probe's centre, or of a near-field window's own middle."""
-    sides = np.array(window or scan.window)
-    return (sides // 2).astype(np.float64) if scan.fourier else (sides - 1) / 2
+    sides = np.array(window or scan.pattern_shape)
+    return (sides // 2).astype(np.float64) if scan.is_far_field else (sides - 1) / 2
 
 
 def carried(
@@ -106,7 +106,7 @@ def carried(
     return {
         "probe": _changed(scan.probe, probe),
         "object": _changed(scan.object, object),
-        "truth": carried_truth(scan.truth, probe=probe, object=object),
+        "ground_truth": carried_truth(scan.ground_truth, probe=probe, object=object),
     }
 
 
@@ -140,7 +140,7 @@ def with_room(
         object = _grown(object, near, far)
         positions = positions + near
         truth = carried_truth(truth, object=lambda field: _grown(field, near, np.zeros(2, int)))
-    return {"positions": positions, "object": object, "truth": truth}
+    return {"positions": positions, "object": object, "ground_truth": truth}
 
 
 def _grown(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:

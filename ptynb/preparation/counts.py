@@ -86,7 +86,7 @@ def _with_mean(scan: Scan, counts: float) -> Scan:
     if not total > 0:
         raise ScanError("All patterns are empty at the good pixels, and no factor gives them counts.")
     factor = counts / total
-    frames = transformed(scan, _times, np.full(scan.window, factor), scan.mask, dtype=real_type(scan))
+    frames = transformed(scan, _times, np.full(scan.pattern_shape, factor), scan.mask, dtype=real_type(scan))
     return dataclasses.replace(scan, frames=frames, **carried(scan, probe=lambda field: field * math.sqrt(factor)))
 
 
@@ -96,11 +96,11 @@ def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
         image = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"The {name} does not consist of real numbers.") from None
-    if image.shape not in ((), scan.window):
+    if image.shape not in ((), scan.pattern_shape):
         raise ValueError(
-            f"The {name} has shape {image.shape}; expected that of a pattern, {scan.window}, or one number."
+            f"The {name} has shape {image.shape}; expected that of a pattern, {scan.pattern_shape}, or one number."
         )
-    image = known(scan.mask, np.broadcast_to(image, scan.window))
+    image = known(scan.mask, np.broadcast_to(image, scan.pattern_shape))
     if not np.isfinite(image).all():
         y, x = np.argwhere(~np.isfinite(image))[0]
         raise ValueError(f"The {name} is {image[y, x]} at pixel ({y}, {x}); expected finite numbers at good pixels.")

@@ -31,7 +31,7 @@ def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> S
 
 
 def blur(scan: Scan, sigma: float) -> Scan:
-    """Spreads each count by a Gaussian of `sigma` [detector pixels], around the edges too (`detector.blur` models it).
+    """Spreads each count by a Gaussian of `sigma` [detector pixels], around the edges too (as `detector.psf_sigma`).
 
     Good pixels near bad ones are weighted means of good pixels only. Guess and truth stay what they were before the
     blur.

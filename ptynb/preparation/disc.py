@@ -37,12 +37,12 @@ def bright_field_disc(scan: Scan) -> Disc:
     Raises ScanError if there is no disc of at least 2 pixels radius that lies inside the patterns, and for
     a near field or a tilted geometry.
     """
-    if not scan.fourier:
+    if not scan.is_far_field:
         raise ScanError("The scan is a near-field one, whose patterns show no bright-field disc.")
     facing_geometry(scan, "a bright-field disc")
     scan = as_centred(scan)
     mean = mean_pattern(scan)
-    good = np.ones(scan.window, bool) if scan.mask is None else scan.mask
+    good = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
     height, inside = _plateau(mean, good)
     area = int(inside.sum())
     border = inside[0].any() or inside[-1].any() or inside[:, 0].any() or inside[:, -1].any()
@@ -90,7 +90,7 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
     )
     positions = scan.positions
     if geometry is not None:
-        ratio = np.array(geometry.object_pixel(scan.window)) / calibrated.object_pixel(scan.window)
+        ratio = np.array(geometry.object_pixel(scan.pattern_shape)) / calibrated.object_pixel(scan.pattern_shape)
         positions = (positions + middle_of(scan)) * ratio - middle_of(scan)
     return dataclasses.replace(scan, geometry=calibrated, positions=positions)
 

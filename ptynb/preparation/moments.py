@@ -23,7 +23,7 @@ from ptynb.scan import Scan, ScanError
 
 def mean_pattern(scan: Scan) -> NDArray[np.float64]:
     """Mean (y, x) of all patterns [counts] in their order, 0 at bad pixels. Reads all patterns once."""
-    total = np.zeros(scan.window)
+    total = np.zeros(scan.pattern_shape)
     for _, counts in pieces(scan):
         total += counts.sum(0, dtype=np.float64)
     return total / len(scan)
@@ -35,7 +35,7 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
     Bad pixels count as 0; a pattern without counts has none (NaN).
     """
     scan = as_centred(scan)
-    y, x = (np.arange(side) - float(side // 2) for side in scan.window)
+    y, x = (np.arange(side) - float(side // 2) for side in scan.pattern_shape)
     found = np.full((len(scan), 2), np.nan)
     for part, counts in pieces(scan):
         rows, columns = counts.sum(2, dtype=np.float64), counts.sum(1, dtype=np.float64)
@@ -57,7 +57,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     Raises ScanError for near-field scans, tilted geometry, and if there are no counts; ValueError for a mean pattern of
     another shape.
     """
-    if not scan.fourier:
+    if not scan.is_far_field:
         raise ScanError("The scan is a near-field one, whose patterns have no zero frequency that could be centred.")
     facing_geometry(scan, "moving the detector")
     given = None if mean is None else _fitting(scan, mean)
@@ -65,16 +65,16 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     pattern = mean_pattern(scan) if given is None else given
     if not pattern.any():
         raise ScanError("All patterns are empty at the good pixels, so they have no centre of mass.")
-    height, width = scan.window
+    height, width = scan.pattern_shape
     shift = (
         round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,
         round(float(pattern.sum(0) @ np.arange(width) / pattern.sum())) - width // 2,
     )
     if shift == (0, 0):
         return scan
-    inside = np.ones(scan.window, bool) if scan.mask is None else scan.mask
+    inside = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
     fields = carried(scan, probe=(lambda field: ramped(field, shift)) if move_probe else None)
-    fields["truth"] = carried_truth(scan.truth, probe=lambda field: ramped(field, shift))
+    fields["ground_truth"] = carried_truth(scan.ground_truth, probe=lambda field: ramped(field, shift))
     return dataclasses.replace(
         scan, frames=transformed(scan, _moved_patterns, shift), mask=_moved(inside, shift), **fields
     )
@@ -83,8 +83,8 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
 def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
     """A mean pattern given for the scan: centred, 0 at bad pixels."""
     given = np.asarray(mean, dtype=np.float64)
-    if given.shape != scan.window:
-        raise ValueError(f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.window}.")
+    if given.shape != scan.pattern_shape:
+        raise ValueError(f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.")
     given = known(scan.mask, given)
     return given if scan.centred else np.fft.fftshift(given)
 

@@ -27,7 +27,7 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     chosen = axes_of(axes)
     facing_geometry(scan, "mirroring the detector")
     scan = as_centred(scan)
-    orders = mirrored_indices(scan.window, chosen, scan.fourier)
+    orders = mirrored_indices(scan.pattern_shape, chosen, scan.is_far_field)
     extent = None if scan.object is None else (scan.object.shape[-2], scan.object.shape[-1])
 
     def mirror_object(field: Array) -> Array:
@@ -62,7 +62,7 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
         geometry = dataclasses.replace(geometry, detector_pixel=geometry.detector_pixel[::-1])
     return dataclasses.replace(
         scan,
-        frames=transformed(scan, _exchanged, window=scan.window[::-1]),
+        frames=transformed(scan, _exchanged, window=scan.pattern_shape[::-1]),
         positions=scan.positions[:, ::-1].copy() if positions else transposed_places(scan, detector=True),
         mask=None if scan.mask is None else scan.mask.T,
         geometry=geometry,

@@ -25,9 +25,10 @@ def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
     """
     given = np.asarray(mask)
     numbers = given.dtype == bool or np.isin(given, (0, 1)).all()
-    if given.shape != scan.window or not numbers:
+    if given.shape != scan.pattern_shape or not numbers:
         raise ValueError(
-            f"The mask has shape {given.shape} and type {given.dtype}; expected that of a pattern, {scan.window}, "
+            f"The mask has shape {given.shape} and type {given.dtype}; expected that of a pattern, "
+            f"{scan.pattern_shape}, "
             "and True or 1 where the detector works, False or 0 elsewhere."
         )
     good = given.astype(bool)
@@ -64,7 +65,7 @@ class Judged:
 
 def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Judged:
     """What is wrong with the pixels, by the statistics of some or all patterns of the scan."""
-    shifted = scan.fourier and not scan.centred
+    shifted = scan.is_far_field and not scan.centred
     good = seen.finite if scan.mask is None else seen.finite & scan.mask
     mean, variance = seen.mean, seen.variance
     if shifted:
@@ -97,9 +98,9 @@ class Statistics:
 
 def _statistics(scan: Scan) -> Statistics:
     """Raw patterns are read: what bad pixels show is what is looked for."""
-    finite = np.ones(scan.window, bool)
-    offset = np.zeros(scan.window)
-    total, squares = np.zeros(scan.window), np.zeros(scan.window)
+    finite = np.ones(scan.pattern_shape, bool)
+    offset = np.zeros(scan.pattern_shape)
+    total, squares = np.zeros(scan.pattern_shape), np.zeros(scan.pattern_shape)
     for part in parts(scan):
         patterns = scan.frames.read(part.start, part.stop).astype(np.float64)
         finite &= np.isfinite(patterns).all(0)

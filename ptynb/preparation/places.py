@@ -74,7 +74,7 @@ def flip_positions(scan: Scan, axes: str) -> Scan:
     their own middle. Raises ValueError for other axes.
     """
     chosen = list(axes_of(axes))
-    field = scan.object if scan.object is not None else None if scan.truth is None else scan.truth.object
+    field = scan.object if scan.object is not None else None if scan.ground_truth is None else scan.ground_truth.object
     if field is None:
         total = scan.positions.max(0) + scan.positions.min(0)
     else:
@@ -102,7 +102,7 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
     pixel = pixel_of(scan)
     centres = scan.positions + middle_of(scan)
     if detector:
-        return centres * (pixel / pixel[::-1]) - middle_of(scan, scan.window[::-1])
+        return centres * (pixel / pixel[::-1]) - middle_of(scan, scan.pattern_shape[::-1])
     return (centres * pixel)[:, ::-1] / pixel - middle_of(scan)
 
 
@@ -114,4 +114,4 @@ def axes_of(axes: str) -> tuple[int, ...]:
 
 
 def _moved(scan: Scan, positions: NDArray[np.float64]) -> Scan:
-    return dataclasses.replace(scan, **with_room(positions, scan.window, scan.object, scan.truth))
+    return dataclasses.replace(scan, **with_room(positions, scan.pattern_shape, scan.object, scan.ground_truth))

@@ -41,7 +41,7 @@ def estimate_rotation(scan: Scan) -> tuple[float, bool]:
 
 def check_deflections(scan: Scan) -> None:
     """Raises ScanError for scans whose centres of mass are no deflections: near field and tilted geometry."""
-    if not scan.fourier:
+    if not scan.is_far_field:
         raise ScanError("The scan is a near-field one, whose patterns' centres of mass are no deflections.")
     facing_geometry(scan, "the rotation of a scan")
 

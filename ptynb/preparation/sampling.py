@@ -41,17 +41,18 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     """
     factors = whole_pair(factor, "The factor to bin by")
     if min(factors) < 1 or any(
-        side % f or side // f < SMALLEST_WINDOW for side, f in zip(scan.window, factors, strict=True)
+        side % f or side // f < SMALLEST_WINDOW for side, f in zip(scan.pattern_shape, factors, strict=True)
     ):
         raise ValueError(
-            f"Patterns of {scan.window[0]} x {scan.window[1]} pixels can't be binned by {factors[0]} x {factors[1]}; "
+            f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels can't be binned by {factors[0]} x "
+            f"{factors[1]}; "
             "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first."
         )
     scan = as_centred(scan)
-    window = (scan.window[0] // factors[0], scan.window[1] // factors[1])
-    if scan.fourier:
-        start = middle_start(scan.window, window)
-        beside = _beside(scan.window, factors)
+    window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
+    if scan.is_far_field:
+        start = middle_start(scan.pattern_shape, window)
+        beside = _beside(scan.pattern_shape, factors)
         positions = scan.positions + start
         fields = carried(scan, probe=lambda field: cut(ramped(field, beside), start, window))
     else:
@@ -68,7 +69,7 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
         mask=None if scan.mask is None else np.asarray(_blocks(scan.mask, factors).all((-3, -1))),
         geometry=_with_pixels(scan, window),
         probe=fields["probe"],
-        **with_room(positions, window, fields["object"], fields["truth"]),
+        **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 
 
@@ -86,21 +87,23 @@ def resample(scan: Scan, factor: float) -> Scan:
     """
     if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
         raise ValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
-    window = (round(scan.window[0] * factor), round(scan.window[1] * factor))
+    window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise ValueError(
-            f"Resampled by {factor}, patterns of {scan.window[0]} x {scan.window[1]} pixels have "
+            f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
             f"{window[0]} x {window[1]}; expected at least 4 x 4."
         )
     scan = as_centred(scan)
-    weights, covered = zip(*(_weights(old, new) for old, new in zip(scan.window, window, strict=True)), strict=True)
-    start = middle_start(scan.window, window)
-    if scan.fourier:
+    weights, covered = zip(
+        *(_weights(old, new) for old, new in zip(scan.pattern_shape, window, strict=True)), strict=True
+    )
+    start = middle_start(scan.pattern_shape, window)
+    if scan.is_far_field:
         positions = scan.positions + start
         fields = carried(scan, probe=lambda field: cut(field, start, window))
     else:
-        ratios = (window[0] / scan.window[0], window[1] / scan.window[1])
-        positions = (scan.positions + np.array(scan.window) // 2) * ratios - np.array(window) // 2
+        ratios = (window[0] / scan.pattern_shape[0], window[1] / scan.pattern_shape[1])
+        positions = (scan.positions + np.array(scan.pattern_shape) // 2) * ratios - np.array(window) // 2
         fields = carried(
             scan,
             probe=lambda field: cut_spectrum(field, start, window),
@@ -112,7 +115,7 @@ def resample(scan: Scan, factor: float) -> Scan:
         mask=_resampled_mask(scan.mask, weights, covered),
         geometry=_with_pixels(scan, window),
         probe=fields["probe"],
-        **with_room(positions, window, fields["object"], fields["truth"]),
+        **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 
 
@@ -128,7 +131,7 @@ def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
     if geometry is None:
         return None
     height, width = (
-        size * old / new for size, old, new in zip(geometry.detector_pixel, scan.window, window, strict=True)
+        size * old / new for size, old, new in zip(geometry.detector_pixel, scan.pattern_shape, window, strict=True)
     )
     return dataclasses.replace(geometry, detector_pixel=(height, width))
 

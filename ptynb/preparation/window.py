@@ -38,15 +38,16 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     """
     wanted = window_like(window, "The window to crop to")
     scan = as_centred(scan)
-    middle = (scan.window[0] // 2, scan.window[1] // 2)
+    middle = (scan.pattern_shape[0] // 2, scan.pattern_shape[1] // 2)
     at = middle if centre is None else whole_pair(centre, "The centre of the crop")
     start = (at[0] - wanted[0] // 2, at[1] - wanted[1] // 2)
     if any(
-        not 0 <= begin <= begin + side <= whole for begin, side, whole in zip(start, wanted, scan.window, strict=True)
+        not 0 <= begin <= begin + side <= whole
+        for begin, side, whole in zip(start, wanted, scan.pattern_shape, strict=True)
     ):
         raise ValueError(
             f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not lie inside patterns of "
-            f"{scan.window[0]} x {scan.window[1]}; make it smaller, or pad them first."
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first."
         )
     if at != middle:
         facing_geometry(scan, "a crop beside the middle")
@@ -65,12 +66,12 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     """
     wanted = window_like(window, "The window to pad to")
     scan = as_centred(scan)
-    if any(new < old for new, old in zip(wanted, scan.window, strict=True)):
+    if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
         raise ValueError(
             f"The window to pad to is {wanted[0]} x {wanted[1]} pixels, and the patterns have "
-            f"{scan.window[0]} x {scan.window[1]}; expected no fewer. Crop them, or bin them."
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected no fewer. Crop them, or bin them."
         )
-    return _reframed(scan, middle_start(scan.window, wanted), wanted, measured, True)
+    return _reframed(scan, middle_start(scan.pattern_shape, wanted), wanted, measured, True)
 
 
 def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool | None, move_probe: bool) -> Scan:
@@ -78,18 +79,18 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
 
     measured: what holds outside the patterns; None where there is no outside.
     """
-    guess_start = start if move_probe else middle_start(scan.window, window)
-    if scan.fourier:
-        ratios = (window[0] / scan.window[0], window[1] / scan.window[1])
-        old, new = np.array(scan.window), np.array(window)
+    guess_start = start if move_probe else middle_start(scan.pattern_shape, window)
+    if scan.is_far_field:
+        ratios = (window[0] / scan.pattern_shape[0], window[1] / scan.pattern_shape[1])
+        old, new = np.array(scan.pattern_shape), np.array(window)
         positions: NDArray[np.float64] = (scan.positions + old // 2) * ratios - new // 2
         fields = carried(
             scan,
             probe=lambda field: cut_spectrum(field, guess_start, window),
             object=lambda field: resampled(field, ratios),
         )
-        fields["truth"] = carried_truth(
-            scan.truth,
+        fields["ground_truth"] = carried_truth(
+            scan.ground_truth,
             probe=lambda field: cut_spectrum(field, start, window),
             object=lambda field: resampled(field, ratios),
         )
@@ -101,14 +102,14 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
         frames=transformed(scan, _cut_patterns, start, window, window=window),
         mask=_mask(scan, start, window, measured),
         probe=fields["probe"],
-        **with_room(positions, window, fields["object"], fields["truth"]),
+        **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 
 
 def _mask(scan: Scan, start: tuple[int, int], window: Window, measured: bool | None) -> Any:
     if scan.mask is None and measured is not False:
         return None
-    mask = np.ones(scan.window, bool) if scan.mask is None else scan.mask
+    mask = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
     inside = cut(mask, start, window)
     return inside | ~cut(np.ones_like(mask), start, window) if measured else inside
 

@@ -5,7 +5,7 @@ from ptynb.quality.compare import compare as compare
 from ptynb.quality.correlation import RingCorrelation as RingCorrelation
 from ptynb.quality.correlation import fourier_ring_correlation as fourier_ring_correlation
 from ptynb.quality.correlation import spectral_snr as spectral_snr
-from ptynb.quality.halves import halves as halves
+from ptynb.quality.halves import split_scan as split_scan
 from ptynb.quality.phase import unwrapped_phase as unwrapped_phase
 from ptynb.quality.phase import without_ramp as without_ramp
 from ptynb.quality.probes import caustic as caustic

@@ -22,10 +22,12 @@ class Comparison:
 
     error: float
     aligned: Array
-    truth: Array
+    ground_truth: Array
 
 
-def compare(object: Array, truth: Array, area: tuple[slice, slice], offset: tuple[int, int] = (0, 0)) -> Comparison:
+def compare(
+    object: Array, ground_truth: Array, area: tuple[slice, slice], offset: tuple[int, int] = (0, 0)
+) -> Comparison:
     """Compares a reconstructed object (y, x) with the true one inside `area` of the truth.
 
     offset: pixel of the truth that the object's first pixel stands for, as far as is known.
@@ -33,5 +35,5 @@ def compare(object: Array, truth: Array, area: tuple[slice, slice], offset: tupl
     opposite); they are found by minimising the error, to fractions of a pixel. The area has to lie at least a few
     pixels inside the object.
     """
-    fit = registered_near(object, truth, area, offset)
+    fit = registered_near(object, ground_truth, area, offset)
     return Comparison(fit.error, fit.aligned, fit.reference)

@@ -15,7 +15,7 @@ NEIGHBOURS = 8
 """Nearest positions that a position looks at: those around it in a raster."""
 
 
-def halves(scan: Scan) -> tuple[Scan, Scan]:
+def split_scan(scan: Scan) -> tuple[Scan, Scan]:
     """Two scans with half of the patterns each, so that neighbours lie in different ones: a checkerboard of a raster.
 
     Each half covers the object at half the density. Positions, mask, geometry and first guesses stay as they are; the

@@ -23,15 +23,17 @@ DIFFERENCE = "difference"
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ComparisonPictures:
     """Pictures, the arrays (y, x) behind them by their names, and sentences about what could not be done."""
 
     pictures: tuple[Picture, ...]
     values: dict[str, Array]
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
-def objects(together: Together, quantity: Quantity, registered: bool, pair: tuple[str, str] | None) -> Shown:
+def objects(
+    together: Together, quantity: Quantity, registered: bool, pair: tuple[str, str] | None
+) -> ComparisonPictures:
     """The objects of all results, and the difference of the pair (the one, from the other) after registration."""
     fields, remarks = _fields(together, registered)
     # What is registered has the phase and the ramp of the first one, and the same limits: it may be compared by eye.
@@ -54,10 +56,10 @@ def objects(together: Together, quantity: Quantity, registered: bool, pair: tupl
         else:
             values[DIFFERENCE] = difference
             pictures.append(_difference_picture(difference, pair, quantity, together.pixel_size))
-    return Shown(tuple(pictures), values, tuple(dict.fromkeys([*together.left_out.values(), *remarks])))
+    return ComparisonPictures(tuple(pictures), values, tuple(dict.fromkeys([*together.left_out.values(), *remarks])))
 
 
-def probes(results: dict[str, Result]) -> Shown:
+def probes(results: dict[str, Result]) -> ComparisonPictures:
     """The probe modes of all results in a row each, turned to the phases of the first result's where they fit."""
     values: dict[str, Array] = {}
     pictures = []
@@ -72,10 +74,10 @@ def probes(results: dict[str, Result]) -> Shown:
         values[name] = np.concatenate(modes, axis=1)
         note = f"power of the modes {powers}" + (f", of {len(result.probe)}" if len(result.probe) > MODES else "")
         pictures.append(_picture(values[name], name, name, "complex", None, result.pixel_size, note))
-    return Shown(tuple(pictures), values, ())
+    return ComparisonPictures(tuple(pictures), values, ())
 
 
-def told(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value under the cursor as text."""
     return f"{abs(value):.4g}, {np.angle(value):.3f} rad" if np.iscomplexobj(value) else f"{value:.5g}"
 
@@ -84,7 +86,7 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
     """The objects over the common area (y, x), moved onto the first one where that works."""
     fields, remarks = {}, []
     for name in together.results:
-        fields[name] = together.seen(name)
+        fields[name] = together.covered(name)
         if registered and name in together.placed and name != together.first:
             try:
                 fields[name] = together.registered(name, together.first).aligned

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import affine_transform, gaussian_filter
 
-from ptynb.geometry import lit_area
+from ptynb.geometry import illuminated_area
 from ptynb.quality.correlation import RingCorrelation, ring_correlation
 from ptynb.quality.registration import Area, Registered, register
 from ptynb.snapshot import Result
@@ -27,18 +27,18 @@ class Placed:
     """A result's object on the pixels of the comparison.
 
     field: complex (y, x). origin: (y, x) of its first pixel in the scan's coordinates [pixels of the comparison].
-    lit: the part of it that was illuminated. resampled: whether its own pixels are others.
+    illuminated: the part of it that was illuminated. resampled: whether its own pixels are others.
     """
 
     field: Array
     origin: tuple[int, int]
-    lit: Area
+    illuminated: Area
     resampled: bool = False
 
     @property
-    def seen(self) -> Area:
+    def covered(self) -> Area:
         """The illuminated part in the scan's coordinates [pixels of the comparison]."""
-        return _moved(self.lit, self.origin)
+        return _moved(self.illuminated, self.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Together:
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
-                area = _shared(one.seen, area)
+                area = _shared(one.covered, area)
             except ValueError as error:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
@@ -111,7 +111,7 @@ class Together:
         """The result that the others are registered on."""
         return next(iter(self.placed))
 
-    def seen(self, name: str) -> Array:
+    def covered(self, name: str) -> Array:
         """The object (y, x) over the common area, as it is; of one left out, all that was illuminated."""
         if name in self.placed:
             one = self.placed[name]
@@ -178,7 +178,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
 
 def independence(one: Result, other: Result) -> str:
     """What a Fourier ring correlation of two results says, by the scans that they tell they come from."""
-    first, second = one.about.get("scan", ""), other.about.get("scan", "")
+    first, second = one.metadata.get("scan", ""), other.metadata.get("scan", "")
     if not first or not second:
         return (
             "Which scans they are of is not known: where the patterns are the same, this is agreement, not resolution."
@@ -186,7 +186,7 @@ def independence(one: Result, other: Result) -> str:
     if first == second:
         return (
             "Both are of the same patterns and share their noise: this is the finest detail in which the two "
-            "reconstructions agree, not the resolution. For that, compare the results of quality.halves(scan)."
+            "reconstructions agree, not the resolution. For that, compare the results of quality.split_scan(scan)."
         )
     if are_halves(one, other):
         return "They are of the two halves of a scan, whose noise is independent: this is the resolution of a half."
@@ -195,7 +195,7 @@ def independence(one: Result, other: Result) -> str:
 
 def are_halves(one: Result, other: Result) -> bool:
     """Whether they tell that they are of the two halves of a scan, as `halves` makes them: of independent noise."""
-    scans = [result.about.get("scan", "").rpartition(", half ") for result in (one, other)]
+    scans = [result.metadata.get("scan", "").rpartition(", half ") for result in (one, other)]
     return scans[0][0] == scans[1][0] != "" and {scan[2] for scan in scans} == {"1 of 2", "2 of 2"}
 
 
@@ -218,7 +218,7 @@ def facts_of(result: Result) -> dict[str, Any]:
         "pixel [nm]": None if result.pixel_size is None else tuple(side * 1e9 for side in result.pixel_size),
         "probe modes": len(result.probe),
         "changes on the way": len(result.changes),
-        **{name: value for name, value in result.about.items() if value},
+        **{name: value for name, value in result.metadata.items() if value},
     }
 
 
@@ -251,7 +251,7 @@ def _chosen(result: Result, slice: int | None) -> Array:
 
 def illuminated(result: Result) -> Area:
     """The illuminated part of a result's object, inside its array: positions may have moved beyond it."""
-    area = lit_area(result.positions, result.probe.shape[-2:])
+    area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (_slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
     return y, x

@@ -26,13 +26,13 @@ class _Callable(ModuleType):
         *,
         title: str | None = None,
         comments: str | None = None,
-        truth: Truth | None = None,
+        ground_truth: Truth | None = None,
         full: bool = False,
     ) -> Path:
         """Writes one HTML file that tells all about a result, or compares several: `ptynb.report.writing.report`."""
         from ptynb.report.writing import report
 
-        return report(source, path, title=title, comments=comments, truth=truth, full=full)
+        return report(source, path, title=title, comments=comments, ground_truth=ground_truth, full=full)
 
 
 sys.modules[__name__].__class__ = _Callable

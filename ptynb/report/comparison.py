@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.quality.pictures import DIFFERENCE, Shown, objects, probes
+from ptynb.quality.pictures import DIFFERENCE, ComparisonPictures, objects, probes
 from ptynb.quality.together import Difference, Together, are_halves, facts_of, settings_that_differ
 from ptynb.report.contents import Contents, Shares, choice, coloured_still, still
 from ptynb.report.curves import crossing_sentence, period_text, show_correlation, show_losses
@@ -54,7 +54,7 @@ def _files(contents: Contents, together: Together, pairs: list[Pair], shares: Sh
 
 def _headline(results: Mapping[str, Result], together: Together, pairs: list[Pair]) -> list[tuple[str, str]]:
     facts = [(f"R-factor of {name}", f"{result.r_factor:.4f}") for name, result in itertools.islice(results.items(), 4)]
-    scans = list(dict.fromkeys(result.scan.name or result.about.get("scan", "") for result in results.values()))
+    scans = list(dict.fromkeys(result.scan.name or result.metadata.get("scan", "") for result in results.values()))
     if "" not in scans and len(scans) <= 2:
         facts.insert(0, ("Scan", ", ".join(scans)))
     if len(results) == 2:
@@ -84,7 +84,7 @@ def _objects(contents: Contents, together: Together, pairs: list[Pair], shares: 
     for quantity in ("phase", "amplitude"):
         for text, pair in zip(options, [*differences, None], strict=True):
             shown = objects(together, quantity, True, pair)
-            remarks += shown.remarks
+            remarks += shown.notes
             names = []
             for picture in shown.pictures:
                 apart = f" {text}" if picture.name == DIFFERENCE else ""
@@ -108,7 +108,7 @@ def _objects(contents: Contents, together: Together, pairs: list[Pair], shares: 
     return bool(frames), list(dict.fromkeys(remarks))
 
 
-def _again(shown: Shown, picture: Picture, reduction: int) -> Picture:
+def _again(shown: ComparisonPictures, picture: Picture, reduction: int) -> Picture:
     """A picture of the same values, as small as the page needs it."""
     limits = picture.limits
     assert limits is not None, "phases and amplitudes have limits"
@@ -201,6 +201,6 @@ def _probes(contents: Contents, results: dict[str, Result], shares: Shares) -> l
     return [viewer("probes"), paragraphs([sentence])]
 
 
-def _probe(shown: Shown, picture: Picture, reduction: int) -> Picture:
+def _probe(shown: ComparisonPictures, picture: Picture, reduction: int) -> Picture:
     field = np.nan_to_num(shown.values[picture.name])
     return coloured_still(field, picture.name, picture.title, reduction, picture.pixel_size, picture.note)

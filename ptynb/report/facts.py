@@ -30,12 +30,12 @@ def pixel_text(result: Result) -> str:
 
 def name_of(result: Result) -> str:
     """The result's title, else its scan's name."""
-    return result.title or result.scan.name or result.about.get("scan", "") or "Reconstruction"
+    return result.title or result.scan.name or result.metadata.get("scan", "") or "Reconstruction"
 
 
 def date_of(result: Result) -> str:
     """When the result was taken, to the minute; empty where that is not known."""
-    written = result.ended or result.about.get("written", "")
+    written = result.ended or result.metadata.get("written", "")
     return f"{written[:16].replace('T', ' ')}{' UTC' if result.ended else ''}" if written else ""
 
 
@@ -106,7 +106,7 @@ def environment_rows(result: Result) -> list[Row]:
     """(what, value) of data, software and machines; nothing that is not known."""
     scan, software, machines = result.scan, result.software, result.machines
     size = "" if scan.size is None else f"{scan.size} bytes"
-    patterns = f"{scan.patterns} of {scan.window[0]} × {scan.window[1]} pixels" if scan.patterns else ""
+    patterns = f"{scan.patterns} of {scan.pattern_shape[0]} × {scan.pattern_shape[1]} pixels" if scan.patterns else ""
     rows: dict[str, Any] = {
         "Scan": scan.name,
         "File": scan.path,
@@ -142,13 +142,13 @@ def environment_rows(result: Result) -> list[Row]:
     }
     rows = {name: value for name, value in rows.items() if value != ""}
     if not software.ptynb:  # written before these were kept apart
-        rows |= {name: value for name, value in result.about.items() if value and name not in ("scan", "failure")}
+        rows |= {name: value for name, value in result.metadata.items() if value and name not in ("scan", "failure")}
     return list(rows.items())
 
 
 def command_of(path: Path | None) -> str:
     """The command that repeats a result from its own record. path: of its file, where it has one."""
-    return f"ptynb run {shlex.quote(path.name if path else 'scan.result.h5')} --again"
+    return f"ptynb run {shlex.quote(path.name if path else 'scan.result.h5')} --reproduce"
 
 
 def lines_of(result: Result) -> str:
@@ -161,7 +161,7 @@ def lines_of(result: Result) -> str:
         lines.append(f"# {', '.join(scan.arrays)}: given as arrays then, which are not written down")
     if scan.prepared:
         lines.append("# the scan was changed after it was loaded (cropped, flipped, masked ...): repeat that here")
-    lines.append(f"settings = {_settings_line(result.began_with or result.settings)}")
+    lines.append(f"settings = {_settings_line(result.initial_settings or result.settings)}")
     engines = result.machines.engines
     cluster = f"pt.Cluster({engines}) as cluster, " if engines > 1 else ""
     with_cluster = ", cluster" if engines > 1 else ""

@@ -36,8 +36,8 @@ def figure(
     kind: what it shows.
 
     - "overview": object amplitude and phase, probe modes, loss, for a thick object up to 6 of its slices; with
-      `scan.truth` of a simulated scan in its place, or as `against`, also the error. For screens: it has a size of its
-      own, and none of the options below.
+      `scan.ground_truth` of a simulated scan in its place, or as `against`, also the error. For screens: it has a size
+      of its own, and none of the options below.
     - "object" (amplitude beside phase), "amplitude", "phase", "complex" (hue for phase, lightness for amplitude),
       "slices" (the phase of each, up to 16), "probe" (its modes by their power).
     - "loss" over the epochs. "positions": where the probe was; `against` another result: how far they moved.
@@ -93,5 +93,7 @@ def _drawn(page: Page, kind: str, result: Result, against: Truth | Result | None
                 raise ValueError("A truth has no positions of its own; give another result, or leave it out.")
             return figure_curves.positions(page, result, against)
     if against is None:
-        raise ValueError("A Fourier ring correlation needs two; give another result, or scan.truth, after 'frc'.")
+        raise ValueError(
+            "A Fourier ring correlation needs two; give another result, or scan.ground_truth, after 'frc'."
+        )
     return figure_curves.frc(page, result, against)

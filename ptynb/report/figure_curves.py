@@ -85,7 +85,7 @@ def correlated(result: Result, against: Truth | Result) -> tuple[RingCorrelation
         return difference.correlation, difference.meaning
     comparison = compare_with_truth(result, against)
     told = "Against the known truth: this is how finely it was found."
-    return ring_correlation(comparison.aligned, comparison.truth, result.pixel_size), told
+    return ring_correlation(comparison.aligned, comparison.ground_truth, result.pixel_size), told
 
 
 def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:

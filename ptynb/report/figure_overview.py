@@ -14,7 +14,7 @@ from ptynb.quality import Comparison
 from ptynb.report.figure_colours import complex_colours
 from ptynb.report.figure_marks import limits_for, scale_bar, shown
 from ptynb.report.figure_page import Page
-from ptynb.report.figure_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, lit_part, phase_limits
+from ptynb.report.figure_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, illuminated_part, phase_limits
 from ptynb.report.figure_truth import compare_with_truth
 from ptynb.scan import Truth
 from ptynb.snapshot import Result
@@ -32,7 +32,7 @@ def overview(result: Result, truth: Truth | None) -> Page:
     rows = 2 if len(slices) == 1 else 3
     page = Page(figsize=(3.6 * columns, 3.5 * rows), layout="constrained")
     top = page.add_gridspec(rows, columns, height_ratios=[1.25, 1, 1][:rows])
-    area = lit_part(result)
+    area = illuminated_part(result)
     seen = result.projection[area]
     _image(page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size)
     phase = render.flat_phase(seen)
@@ -49,7 +49,7 @@ def overview(result: Result, truth: Truth | None) -> Page:
 
 
 def _title(result: Result, comparison: Comparison | None) -> str:
-    parts = [result.about.get("scan", ""), f"{len(result.epochs)} epochs", f"R-factor {result.r_factor:.4f}"]
+    parts = [result.metadata.get("scan", ""), f"{len(result.epochs)} epochs", f"R-factor {result.r_factor:.4f}"]
     if comparison is not None:
         parts.append(f"error against the truth {comparison.error:.4f}")
     return "   ·   ".join(part for part in parts if part)
@@ -95,10 +95,10 @@ def _probe(axes: Axes, result: Result) -> None:
 
 
 def _truth(page: Page, places: list[Axes], comparison: Comparison, pixel_size: tuple[float, float] | None) -> None:
-    size = np.abs(comparison.aligned - comparison.truth) / np.sqrt((np.abs(comparison.truth) ** 2).mean())
+    size = np.abs(comparison.aligned - comparison.ground_truth) / np.sqrt((np.abs(comparison.ground_truth) ** 2).mean())
     title = f"|Error against the truth|, rms {comparison.error:.4f}"
     _image(page, places[0], size, title, "magma", pixel_size, (0.0, float(np.percentile(size, 99.5))))
-    phase = render.flat_phase(comparison.truth)
+    phase = render.flat_phase(comparison.ground_truth)
     _image(page, places[1], phase, "True phase [rad]", PHASE_COLOURS, pixel_size)
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ptynb import render
-from ptynb.geometry import lit_area
+from ptynb.geometry import illuminated_area
 from ptynb.report.figure_colours import complex_colours
 from ptynb.report.figure_marks import (
     colour_bar,
@@ -30,14 +30,14 @@ NEARLY_ALL = 0.97
 """Of a half turn: phases that reach this far on both sides are wrapped, and want colours that close."""
 
 
-def seen(result: Result) -> NDArray[Any]:
+def covered(result: Result) -> NDArray[Any]:
     """The object (y, x) where it was illuminated, its slices multiplied."""
-    return result.projection[lit_part(result)]
+    return result.projection[illuminated_part(result)]
 
 
-def lit_part(result: Result) -> tuple[slice, slice]:
+def illuminated_part(result: Result) -> tuple[slice, slice]:
     """The illuminated part, inside the object: positions may have moved beyond it."""
-    area = lit_area(result.positions, result.probe.shape[-2:])
+    area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
     return y, x
@@ -62,7 +62,7 @@ def both(page: Page, result: Result, colours: str | None) -> list[Axes]:
 def field(page: Page, result: Result) -> list[Axes]:
     """The object in colours: phase as hue, amplitude as lightness."""
     axes = page.add_subplot()
-    values = seen(result)
+    values = covered(result)
     down, across = render.flattening(values)
     shown_as_is(axes, complex_colours(values * down[:, None] * across), result.pixel_size)
     scale_bar(axes, values.shape, result.pixel_size)
@@ -75,7 +75,7 @@ def slices(page: Page, result: Result, colours: str | None) -> list[Axes]:
     """The phase of each slice, or of 16 evenly chosen, in one range of colours."""
     stack = result.slices
     chosen = np.unique(np.linspace(0, len(stack) - 1, MOST_PANELS).round().astype(int))
-    phases = [render.flat_phase(stack[index][lit_part(result)]) for index in chosen]
+    phases = [render.flat_phase(stack[index][illuminated_part(result)]) for index in chosen]
     limits, own = phase_limits(np.array(phases))
     panels = _grid(page, len(chosen))
     for axes, index, values in zip(panels, chosen, phases, strict=True):
@@ -122,7 +122,7 @@ def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
 
 
 def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
-    values = np.abs(seen(result))
+    values = np.abs(covered(result))
     image = shown(axes, values, result.pixel_size, limits_for(values), colours or AMPLITUDE_COLOURS)
     colour_bar(page, axes, image, "Amplitude")
     scale_bar(axes, values.shape, result.pixel_size)
@@ -131,7 +131,7 @@ def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None) -> A
 
 
 def _phase(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
-    values = render.flat_phase(seen(result))
+    values = render.flat_phase(covered(result))
     limits, own = phase_limits(values)
     image = shown(axes, values, result.pixel_size, limits, colours or own)
     phase_bar(page, axes, image)

@@ -56,7 +56,7 @@ def save_compared(contents: Contents, together: Together, shares: Shares) -> Sav
     saved = Saved([], [])
     for number, name in enumerate(together.placed, start=1):
         try:
-            field = together.seen(name)
+            field = together.covered(name)
             if name != together.first:
                 field = together.registered(name, together.first).aligned
         except ValueError:  # the page says why, where it shows them

@@ -12,7 +12,7 @@ from ptynb import render
 from ptynb.quality.probes import mode_powers
 from ptynb.quality.together import illuminated
 from ptynb.report.contents import Contents, Shares, choice, coloured_still, points, still
-from ptynb.snapshot import Array, Moment, Picture, Result
+from ptynb.snapshot import Array, Picture, Result, Thumbnail
 
 MODES = 16
 """Probe modes shown at most."""
@@ -50,7 +50,7 @@ def show_object(contents: Contents, result: Result, shares: Shares) -> list[str]
         frames |= {f"slice {number}": frame for number, frame in enumerate(shown)}
         controls.append(choice("Slice", [("product of all", "whole"), *keys.items()], kind="range"))
         remarks.append(_reduced(contents, "slice 0 amplitude", "Each slice is"))
-    moments = [moment for moment in result.moments if min(moment.object.shape) > 1]
+    moments = [moment for moment in result.history if min(moment.object.shape) > 1]
     if moments:
         frames |= _epochs(contents, moments, area, result, shares.epochs)
         last = result.epochs[-1].number if result.epochs else 0
@@ -99,7 +99,7 @@ def _made(
 
 
 def _epochs(
-    contents: Contents, moments: list[Moment], area: Area, result: Result, share: float
+    contents: Contents, moments: list[Thumbnail], area: Area, result: Result, share: float
 ) -> dict[str, dict[str, Any]]:
     """Frames of the kept epochs, each cut to about the same area as the result."""
     frames = {}
@@ -158,7 +158,7 @@ def show_positions(contents: Contents, result: Result) -> list[str]:
     corner = np.array([area[0].start, area[1].start])
     centres = positions + np.array(result.probe.shape[-2:]) / 2 - corner
     frame: dict[str, Any] = {"pictures": ["whole amplitude"], "points": points(centres)}
-    began = result.optimised.get("positions/start")
+    began = result.parameters.get("positions/start")
     remarks = [f"Centres of the probe's windows at {len(positions)} positions."]
     if began is None or began.shape != positions.shape:
         remarks.append("They were not moved by the reconstruction.")

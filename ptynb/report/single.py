@@ -31,7 +31,7 @@ from ptynb.snapshot import Result
 
 ALONE = (
     "One result does not tell its own resolution. For that, reconstruct the two halves of the scan, "
-    "pt.quality.halves(scan), and give both results to pt.report."
+    "pt.quality.split_scan(scan), and give both results to pt.report."
 )
 
 FULL = "full=True (ptynb report --full) keeps every pixel and digit"
@@ -42,7 +42,7 @@ def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, s
     known = result.pixel_size is not None
     seconds = sum(epoch.seconds for epoch in result.epochs)
     facts = {
-        "Scan": result.scan.name or result.about.get("scan", ""),
+        "Scan": result.scan.name or result.metadata.get("scan", ""),
         "Date": date_of(result),
         "R-factor": f"{result.r_factor:.4f}" if np.isfinite(result.r_factor) else "not known",
         "Pixel": pixel_text(result),
@@ -57,7 +57,7 @@ def truth_correlation(result: Result, truth: Truth | None) -> tuple[float, RingC
     if truth is None:
         return None
     comparison = compare_with_truth(result, truth)
-    return comparison.error, ring_correlation(comparison.aligned, comparison.truth, result.pixel_size)
+    return comparison.error, ring_correlation(comparison.aligned, comparison.ground_truth, result.pixel_size)
 
 
 def sections(

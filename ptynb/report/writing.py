@@ -33,7 +33,7 @@ def report(
     *,
     title: str | None = None,
     comments: str | None = None,
-    truth: Truth | None = None,
+    ground_truth: Truth | None = None,
     full: bool = False,
 ) -> Path:
     """Writes one HTML file that tells all about a result, or compares several; it needs no network, now or later.
@@ -43,7 +43,8 @@ def report(
     path: of the file, which is replaced once the new one is whole.
     title: one line; the result's own, or its scan's name, unless given.
     comments: text in Markdown; the result's own unless given. HTML in it is shown as text.
-    truth: of a simulated scan (`scan.truth`), for the error and the resolution against it; of one result only.
+    ground_truth: of a simulated scan (`scan.ground_truth`), for the error and the resolution against it; of one result
+    only.
     full: every pixel of all pictures and arrays; else what keeps the file below 10 MB, and the page says what that is.
 
     Returns the path. Raises TypeError for what is no result, FileError for a file that holds none or can't be written,
@@ -54,7 +55,7 @@ def report(
     given = {name: _result(one) for name, one in sources(several)}
     if not given:
         raise ValueError("There is no result to report; expected a reconstruction, a result, or the path of one.")
-    if truth is not None and len(given) > 1:
+    if ground_truth is not None and len(given) > 1:
         raise ValueError(f"There are {len(given)} results and a truth; a report with a truth is of one result.")
     results = {name: result for name, (result, _) in given.items()}
     paths = {name: file for name, (_, file) in given.items()}
@@ -63,7 +64,7 @@ def report(
     contents, shares = Contents(_file_name(target)), UNLIMITED if full else Shares()
     words = comments if comments is not None else (first.comments if len(results) == 1 else "")
     if len(results) == 1:
-        against = single.truth_correlation(first, truth)
+        against = single.truth_correlation(first, ground_truth)
         headline = single.headline(first, against[1] if against else None)
         sections = single.sections(contents, first, next(iter(paths.values())), against, shares)
     else:

@@ -112,8 +112,8 @@ def kinds_in(annotation: Any) -> Iterator[Any]:
 class Part(SettingsModel):
     """Something that is optimised: how fast, and in which epochs."""
 
-    rate: Rate = Field(default=0.0, description="Step size of its updates; 0 freezes it")
-    first: int = Field(
+    learning_rate: Rate = Field(default=0.0, description="Step size of its updates; 0 freezes it")
+    start_epoch: int = Field(
         default=1,
         ge=1,
         le=MOST_EPOCHS,
@@ -121,7 +121,7 @@ class Part(SettingsModel):
         description="First epoch in which it is updated",
         json_schema_extra=LIVE,
     )
-    last: int | None = Field(
+    end_epoch: int | None = Field(
         default=None,
         ge=1,
         le=MOST_EPOCHS,
@@ -132,18 +132,20 @@ class Part(SettingsModel):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        check_span(self.first, self.last)
+        check_span(self.start_epoch, self.end_epoch)
         return self
 
     def moves(self, epoch: int) -> bool:
         """Whether it is updated in this epoch (1 for the first)."""
-        return self.rate > 0 and self.first <= epoch <= (self.last or epoch)
+        return self.learning_rate > 0 and self.start_epoch <= epoch <= (self.end_epoch or epoch)
 
 
-def check_span(first: int, last: int | None) -> None:
+def check_span(start_epoch: int, end_epoch: int | None) -> None:
     """Raises ValueError where the last epoch comes before the first."""
-    if last is not None and last < first:
-        raise ValueError(f"its last epoch is {last} and its first {first}; give a last one that is not earlier")
+    if end_epoch is not None and end_epoch < start_epoch:
+        raise ValueError(
+            f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier"
+        )
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,12 +253,13 @@ def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
             found
             for choice in choices
             if part in choice.model_fields
-            for found in _models_in(choice.model_fields[part].annotation)
+            for found in models_in(choice.model_fields[part].annotation)
         ]
     return [name for name in choices[0].model_fields if name != "kind"]
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models in an annotation such as `tuple[OneModel | OtherModel, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+    return [model for inner in get_args(annotation) for model in models_in(inner)]

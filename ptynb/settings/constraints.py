@@ -15,9 +15,9 @@ Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
 class Constraint(SettingsModel):
     """When it is imposed: after the last update of an epoch, or after every update of it."""
 
-    first: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch with it")
+    start_epoch: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch with it")
     every: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="Every", description="From one time to the next [epochs]")
-    last: int | None = Field(
+    end_epoch: int | None = Field(
         default=None, ge=1, le=MOST_EPOCHS, title="Last epoch", description="Last epoch with it; none: to the end"
     )
     after: Literal["epoch", "update"] = Field(
@@ -26,12 +26,12 @@ class Constraint(SettingsModel):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        check_span(self.first, self.last)
+        check_span(self.start_epoch, self.end_epoch)
         return self
 
     def due(self, epoch: int) -> bool:
         """Whether it is imposed in this epoch (1 for the first)."""
-        return self.first <= epoch <= (self.last or epoch) and (epoch - self.first) % self.every == 0
+        return self.start_epoch <= epoch <= (self.end_epoch or epoch) and (epoch - self.start_epoch) % self.every == 0
 
 
 # Of the probe
@@ -63,10 +63,10 @@ class ProbeAperture(Constraint):
     )
 
 
-class FixedPower(Constraint):
+class FixedProbePower(Constraint):
     """The probe keeps its total power, that of the start."""
 
-    kind: Literal["fixed_power"] = "fixed_power"
+    kind: Literal["fixed_probe_power"] = "fixed_probe_power"
 
 
 class CentredProbe(Constraint):
@@ -78,10 +78,10 @@ class CentredProbe(Constraint):
 # Of the object
 
 
-class Blur(Constraint):
+class GaussianBlur(Constraint):
     """The object is smoothed by a Gaussian within its slices."""
 
-    kind: Literal["blur"] = "blur"
+    kind: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: Length = Field(description="Standard deviation [object pixels]")
 
 
@@ -107,11 +107,13 @@ class MissingWedge(Constraint):
     slope: Length = Field(default=1.0, description="Steepest ratio of k_z to lateral frequency kept [1/(pixel/slice)]")
 
 
-class Threshold(Constraint):
+class DCTThreshold(Constraint):
     """Small coefficients of the object's cosine transform are set to 0 (sparse in that basis)."""
 
-    kind: Literal["threshold"] = "threshold"
-    kept: Annotated[float, Field(gt=0, le=1)] = Field(description="Part of the coefficients that is kept, the largest")
+    kind: Literal["dct_threshold"] = "dct_threshold"
+    keep_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Part of the coefficients that is kept, the largest"
+    )
 
 
 class PositivePhase(Constraint):
@@ -135,10 +137,10 @@ class AmplitudeLimits(Constraint):
         return self
 
 
-class TiedAmplitude(Constraint):
+class AmplitudePhaseCoupling(Constraint):
     """Amplitude follows phase, as in a single material: |O| = exp(-ratio * phase)."""
 
-    kind: Literal["tied_amplitude"] = "tied_amplitude"
+    kind: Literal["amplitude_phase_coupling"] = "amplitude_phase_coupling"
     ratio: float = Field(ge=0, le=1e6, allow_inf_nan=False, description="Absorption over phase shift, beta / delta")
     strength: Strength = Field(default=1.0, description="1: wholly, 0: not at all")
 
@@ -167,22 +169,22 @@ class ObjectSupport(Constraint):
     margin: float = Field(default=0.0, ge=0, lt=0.5, description="Rim of each window left out [fraction of its side]")
 
 
-class CentredDepth(Constraint):
+class RecenterDepth(Constraint):
     """The centre of the object's phase contrast goes to the middle slice, by whole slices."""
 
-    kind: Literal["centred_depth"] = "centred_depth"
+    kind: Literal["recenter_depth"] = "recenter_depth"
 
 
-class NoRamp(Constraint):
+class RemovePhaseRamp(Constraint):
     """The object's linear phase ramp goes to the probe; no pattern changes by it."""
 
-    kind: Literal["no_ramp"] = "no_ramp"
+    kind: Literal["remove_phase_ramp"] = "remove_phase_ramp"
 
 
-class NoGrid(Constraint):
+class RemoveGridArtifacts(Constraint):
     """Periods of the scan's own raster are taken out of the object's spectrum."""
 
-    kind: Literal["no_grid"] = "no_grid"
+    kind: Literal["remove_grid_artifacts"] = "remove_grid_artifacts"
     period_y: Length = Field(description="Step of the raster along y [object pixels]")
     period_x: Length = Field(description="Step of the raster along x [object pixels]")
     width: Length = Field(default=1.5, description="Radius of each notch [samples of the object's spectrum]")
@@ -208,22 +210,22 @@ AnyConstraint = Annotated[
     OrthogonalModes
     | ProbeSupport
     | ProbeAperture
-    | FixedPower
+    | FixedProbePower
     | CentredProbe
-    | Blur
+    | GaussianBlur
     | DepthBlur
     | LowPass
     | MissingWedge
-    | Threshold
+    | DCTThreshold
     | PositivePhase
     | AmplitudeLimits
-    | TiedAmplitude
+    | AmplitudePhaseCoupling
     | Denoise
     | Smooth
     | ObjectSupport
-    | CentredDepth
-    | NoRamp
-    | NoGrid
+    | RecenterDepth
+    | RemovePhaseRamp
+    | RemoveGridArtifacts
     | ZeroMeanPositions
     | SmoothTilts,
     Field(discriminator="kind"),

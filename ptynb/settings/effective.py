@@ -12,7 +12,7 @@ import math
 
 SQUARE_ROOT = ("adam", "adamw", "nadam", "radam", "rmsprop")
 """Optimisers whose steps do not grow with the gradient; SGD's do, and all others find the length of theirs."""
-BY_PATTERN = ("positions", "weights", "variations")
+BY_PATTERN = ("positions", "pattern_intensities", "opr")
 """Parts that have rows for each pattern, of which only those of a batch move: its size does not matter to them."""
 
 

@@ -10,14 +10,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ptynb.settings.given import Load
-from ptynb.settings.keep import Keep
+from ptynb.settings.keep import Checkpointing
 from ptynb.settings.runfile import CLUSTERS, LocalCluster, RunFile
 from ptynb.settings.settings import Settings
 
 HEAD = """\
 # A run without a notebook: ptynb run FILE. Paths are relative to this file.
 # Lines behind '#:' hold anyway; take the mark away from those to change, and from the line of the part they belong to.
-# keep.transfer, the hosts of ssh and the like run code or reach other machines: they are asked about, or need --trust.
+# checkpointing.transfer, the hosts of ssh and the like run code or reach other machines: they are asked about, or need
+# --trust.
 """
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """What has no default."""
@@ -35,7 +36,7 @@ def example() -> str:
         kind, about = model.model_fields["kind"].default, (model.__doc__ or "").rstrip(".")
         names = ", ".join(name for name in model.model_fields if name != "kind")
         lines.append(f"  # kind: {kind}  # {about}: {names}")
-    for name, section in (("load", Load()), ("keep", Keep()), ("settings", Settings())):
+    for name, section in (("load", Load()), ("checkpointing", Checkpointing()), ("settings", Settings())):
         lines += ["", _line(name, "", RunFile.model_fields[name])]
         lines += [f"  {line}" for line in _fields(section)]
     lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]

@@ -9,7 +9,7 @@ from pydantic import Field
 from ptynb.settings.base import MOST_EPOCHS, MOST_SECONDS, TRUST, SettingsModel
 
 
-class Keep(SettingsModel):
+class Checkpointing(SettingsModel):
     """How the state is kept. Where both `epochs` and `seconds` are None it is kept only when asked for."""
 
     folder: Path | None = Field(
@@ -25,7 +25,7 @@ class Keep(SettingsModel):
         allow_inf_nan=False,
         description="Seconds from one state to the next; none: don't count",
     )
-    last: int = Field(default=3, ge=1, le=10_000, description="States that stay; older ones are removed")
+    max_to_keep: int = Field(default=3, ge=1, le=10_000, description="States that stay; older ones are removed")
     pictures: float | None = Field(
         default=None,
         gt=0,

@@ -1,4 +1,4 @@
-"""The parts of a model that can be optimised, each with its own rate and epochs."""
+"""The parts of a model that can be optimised, each with its own learning rate and epochs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.settings.base import LIVE, SIMPLE, Part, Rate, SettingsModel
 class Object(Part):
     """How the object is started and updated."""
 
-    rate: Rate = Field(
+    learning_rate: Rate = Field(
         default=0.01,
         description="Step size of the object's updates (1 = the transmission of vacuum); 0 freezes it",
         json_schema_extra=LIVE | SIMPLE,
@@ -20,13 +20,13 @@ class Object(Part):
     padding: int = Field(
         default=4, ge=0, le=4096, description="Pixels added on each side of the scanned area [object pixels]"
     )
-    states: int = Field(default=1, ge=1, le=64, description="Number of incoherent states of the object")
-    form: Literal["complex", "polar"] = Field(
+    modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent modes of the object")
+    parametrization: Literal["complex", "amplitude_phase"] = Field(
         default="complex", description="What is optimised: real and imaginary part, or amplitude and phase"
     )
-    amplitude_rate: Rate | None = Field(
+    amplitude_learning_rate: Rate | None = Field(
         default=None,
-        description="Step size of the amplitude in the polar form; none: that of the phase, 0: a pure phase object",
+        description="Step size of the amplitude, with amplitude_phase; none: that of the phase, 0: a pure phase object",
         json_schema_extra=LIVE,
     )
 
@@ -35,7 +35,7 @@ class Probe(Part):
     """How the probe is started and updated."""
 
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes", json_schema_extra=SIMPLE)
-    rate: Rate = Field(
+    learning_rate: Rate = Field(
         default=0.01,
         description="Step size of updates (1 = the probe's root-mean-square amplitude over the window); 0 freezes it",
         json_schema_extra=LIVE | SIMPLE,
@@ -43,7 +43,7 @@ class Probe(Part):
 
 
 class Slices(Part):
-    """A thick object: slices with free space between them. The rate is that of the thickness."""
+    """A thick object: slices with free space between them. The learning rate is that of the thickness."""
 
     count: int = Field(default=1, ge=1, le=512, description="Number of slices of the object", json_schema_extra=SIMPLE)
     thickness: float | None = Field(
@@ -54,7 +54,7 @@ class Slices(Part):
         description="Distance between two slices [m]",
         json_schema_extra=SIMPLE,
     )
-    rate: Rate = Field(
+    learning_rate: Rate = Field(
         default=0.0, description="Step size of the thickness (1 = its value at the start); 0 keeps it as it is"
     )
 
@@ -64,21 +64,21 @@ class Tilt(Part):
 
     y: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards y", description="Tilt towards y at the start [rad]")
     x: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards x", description="Tilt towards x at the start [rad]")
-    each: bool = Field(
+    per_position: bool = Field(
         default=False, title="For each position", description="Whether each position has its own tilt, or all have one"
     )
-    rate: Rate = Field(default=0.0, description="Step size of the tilt [mrad]; 0 keeps it as it is")
+    learning_rate: Rate = Field(default=0.0, description="Step size of the tilt [mrad]; 0 keeps it as it is")
 
 
 class Positions(Part):
     """Scan positions that are found together with the object."""
 
-    rate: Rate = Field(
+    learning_rate: Rate = Field(
         default=0.0,
         description="Step size of each position [object pixels]; 0 keeps them as they are",
         json_schema_extra=LIVE | SIMPLE,
     )
-    limit: float = Field(
+    max_shift: float = Field(
         default=8.0,
         ge=0,
         le=1024,
@@ -93,36 +93,38 @@ class Positions(Part):
 class Affine(Part):
     """One linear map (scale, shear, rotation) of all positions about their centre."""
 
-    rate: Rate = Field(
+    learning_rate: Rate = Field(
         default=0.0, description="Step size at the rim of the scan [object pixels]; 0 keeps the positions as they are"
     )
 
 
-class Offset(Part):
+class ProbeOffset(Part):
     """One shift of the probe against all positions."""
 
-    rate: Rate = Field(default=0.0, description="Step size of the probe's offset [object pixels]; 0 keeps it as it is")
+    learning_rate: Rate = Field(
+        default=0.0, description="Step size of the probe's offset [object pixels]; 0 keeps it as it is"
+    )
 
 
-class Variations(Part):
+class OPR(Part):
     """Orthogonal probe relaxation: the first probe mode varies from pattern to pattern, in a few ways."""
 
-    rank: int = Field(default=0, ge=0, le=64, description="Number of ways in which the probe varies; 0: it does not")
-    rate: Rate = Field(
+    modes: int = Field(default=0, ge=0, le=64, description="Number of modes in which the probe varies; 0: it does not")
+    learning_rate: Rate = Field(
         default=0.03, description="Step size of the variations (1 = the probe's root-mean-square amplitude)"
     )
 
 
-class Weights(Part):
+class PatternIntensities(Part):
     """How bright the beam was behind each pattern, 1 on average."""
 
-    rate: Rate = Field(default=0.0, description="Step size of each pattern's weight; 0 keeps them at 1")
+    learning_rate: Rate = Field(default=0.0, description="Step size of each pattern's intensity; 0 keeps them at 1")
 
 
 class Background(Part):
     """Intensity that does not depend on the position, the same in all patterns, at least 0."""
 
-    rate: Rate = Field(default=0.0, description="Step size of the background (1 = the mean count of a pixel)")
+    learning_rate: Rate = Field(default=0.0, description="Step size of the background (1 = the mean count of a pixel)")
 
 
 class Detector(SettingsModel):
@@ -131,7 +133,7 @@ class Detector(SettingsModel):
     oversampling: int = Field(
         default=1, ge=1, le=8, description="Samples behind a detector pixel along y and x; the probe's window grows so"
     )
-    blur: float = Field(
+    psf_sigma: float = Field(
         default=0.0, ge=0, le=64, description="Standard deviation of the detector's point spread [detector pixels]"
     )
     saturation: float | None = Field(
@@ -139,5 +141,20 @@ class Detector(SettingsModel):
     )
 
 
-PARTS = ("object", "probe", "slices", "tilt", "positions", "affine", "offset", "variations", "weights", "background")
+PARTS = (
+    "object",
+    "probe",
+    "slices",
+    "tilt",
+    "positions",
+    "affine",
+    "probe_offset",
+    "opr",
+    "pattern_intensities",
+    "background",
+)
 """Names of the parts in `Settings`, in the order in which they are shown."""
+OTHER_COMPONENTS = {"probe_offset": "offset", "opr": "variations", "pattern_intensities": "weights"}
+"""Parts whose component of the model has another name, in results and checkpoints."""
+PART_OF_COMPONENT = {OTHER_COMPONENTS.get(part, part): part for part in PARTS}
+"""Name of a component -> name of the part with its settings."""

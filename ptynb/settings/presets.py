@@ -29,7 +29,7 @@ def _thin_xray(patterns: int | None) -> dict[str, Any]:
     and Guizar-Sicairos, Opt. Express 26, 3108 (2018). A synchrotron's beam has several coherent modes: Thibault and
     Menzel, Nature 494, 68 (2013); three hold nearly all of its power at a typical beamline.
     """
-    return {"optimiser": "lsqml", "batches": "compact", "batch": _part(patterns, 16, 4), "probe": {"modes": 3}}
+    return {"optimiser": "lsqml", "batch_sampling": "compact", "batch": _part(patterns, 16, 4), "probe": {"modes": 3}}
 
 
 def _thick_electron(patterns: int | None) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _thick_electron(patterns: int | None) -> dict[str, Any]:
     """
     return {
         "slices": {"count": 8, "thickness": 2e-9},
-        "object": {"form": "polar", "amplitude_rate": 0.001},
+        "object": {"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.001},
         "probe": {"modes": 2},
     }
 
@@ -55,7 +55,7 @@ def _near_field(patterns: int | None) -> dict[str, Any]:
     pattern sees nearly all of the object, so that an update with a quarter of them is worth an epoch's; a full field
     shows the beam's drift as contrast that no object explains.
     """
-    return {"batch": _part(patterns, 4, 4), "weights": {"rate": 0.01}}
+    return {"batch": _part(patterns, 4, 4), "pattern_intensities": {"learning_rate": 0.01}}
 
 
 def _low_dose(patterns: int | None) -> dict[str, Any]:

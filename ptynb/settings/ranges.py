@@ -46,7 +46,9 @@ Range: TypeAlias = Between | tuple[Choice, ...]
 
 
 def between(low: float, high: float, *, log: bool = False) -> Between:
-    """A range for `tune`: `{"probe.rate": pt.between(1e-4, 1e-1, log=True)}`. log: evenly over the logarithm."""
+    """A range for `tune`: `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True)}`. log: evenly over the
+    logarithm.
+    """
     return Between(low, high, log)
 
 
@@ -58,7 +60,9 @@ def checked_ranges(settings: Settings, ranges: Mapping[str, Any]) -> dict[str, R
     together is seen when they are tried.
     """
     if not ranges:
-        raise SettingsError("ranges is empty; name at least one setting, as {'probe.rate': pt.between(1e-4, 1e-1)}.")
+        raise SettingsError(
+            "ranges is empty; name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}."
+        )
     return {name: _checked(settings, name, given) for name, given in ranges.items()}
 
 
@@ -82,8 +86,11 @@ def is_whole(name: str) -> bool:
 
 
 def usual_ranges(settings: Settings) -> dict[str, Range]:
-    """A decade up and down around the rate of each part that is optimised, as far as rates go."""
-    rates = {name: value_of(settings, name) for name in ("object.rate", "probe.rate", "positions.rate")}
+    """A decade up and down around the learning rate of each part that is optimised, as far as learning rates go."""
+    rates = {
+        name: value_of(settings, name)
+        for name in ("object.learning_rate", "probe.learning_rate", "positions.learning_rate")
+    }
     return {name: Between(rate / 10, min(rate * 10, 10.0), True) for name, rate in rates.items() if 0 < rate < 10}
 
 

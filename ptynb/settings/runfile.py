@@ -30,7 +30,8 @@ from ptynb.settings.base import (
     names_beside,
 )
 from ptynb.settings.given import Load
-from ptynb.settings.keep import Keep
+from ptynb.settings.keep import Checkpointing
+from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
@@ -42,8 +43,8 @@ TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
 
 Count = Annotated[int, Field(ge=1, le=4096)]
 """Of what one machine has: engines, GPUs, cores."""
-Lease = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
-LEASE = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
+DetachedTimeout = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
+DETACHED = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
 Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
 ADDRESS = "Of this machine, where the engines find it; none: found"
 LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
@@ -56,7 +57,7 @@ class LocalCluster(SettingsModel):
     engines: Count | None = Field(default=None, description="How many; none: one a GPU, or 2 on the CPU")
     device: Device = Field(default="auto", description="What engines compute on")
     threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share of the cores")
-    lease: Lease = Field(default=None, description=LEASE)
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
     timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
 
 
@@ -87,7 +88,7 @@ class SlurmCluster(SettingsModel):
         default=None, max_length=64, description="More options for sbatch", json_schema_extra={TRUST: "goes to sbatch"}
     )
     address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    lease: Lease = Field(default=None, description=LEASE)
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
     timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
 
     @property
@@ -120,7 +121,7 @@ class SshCluster(SettingsModel):
         json_schema_extra={TRUST: "is the command that is run here for each host"},
     )
     address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    lease: Lease = Field(default=None, description=LEASE)
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
     timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
 
     @field_validator("hosts", mode="before")
@@ -149,8 +150,9 @@ class RunFile(SettingsModel):
         description="Result, of another package or of ptynb, whose object, probe and positions it starts from",
     )
     cluster: AnyCluster = Field(default=LocalCluster(), description="Where it runs")
-    keep: Keep = Field(
-        default=Keep(), description="States and pictures kept while it runs; their folder is named after the result"
+    checkpointing: Checkpointing = Field(
+        default=Checkpointing(),
+        description="States and pictures kept while it runs; their folder is named after the result",
     )
     on_failure: Literal["pause", "continue"] = Field(
         default="continue", description="After an engine is lost: end, or go on from the last kept state"
@@ -171,7 +173,7 @@ class RunFile(SettingsModel):
         if not isinstance(values, Mapping):
             return values
         values = {
-            name: {} if value is None and name in ("cluster", "keep", "load", "settings") else value
+            name: {} if value is None and name in ("cluster", "checkpointing", "load", "settings") else value
             for name, value in values.items()
         }
         cluster = values.get("cluster")
@@ -182,11 +184,12 @@ class RunFile(SettingsModel):
     def placed(self, folder: Path, name: Path) -> Self:
         """The same with paths relative to `folder` (where the file is), and a name for the folder of states."""
         result = folder / _expanded(self.result)
-        kept = self.keep.folder if self.keep.folder is not None else result.with_name(f"{result.stem}.states")
-        keep = self.keep.model_copy(update={"folder": folder / _expanded(kept)})
+        chosen = self.checkpointing.folder
+        folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
+        checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
         start = None if self.start is None else folder / _expanded(self.start)
         placed = {"scan": folder / _expanded(self.scan), "load": self.load.placed(folder), "start": start}
-        return self.model_copy(update={**placed, "result": result, "keep": keep})
+        return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 
 def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
@@ -199,18 +202,20 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     """
     path, options = _expanded(path), dict(options or {})
     values = _values(path)
-    if values.keys() & Settings.model_fields.keys() and not values.keys() & RunFile.model_fields.keys():
-        values = {"settings": values}
+    try:
+        values = _with_present_names(values)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
     for name in ("scan", "result", "start"):
         if name in options:
             options[name] = _expanded(Path(options[name])).absolute()
-    if (options.get("keep") or {}).get("folder") is not None:
-        options["keep"] = {**options["keep"], "folder": _expanded(Path(options["keep"]["folder"])).absolute()}
+    if (options.get("checkpointing") or {}).get("folder") is not None:
+        chosen = options["checkpointing"]
+        options["checkpointing"] = {**chosen, "folder": _expanded(Path(chosen["folder"])).absolute()}
     kind = (options.get("cluster") or {}).get("kind")
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
     try:
-        check_names(values)
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
@@ -221,6 +226,16 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         if len(problems) > MOST_PROBLEMS:
             sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are wrong")
         raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems) from None
+
+
+def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a run file, or of one with settings only, under the names that they have today."""
+    check_names(values)
+    found = translated(values, RunFile)
+    if not found.keys() & RunFile.model_fields.keys():
+        settings = translated(values, Settings)
+        found = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else found
+    return found
 
 
 def _expanded(path: Path) -> Path:
@@ -279,7 +294,11 @@ def _unknown(name: str, last: str, known: list[str]) -> str:
 def _description(name: str) -> str:
     """What a field of the run file is, by its dotted name."""
     first, _, rest = name.partition(".")
-    sections: dict[str, tuple[type[SettingsModel], ...]] = {"cluster": CLUSTERS, "keep": (Keep,), "load": (Load,)}
+    sections: dict[str, tuple[type[SettingsModel], ...]] = {
+        "cluster": CLUSTERS,
+        "checkpointing": (Checkpointing,),
+        "load": (Load,),
+    }
     models = sections.get(first, (RunFile,)) if rest else (RunFile,)
     for model in models:
         field = model.model_fields.get(rest or first)

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from ptynb.settings.settings import Settings
 
-LISTED = ("constraints", "terms")
-"""Modules from which `pt` takes the entries of lists."""
+LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.terms": "regularizers"}
+"""Module with the entries of a list -> its name in `pt`."""
 
 
 def as_python(settings: Settings) -> str:
@@ -28,7 +28,7 @@ def _call(name: str, model: BaseModel) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, BaseModel):
-        home = next((module for module in LISTED if type(value).__module__.endswith(module)), "")
+        home = LISTED.get(type(value).__module__, "")
         return _call(f"pt.{home}.{type(value).__name__}" if home else f"pt.{type(value).__name__}", value)
     if isinstance(value, tuple):
         inside = ", ".join(_value(one) for one in value)

@@ -22,23 +22,24 @@ from ptynb.settings.base import (
     merge,
     nested,
 )
-from ptynb.settings.constraints import AnyConstraint, CentredDepth, DepthBlur, MissingWedge
+from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
 from ptynb.settings.effective import BY_PATTERN, rate_factor
 from ptynb.settings.parts import (
+    OPR,
     PARTS,
     Affine,
     Background,
     Detector,
     Object,
-    Offset,
+    PatternIntensities,
     Positions,
     Probe,
+    ProbeOffset,
     Slices,
     Tilt,
-    Variations,
-    Weights,
 )
-from ptynb.settings.terms import LossName, MeanPattern, Similarity, Term
+from ptynb.settings.renamed import translated
+from ptynb.settings.terms import PACBED, LossName, Similarity, Term
 from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -53,40 +54,39 @@ THIN_ONLY = ("lsqml", *PROJECTIONS)
 
 
 class Schedule(SettingsModel):
-    """How all rates change with the epochs."""
+    """How all learning rates change with the epochs."""
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
-        default="constant", title="Course", description="The rates' course", json_schema_extra=LIVE
+        default="constant", title="Course", description="The learning rates' course", json_schema_extra=LIVE
     )
     epochs: int = Field(
         default=100,
         ge=1,
         le=MOST_EPOCHS,
-        title="Final at epoch",
-        description="Epoch at which the final factor is reached",
+        title="End at epoch",
+        description="Epoch at which the end factor is reached",
         json_schema_extra=LIVE,
     )
-    final: float = Field(
+    end_factor: float = Field(
         default=0.1,
         gt=0,
         le=1,
-        title="Final factor",
-        description="What the rates are multiplied by in the end",
+        description="What the learning rates are multiplied by in the end",
         json_schema_extra=LIVE,
     )
 
     def factor(self, epoch: int) -> float:
-        """What the rates are multiplied by in this epoch (1 for the first)."""
+        """What the learning rates are multiplied by in this epoch (1 for the first)."""
         done = min((epoch - 1) / max(self.epochs - 1, 1), 1.0)
         match self.kind:
             case "constant":
                 return 1.0
             case "linear":
-                return 1 + (self.final - 1) * done
+                return 1 + (self.end_factor - 1) * done
             case "cosine":
-                return self.final + (1 - self.final) * (1 + math.cos(math.pi * done)) / 2
+                return self.end_factor + (1 - self.end_factor) * (1 + math.cos(math.pi * done)) / 2
             case "exponential":
-                return self.final**done
+                return self.end_factor**done
 
 
 class Settings(SettingsModel):
@@ -101,9 +101,13 @@ class Settings(SettingsModel):
     tilt: Tilt = Field(default=Tilt(), description="Inclination of the beam to the slices' normal")
     positions: Positions = Field(default=Positions(), description="Positions found together with the object")
     affine: Affine = Field(default=Affine(), description="One linear map of all positions")
-    offset: Offset = Field(default=Offset(), description="One shift of the probe against all positions")
-    variations: Variations = Field(default=Variations(), description="A probe that varies from pattern to pattern")
-    weights: Weights = Field(default=Weights(), description="How bright the beam was behind each pattern")
+    probe_offset: ProbeOffset = Field(default=ProbeOffset(), description="One shift of the probe against all positions")
+    opr: OPR = Field(
+        default=OPR(), description="Orthogonal probe relaxation: a probe that varies from pattern to pattern"
+    )
+    pattern_intensities: PatternIntensities = Field(
+        default=PatternIntensities(), description="How bright the beam was behind each pattern"
+    )
     background: Background = Field(default=Background(), description="Intensity that is the same in all patterns")
     detector: Detector = Field(default=Detector(), description="What the detector does to the intensity")
     loss: LossName = Field(
@@ -111,7 +115,9 @@ class Settings(SettingsModel):
         description="What is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
         json_schema_extra=SIMPLE,
     )
-    terms: tuple[Term, ...] = Field(default=(), description="What is minimised beside it", json_schema_extra=LIVE)
+    regularizers: tuple[Term, ...] = Field(
+        default=(), description="What is minimised beside the loss", json_schema_extra=LIVE
+    )
     constraints: tuple[AnyConstraint, ...] = Field(
         default=(), description="What is imposed between updates, in this order", json_schema_extra=LIVE
     )
@@ -119,14 +125,15 @@ class Settings(SettingsModel):
         default="adam", description="How object, probe and the other parts are updated", json_schema_extra=SIMPLE
     )
     momentum: float = Field(default=0.0, ge=0, lt=1, description="How much of their last step SGD and rPIE keep")
-    regularisation: float = Field(
+    rpie_alpha: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="What rPIE divides its steps by: the brightest illumination (1: ePIE) or each pixel's own (0)",
+        description="Regularisation of rPIE, which divides steps by the brightest illumination (1: ePIE) or each "
+        "pixel's own (0)",
     )
-    relaxation: float = Field(default=0.75, gt=0, le=1, description="Relaxation (beta) of DM and RAAR")
-    schedule: Schedule = Field(default=Schedule(), description="How all rates change with the epochs")
+    beta: float = Field(default=0.75, gt=0, le=1, description="Relaxation (beta) of DM and RAAR")
+    schedule: Schedule = Field(default=Schedule(), description="How all learning rates change with the epochs")
     batch: int = Field(
         default=16,
         ge=1,
@@ -140,30 +147,27 @@ class Settings(SettingsModel):
         description="Whose patterns `batch` counts: those of all engines together, whose number then does not change "
         "the result, or each engine's, so that more engines make larger batches",
     )
-    accumulate: int = Field(
+    gradient_accumulation: int = Field(
         default=1,
         ge=1,
         le=4096,
-        title="Portions",
-        description="Portions in which a batch is computed: less memory, the same update",
+        description="Parts in which a batch is computed, gradients summed: less memory, the same update",
     )
-    batches: Literal["spread", "random", "compact"] = Field(
+    batch_sampling: Literal["spread", "random", "compact"] = Field(
         default="spread",
-        title="Patterns of a batch",
         description="Which patterns make a batch: evenly spread over the scan, any, or neighbours",
     )
-    frames: Literal["auto", "device", "host", "disk"] = Field(
+    pattern_storage: Literal["auto", "device", "host", "disk"] = Field(
         default="auto",
-        title="Patterns kept on",
         description="Where engines keep the patterns: on the device, in memory, in the file, or the first with room",
     )
-    exchange: Literal["touched", "whole"] = Field(
-        default="touched",
-        description="What engines with gradient optimisers tell each other of the object: where the batch's windows "
-        "lie, or all of it; the result is the same",
+    gradient_sync: Literal["sparse", "dense"] = Field(
+        default="sparse",
+        description="What engines with gradient optimisers exchange of the object's gradient: where the batch's "
+        "windows lie, or all of it; the result is the same",
         json_schema_extra=LIVE,
     )
-    exchange_every: int = Field(
+    sync_every: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
@@ -185,10 +189,10 @@ class Settings(SettingsModel):
         values = dict(values)
         for name, default in (("object", Object()), ("probe", Probe())):
             part = values.get(name, default)
-            if isinstance(part, BaseModel) and "rate" not in part.model_fields_set:
-                values[name] = part.model_copy(update={"rate": 1.0})
-            elif isinstance(part, Mapping) and "rate" not in part:
-                values[name] = {**part, "rate": 1.0}
+            if isinstance(part, BaseModel) and "learning_rate" not in part.model_fields_set:
+                values[name] = part.model_copy(update={"learning_rate": 1.0})
+            elif isinstance(part, Mapping) and "learning_rate" not in part:
+                values[name] = {**part, "learning_rate": 1.0}
         return values
 
     @model_validator(mode="after")
@@ -201,8 +205,8 @@ class Settings(SettingsModel):
     @property
     def margin(self) -> int:
         """Pixels of the object around the scanned area: the padding, and room for positions that move."""
-        moves = max(self.positions.rate, self.affine.rate, self.offset.rate) > 0
-        return max(self.object.padding, math.ceil(self.positions.limit) + 1 if moves else 0)
+        moves = max(self.positions.learning_rate, self.affine.learning_rate, self.probe_offset.learning_rate) > 0
+        return max(self.object.padding, math.ceil(self.positions.max_shift) + 1 if moves else 0)
 
     def part(self, name: str) -> Part:
         """The part of this name, one of `PARTS`."""
@@ -213,7 +217,7 @@ class Settings(SettingsModel):
     def replace(self, /, **changes: Any) -> Self:
         """These settings with some values changed, validated again.
 
-        Parts are given as mappings and merged: `settings.replace(batch=32, probe={"rate": 0.01})`.
+        Parts are given as mappings and merged: `settings.replace(batch=32, probe={"learning_rate": 0.01})`.
         """
         return type(self)(**merge(self.model_dump(), changes))
 
@@ -228,7 +232,7 @@ class Settings(SettingsModel):
         """Patterns behind one update of so many engines."""
         return self.batch * (engines if self.batch_per == "engine" else 1)
 
-    def for_engines(self, engines: int) -> Self:
+    def scale_for_engines(self, engines: int) -> Self:
         """Settings that suit one engine, for several with a batch of this size each, and the rates that go with it.
 
         Rates grow with the square root of the number of engines (Adam and its kin) or in proportion to it (SGD); those
@@ -238,14 +242,14 @@ class Settings(SettingsModel):
         Raises SettingsError where a rate would be too high.
         """
         if engines < 1:
-            raise SettingsError(f"for_engines got {engines} engines; expected at least 1.")
+            raise SettingsError(f"scale_for_engines got {engines} engines; expected at least 1.")
         changes: dict[str, Any] = {"batch_per": "engine"}
         for name in PARTS:
-            by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.each)
+            by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.per_position)
             factor = rate_factor(self.optimiser, name, engines, by_pattern)
-            changes[name] = {"rate": self.part(name).rate * factor}
-            if name == "object" and self.object.amplitude_rate is not None:
-                changes[name]["amplitude_rate"] = self.object.amplitude_rate * factor
+            changes[name] = {"learning_rate": self.part(name).learning_rate * factor}
+            if name == "object" and self.object.amplitude_learning_rate is not None:
+                changes[name]["amplitude_learning_rate"] = self.object.amplitude_learning_rate * factor
         return self.replace(**changes)
 
     def differences(self, other: Settings) -> dict[str, tuple[Any, Any]]:
@@ -284,23 +288,35 @@ class Settings(SettingsModel):
                 f"The settings are a {type(values).__name__}; expected names with values, such as 'batch: 16'."
             )
         check_names(values)
-        return cls(**values)
+        return cls(**translated(values, cls))
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Sentences about choices that can't go together."""
-    if settings.object.rate == 0 and settings.probe.rate == 0:
-        yield "object.rate and probe.rate are both 0, so nothing would change; give at least one a positive rate"
+    if settings.object.learning_rate == 0 and settings.probe.learning_rate == 0:
+        yield (
+            "object.learning_rate and probe.learning_rate are both 0, so nothing would change; "
+            "give at least one a positive rate"
+        )
     yield from _thickness(settings)
     yield from _optimisers(settings)
     yield from _thin_only(settings)
     yield from _exchange(settings)
-    if settings.accumulate > settings.batch:
-        yield f"accumulate is {settings.accumulate}, and a batch has {settings.batch} patterns; make it smaller"
-    if any(isinstance(term, Similarity) for term in settings.terms) and settings.object.states < 2:
-        yield "the term 'similarity' compares states, and object.states is 1; leave it out or ask for more states"
-    if any(isinstance(term, MeanPattern) for term in settings.terms) and settings.accumulate > 1:
-        yield "the term 'mean_pattern' needs a whole batch at once, and accumulate is above 1; leave one of them out"
+    if settings.gradient_accumulation > settings.batch:
+        yield (
+            f"gradient_accumulation is {settings.gradient_accumulation}, and a batch has {settings.batch} patterns; "
+            "make it smaller"
+        )
+    if any(isinstance(term, Similarity) for term in settings.regularizers) and settings.object.modes < 2:
+        yield (
+            "the regularizer 'similarity' compares modes of the object, and object.modes is 1; "
+            "leave it out or ask for more modes"
+        )
+    if any(isinstance(term, PACBED) for term in settings.regularizers) and settings.gradient_accumulation > 1:
+        yield (
+            "the regularizer 'pacbed' needs a whole batch at once, and gradient_accumulation is above 1; "
+            "leave one of them out"
+        )
 
 
 def _thickness(settings: Settings) -> Iterator[str]:
@@ -309,11 +325,11 @@ def _thickness(settings: Settings) -> Iterator[str]:
         yield f"slices.count is {slices.count}, and slices.thickness is missing; give the distance between them [m]"
     if slices.count > 1:
         return
-    if slices.rate > 0 or settings.tilt.rate > 0:
-        name = "slices.rate" if slices.rate > 0 else "tilt.rate"
+    if slices.learning_rate > 0 or settings.tilt.learning_rate > 0:
+        name = "slices.learning_rate" if slices.learning_rate > 0 else "tilt.learning_rate"
         yield f"{name} is above 0, and slices.count is 1: nothing lies between slices; ask for at least 2 slices"
     for constraint in settings.constraints:
-        if isinstance(constraint, DepthBlur | MissingWedge | CentredDepth):
+        if isinstance(constraint, DepthBlur | MissingWedge | RecenterDepth):
             yield f"the constraint '{constraint.kind}' works in depth, and slices.count is 1; leave it out"
 
 
@@ -321,29 +337,35 @@ def _optimisers(settings: Settings) -> Iterator[str]:
     name = settings.optimiser
     if settings.momentum > 0 and name not in ("sgd", "rpie"):
         yield f"momentum is {settings.momentum:g}, and the optimiser '{name}' has its own; it goes with 'sgd' or 'rpie'"
-    if name == "rpie" and settings.object.form == "polar":
-        yield "object.form is 'polar', and 'rpie' divides complex steps by the illumination; use 'complex'"
+    if name == "rpie" and settings.object.parametrization == "amplitude_phase":
+        yield (
+            "object.parametrization is 'amplitude_phase', and 'rpie' divides complex steps by the illumination; "
+            "use 'complex'"
+        )
     if name == "rpie" and settings.loss != "amplitude":
         yield f"loss is '{settings.loss}', and the optimiser 'rpie' fits amplitudes; use 'amplitude'"
-    if name in ("lbfgs", *PROJECTIONS) and settings.accumulate > 1:
-        yield f"accumulate is {settings.accumulate}, and '{name}' takes all patterns at once; leave it out"
-    if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, MeanPattern) for term in settings.terms):
-        yield f"the term 'mean_pattern' needs batches, and the optimiser '{name}' has none; leave one of them out"
+    if name in ("lbfgs", *PROJECTIONS) and settings.gradient_accumulation > 1:
+        yield (
+            f"gradient_accumulation is {settings.gradient_accumulation}, and '{name}' takes all patterns at once; "
+            "leave it out"
+        )
+    if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, PACBED) for term in settings.regularizers):
+        yield f"the regularizer 'pacbed' needs batches, and the optimiser '{name}' has none; leave one of them out"
 
 
 def _exchange(settings: Settings) -> Iterator[str]:
     """Engines that go their own ways need steps that each can make alone."""
-    every, name = settings.exchange_every, settings.optimiser
+    every, name = settings.sync_every, settings.optimiser
     if every == 1:
         return
     if name in ("lbfgs", *THIN_ONLY):
         yield (
-            f"exchange_every is {every}, and the steps of '{name}' follow from sums over all engines; "
+            f"sync_every is {every}, and the steps of '{name}' follow from sums over all engines; "
             "use 'adam', or leave it at 1"
         )
-    if any(isinstance(term, MeanPattern) for term in settings.terms):
+    if any(isinstance(term, PACBED) for term in settings.regularizers):
         yield (
-            f"exchange_every is {every}, and the term 'mean_pattern' needs a batch's patterns of all engines; "
+            f"sync_every is {every}, and the regularizer 'pacbed' needs a batch's patterns of all engines; "
             "leave one of them out"
         )
 
@@ -355,18 +377,18 @@ def _thin_only(settings: Settings) -> Iterator[str]:
         return
     found = {
         "slices.count above 1": settings.slices.count > 1,
-        "object.states above 1": settings.object.states > 1,
-        "variations.rank above 0": settings.variations.rank > 0,
+        "object.modes above 1": settings.object.modes > 1,
+        "opr.modes above 0": settings.opr.modes > 0,
         "detector choices": settings.detector != Detector(),
-        "terms": bool(settings.terms),
-        "object.form 'polar'": settings.object.form == "polar",
+        "regularizers": bool(settings.regularizers),
+        "object.parametrization 'amplitude_phase'": settings.object.parametrization == "amplitude_phase",
         f"the loss '{settings.loss}'": settings.loss != "amplitude",
-        "accumulate above 1": settings.accumulate > 1,
+        "gradient_accumulation above 1": settings.gradient_accumulation > 1,
     }
     found |= {
-        f"{part}.rate above 0": settings.part(part).rate > 0
+        f"{part}.learning_rate above 0": settings.part(part).learning_rate > 0
         for part in PARTS
-        if part not in ("object", "probe", "variations")
+        if part not in ("object", "probe", "opr")
     }
     for what, there in found.items():
         if there:

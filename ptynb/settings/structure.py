@@ -20,16 +20,19 @@ Kind = Literal["number", "integer", "choice", "switch"]
 Schema = Mapping[str, Any]
 _UNIT = re.compile(r" ?\[([^]]+)\]")
 _RATIO = re.compile(r"^1 = ")
+ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
+"""Words of names that are written otherwise."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """One field.
 
-    name: dotted, "probe.rate"; that of an entry's field is the field's alone, "sigma". unit: "" where there is none.
-    description: a sentence without the unit. low, high: of the range, None where it has no end; low_included,
-    high_included: whether the ends belong to it. choices: of a kind "choice". optional: None is a value too.
-    required: it has no default. live: it may change while a reconstruction runs. simple: forms show it first.
+    name: dotted, "probe.learning_rate"; that of an entry's field is the field's alone, "sigma".
+    unit: "" where there is none. description: a sentence without the unit. low, high: of the range, None where it has
+    no end; low_included, high_included: whether the ends belong to it. choices: of a kind "choice". optional: None is a
+    value too. required: it has no default. live: it may change while a reconstruction runs. simple: forms show it
+    first.
     """
 
     name: str
@@ -76,7 +79,7 @@ class EntryKind:
 
 @dataclass(frozen=True)
 class Entries:
-    """A list of entries, each of one of these kinds: constraints, terms."""
+    """A list of entries, each of one of these kinds: constraints, regularizers."""
 
     name: str
     title: str
@@ -147,7 +150,7 @@ def given(settings: Settings) -> dict[str, Any]:
 
 
 def python_of(values: Mapping[str, Any]) -> str:
-    """Values by dotted name as arguments in Python: `batch=8, probe={'rate': 0.01}`."""
+    """Values by dotted name as arguments in Python: `batch=8, probe={'learning_rate': 0.01}`."""
     return ", ".join(f"{name}={value!r}" for name, value in nested(values).items())
 
 
@@ -217,4 +220,5 @@ def _title(name: str, field: Schema) -> str:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    first, *others = name.split("_")
+    return " ".join([ABBREVIATIONS.get(first, first.capitalize()), *(ABBREVIATIONS.get(word, word) for word in others)])

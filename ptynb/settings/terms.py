@@ -1,4 +1,4 @@
-"""What else is minimised beside the main loss, each term with its weight."""
+"""Regularizers: what else is minimised beside the main loss, each with its weight."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ from ptynb.settings.base import SettingsModel
 LossName = Literal["amplitude", "poisson", "intensity"]
 
 
-class _Term(SettingsModel):
+class Regularizer(SettingsModel):
+    """What all of them have."""
+
     weight: float = Field(
         gt=0, le=1e12, allow_inf_nan=False, description="Weight beside the main loss, whose weight is 1"
     )
 
 
-class DataTerm(_Term):
+class DataTerm(Regularizer):
     """A second loss of the patterns."""
 
     kind: Literal["data"] = "data"
     loss: LossName = Field(description="Which loss")
 
 
-class MeanPattern(_Term):
-    """Difference of amplitudes between the mean of the modelled and of the measured patterns of a batch."""
+class PACBED(Regularizer):
+    """Difference of amplitudes of the position-averaged (PACBED) pattern of a batch, modelled and measured."""
 
-    kind: Literal["mean_pattern"] = "mean_pattern"
+    kind: Literal["pacbed"] = "pacbed"
 
 
-class Sparsity(_Term):
+class Sparsity(Regularizer):
     """Mean of |phase|^power of the object: prefers few strong features on an empty ground."""
 
     kind: Literal["sparsity"] = "sparsity"
     power: float = Field(default=1.0, ge=1, le=2, description="Power of the phase: 1 for sparse, 2 for small")
 
 
-class TotalVariation(_Term):
+class TotalVariation(Regularizer):
     """Mean length of the object's gradient: prefers even areas with sharp edges."""
 
     kind: Literal["total_variation"] = "total_variation"
 
 
-class Similarity(_Term):
-    """Mean squared difference of the object's states from their mean: prefers states that differ little."""
+class Similarity(Regularizer):
+    """Mean squared difference of the object's modes from their mean: prefers modes that differ little."""
 
     kind: Literal["similarity"] = "similarity"
 
 
 Term = Annotated[
-    DataTerm | MeanPattern | Sparsity | TotalVariation | Similarity,
+    DataTerm | PACBED | Sparsity | TotalVariation | Similarity,
     Field(discriminator="kind"),
 ]

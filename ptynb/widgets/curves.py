@@ -30,7 +30,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """Curves with common axes.
 
     logarithmic: whether heights are logarithms; a value that is not positive is left out then. lowest, highest: of
@@ -46,7 +46,7 @@ class Panel:
     marks: tuple[tuple[float, str], ...] = field(default=())
 
 
-def curves(panels: Sequence[Panel]) -> str:
+def curves(panels: Sequence[CurvePanel]) -> str:
     """SVG text of the panels beside each other; a curve has one colour and dash in all, by its place among them."""
     width = WIDTH * max(len(panels), 1)
     titles = html.escape(", ".join(panel.title for panel in panels), quote=True)
@@ -60,7 +60,7 @@ def curves(panels: Sequence[Panel]) -> str:
     )
 
 
-def _panel(panel: Panel) -> str:
+def _panel(panel: CurvePanel) -> str:
     drawn = [drawable(zip(curve.x, curve.y, strict=True), panel.logarithmic) for curve in panel.curves]
     title = text(LEFT, 16, panel.title, "start", bold=True)
     everything = [point for points in drawn for point in points]

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import ipywidgets
 
-from ptynb.snapshot import Branch, KeptState
+from ptynb.snapshot import Branch, Checkpoint
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.freshness import keep_fresh
-from ptynb.widgets.parts import Whole, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, note, put
 
 LOOK_SECONDS = 1.0
 NOW = "now"
@@ -25,11 +25,11 @@ COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("kept at", 9), ("size",
 """Titles of the list's columns, and their widths [characters]."""
 
 
-class Kept(Protocol):
+class SupportsCheckpoints(Protocol):
     """What the history needs of a reconstruction; `ptynb.Reconstruction` has it."""
 
     @property
-    def states(self) -> tuple[KeptState, ...]: ...  # noqa: D102
+    def checkpoints(self) -> tuple[Checkpoint, ...]: ...  # noqa: D102
     @property
     def branches(self) -> tuple[Branch, ...]: ...  # noqa: D102
     @property
@@ -39,9 +39,9 @@ class Kept(Protocol):
     @property
     def closed(self) -> bool: ...  # noqa: D102
     def keep(self) -> Path: ...  # noqa: D102
-    def go_back(self, state: Any) -> None: ...  # noqa: D102
-    def branch(self, name: str | None = None, state: Any = None) -> str: ...  # noqa: D102
-    def switch(self, name: str) -> None: ...  # noqa: D102
+    def restore(self, checkpoint: Any) -> None: ...  # noqa: D102
+    def branch(self, name: str | None = None, checkpoint: Any = None) -> str: ...  # noqa: D102
+    def switch_branch(self, name: str) -> None: ...  # noqa: D102
 
 
 class History(Whole):
@@ -52,15 +52,15 @@ class History(Whole):
 
     tell: Callable[[str], None] | None = None
 
-    def __init__(self, recon: Kept) -> None:
+    def __init__(self, recon: SupportsCheckpoints) -> None:
         self._recon = recon
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._states: dict[str, KeptState] = {}
+        self._states: dict[str, Checkpoint] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
         self.list = Choice("Kept states", rows=8, head=head, width="640px")
-        self.go_back = self._button("Go back", "undo", "Returns to the chosen state and stops there", self._to_go_back)
+        self.restore = self._button("Go back", "undo", "Returns to the chosen state and stops there", self._to_go_back)
         self.keep = self._button("Keep now", "save", "Keeps the present state", lambda: self._keep)
         self.name = ipywidgets.Text(
             description="Branch name",
@@ -72,13 +72,15 @@ class History(Whole):
             "Branch", "code-fork", "Begins a branch at the chosen state, or here, and goes there", self._to_branch
         )
         self.branches = Choice("On branch")
-        self.switch = self._button("Switch", "random", "Goes to the newest state of this branch", self._to_switch)
+        self.switch_branch = self._button(
+            "Switch", "random", "Goes to the newest state of this branch", self._to_switch
+        )
         self._refreshing = False
         for chooser in (self.list, self.branches):
             chooser.observe(lambda _: self._chosen_anew(), "chosen")
         rows = [
             ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
-            for row in ([self.go_back, self.keep], [self.name, self.branch], [self.branches, self.switch])
+            for row in ([self.restore, self.keep], [self.name, self.branch], [self.branches, self.switch_branch])
         ]
         controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
         super().__init__([self.list, controls, self._message])
@@ -105,7 +107,7 @@ class History(Whole):
 
     def refresh(self) -> None:
         """Takes over what was kept meanwhile; the choice in the list stays."""
-        states, branches, present = self._recon.states, self._recon.branches, self._recon.branch_name
+        states, branches, present = self._recon.checkpoints, self._recon.branches, self._recon.branch_name
         with self._lock:
             if self.closed:
                 return
@@ -137,7 +139,7 @@ class History(Whole):
             raise ValueError("No branch is chosen; choose one of the list.")
         return partial(self._switch, self.branches.value)
 
-    def _chosen(self) -> KeptState | None:
+    def _chosen(self) -> Checkpoint | None:
         """The state chosen in the list; None: the present moment. Raises ValueError where it is gone."""
         with self._lock:
             key = self.list.value
@@ -153,27 +155,27 @@ class History(Whole):
 
     # What buttons do, in the thread of the actions
 
-    def _go_back(self, state: KeptState) -> None:
-        line = f"recon.go_back({self._named(state)})"  # before: then it is another branch's
-        put(self._message, remark(f"Going back to epoch {state.epoch} ..."))
-        self._recon.go_back(state)
+    def _go_back(self, state: Checkpoint) -> None:
+        line = f"recon.restore({self._named(state)})"  # before: then it is another branch's
+        put(self._message, note(f"Going back to epoch {state.epoch} ..."))
+        self._recon.restore(state)
         self._done(line, f"It is at epoch {state.epoch} again.")
 
     def _keep(self) -> None:
         path = self._recon.keep()
         self._done("recon.keep()", f"Kept in {path.name}.")
 
-    def _branch(self, state: KeptState | None, name: str | None) -> None:
+    def _branch(self, state: Checkpoint | None, name: str | None) -> None:
         at = [] if state is None else [self._named(state)]
-        put(self._message, remark("Branching ..."))
+        put(self._message, note("Branching ..."))
         made = self._recon.branch(name, state)
         self.name.value = ""
         self._done(f"recon.branch({', '.join([repr(made), *at])})", f"It is on the branch {made} now.")
 
     def _switch(self, name: str) -> None:
-        put(self._message, remark(f"Switching to {name} ..."))
-        self._recon.switch(name)
-        self._done(f"recon.switch({name!r})", f"It is on the branch {name} now.")
+        put(self._message, note(f"Switching to {name} ..."))
+        self._recon.switch_branch(name)
+        self._done(f"recon.switch_branch({name!r})", f"It is on the branch {name} now.")
 
     # The rest
 
@@ -201,18 +203,18 @@ class History(Whole):
 
     def _enable(self) -> None:
         usable = not self._recon.closed
-        self.go_back.disabled = not usable or self.list.value in (None, NOW)
+        self.restore.disabled = not usable or self.list.value in (None, NOW)
         self.keep.disabled, self.branch.disabled = not usable, not usable or self.list.value is None
-        self.switch.disabled = not usable or self.branches.value in (None, self._present)
+        self.switch_branch.disabled = not usable or self.branches.value in (None, self._present)
 
-    def _named(self, state: KeptState) -> str:
+    def _named(self, state: Checkpoint) -> str:
         """What names this state in a line of Python: its epoch where that is clear, else its file."""
         alike = [one for one in self._states.values() if (one.epoch, one.branch) == (state.epoch, state.branch)]
         clear = state.branch == self._present and not state.update and alike == [state]
         return str(state.epoch) if clear else repr(str(state.path))
 
     def _done(self, line: str, text: str) -> None:
-        put(self._message, remark(text))
+        put(self._message, note(text))
         if self.tell is not None:
             self.tell(line)
 
@@ -227,12 +229,12 @@ class History(Whole):
 def history(recon: Any) -> History:
     """Kept states and branches of a reconstruction as a list, with buttons to go back, branch, switch and keep.
 
-    As the last line of a cell it appears below it. States are kept as `Keep` says, and when asked for.
+    As the last line of a cell it appears below it. States are kept as `Checkpointing` says, and when asked for.
     """
     return History(recon)
 
 
-def _row(state: KeptState) -> str:
+def _row(state: Checkpoint) -> str:
     epoch = f"{state.epoch} + {state.update}" if state.update else str(state.epoch)
     loss = "" if state.loss is None else f"{state.loss:.5g}"
     branch = state.branch if len(state.branch) < 17 else f"{state.branch[:15]}…"

@@ -79,7 +79,7 @@ def complaint(error: Exception | str) -> str:
     return _box(str(error), "#c62828", "alert")
 
 
-def remark(text: str) -> str:
+def note(text: str) -> str:
     """HTML of something to know, beside an amber bar."""
     return _box(text, "#b26a00", "status")
 

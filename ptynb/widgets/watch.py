@@ -10,7 +10,7 @@ from pathlib import Path
 import ipywidgets
 from PIL import Image
 
-from ptynb.io.status import PICTURES, Folder, Shown
+from ptynb.io.status import PICTURES, Folder, StatusReport
 from ptynb.snapshot import Picture
 from ptynb.widgets.freshness import keep_fresh
 from ptynb.widgets.loss_curve import loss_curve
@@ -82,7 +82,7 @@ class Watch(Whole):
 
 
 def watch(folder: str | Path) -> Watch:
-    """A live view of a run that keeps pictures in a folder (`Keep(pictures=...)`), made in another process.
+    """A live view of a run that keeps pictures in a folder (`Checkpointing(pictures=...)`), made in another process.
 
     folder: where it keeps them, or a copy that another machine fills (rsync); it may come later. As the last line of a
     cell the view appears below it. `ptynb watch FOLDER` shows the same as a page.
@@ -90,7 +90,7 @@ def watch(folder: str | Path) -> Watch:
     return Watch(folder)
 
 
-def _pictures(folder: Folder, shown: Shown) -> list[Picture] | None:
+def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
     """The pictures for the screen, once all three are there: grey levels of the object, colours of the probe."""
     if any(name not in folder.pictures for name in PICTURES):
         return None
@@ -113,7 +113,7 @@ def _shape(image: bytes) -> tuple[int, int]:
         return 0, 0
 
 
-def _record(shown: Shown) -> str:
+def _record(shown: StatusReport) -> str:
     if not shown.changes:
         return ""
     rows = "".join(f"<tr><td>{epoch + 1}</td><td>{html.escape(name)}</td></tr>" for epoch, name in shown.changes[-8:])

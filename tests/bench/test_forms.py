@@ -141,17 +141,17 @@ def test_presets_look_at_the_scan(set_up):
 def test_it_steers_a_reconstruction_that_runs():
     from ptynb.widgets.form import SettingsForm
 
-    with pt.Reconstruction(SCAN, device="cpu", keep=None) as recon:
+    with pt.Reconstruction(SCAN, device="cpu", checkpointing=None) as recon:
         recon.start(2000)
         form = SettingsForm(live=True, recon=recon)
         try:
-            form.row("probe.rate").input.value = "0.002"
+            form.row("probe.learning_rate").input.value = "0.002"
             form.settle()
-            form.freezes["object.rate"].click()
+            form.freezes["object.learning_rate"].click()
             form.settle()
-            assert (recon.settings.object.rate, recon.settings.probe.rate) == (0.0, 0.002)
+            assert (recon.settings.object.learning_rate, recon.settings.probe.learning_rate) == (0.0, 0.002)
             assert recon.state == "running"
-            assert [change.name for change in recon.changes] == ["probe.rate", "object.rate"]
+            assert [change.name for change in recon.changes] == ["probe.learning_rate", "object.learning_rate"]
             form.row("batch").input.value = "8"
             form.settle()
             assert recon.settings.batch == 16, "it is not applied at once"
@@ -167,4 +167,4 @@ def test_the_light_of_a_preview_is_that_of_all_patterns():
     intensity = (np.abs(found.probe) ** 2).sum(0)
     for y, x in np.rint(found.positions).astype(int):
         expected[y : y + 32, x : x + 32] += intensity
-    np.testing.assert_allclose(found.light, expected, atol=1e-5 * expected.max())
+    np.testing.assert_allclose(found.illumination, expected, atol=1e-5 * expected.max())

@@ -21,8 +21,9 @@ from ptynb.scan import Scan
 from ptynb.widgets.actions import Actions
 
 LEFT = """import os, pathlib, time, ptynb as pt
-cluster = pt.Cluster(1, device="cpu", threads=1, lease=300.0)
-recon = pt.Reconstruction(pt.load({scan!r}), pt.Settings(batch=12), cluster, keep=pt.Keep(folder={folder!r}))
+cluster = pt.Cluster(1, device="cpu", threads=1, detached_timeout=300.0)
+keep = pt.Checkpointing(folder={folder!r})
+recon = pt.Reconstruction(pt.load({scan!r}), pt.Settings(batch=12), cluster, checkpointing=keep)
 recon.start(1_000_000)
 while recon.epoch < 2:
     time.sleep(0.05)

@@ -37,7 +37,7 @@ def click(tuning: Tuning, name: str) -> None:
 def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning) -> None:
     lines: list[str] = []
     tuning.tell = lines.append
-    tick = tuning.form.tick("probe.rate")
+    tick = tuning.form.tick("probe.learning_rate")
     tick.tick.value = True
     tick.low.value, tick.high.value = "0.001", "0.1"
     click(tuning, "Start")
@@ -45,9 +45,9 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
     assert study is not None
     study.wait()
     tuning.tuner.refresh()
-    assert study.ranges == {"probe.rate": Between(0.001, 0.1, True)}
+    assert study.ranges == {"probe.learning_rate": Between(0.001, 0.1, True)}
     assert [trial.state for trial in study.trials] == ["complete"] * 3
-    assert study.trials[0].values == {"probe.rate": 0.01}
+    assert study.trials[0].values == {"probe.learning_rate": 0.01}
     assert tuning.tuner._table.value.count("data:image/png") == 3
     click(tuning, "Use the best")
     tuning.form.settle()
@@ -62,7 +62,7 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
 def test_with_nothing_ticked_the_rates_are_tuned(tuning: Tuning) -> None:
     click(tuning, "Start")
     assert tuning.study is not None
-    assert {*tuning.study.ranges} == {"object.rate", "probe.rate"}
+    assert {*tuning.study.ranges} == {"object.learning_rate", "probe.learning_rate"}
 
 
 def test_what_a_study_refuses_is_shown(tuning: Tuning) -> None:

@@ -212,7 +212,7 @@ def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
 
 def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) -> None:
     settings = pt.Settings(batch=9)
-    with pt.Reconstruction(scan, settings, keep=None) as recon:
+    with pt.Reconstruction(scan, settings, checkpointing=None) as recon:
         recon.step()
         bench = pt.workbench(recon=recon)
         try:
@@ -236,7 +236,7 @@ def test_what_is_edited_in_quick_turns_comes_to_rest(bench: Workbench) -> None:
 
 
 def test_the_best_of_a_study_becomes_the_settings(bench: Workbench) -> None:
-    best = pt.Settings(probe=pt.Probe(rate=0.003))
+    best = pt.Settings(probe=pt.Probe(learning_rate=0.003))
     bench._take_settings(best)
     bench._form.settle()
     assert bench.settings == best
@@ -266,7 +266,7 @@ def test_a_closed_workbench_leaves_no_thread_and_the_run_goes_on(scan: Scan) -> 
 
 def test_results_of_one_name_are_told_apart(scan: Scan) -> None:
     desk = Desk(scan, None, None)
-    with pt.Reconstruction(scan, keep=None) as recon:
+    with pt.Reconstruction(scan, checkpointing=None) as recon:
         recon.step()
         desk.add_result("night", recon.result, "recon.result")
         desk.add_result("night", recon.result, "recon.result")
@@ -278,10 +278,10 @@ def test_results_of_one_name_are_told_apart(scan: Scan) -> None:
     "settings",
     [
         pt.Settings(),
-        pt.Settings(batch=32, probe=pt.Probe(modes=3, rate=0.02)),
+        pt.Settings(batch=32, probe=pt.Probe(modes=3, learning_rate=0.02)),
         pt.Settings(optimiser="lsqml"),
-        pt.Settings(terms=(pt.terms.TotalVariation(weight=0.1),)),
-        pt.Settings(constraints=(pt.constraints.OrthogonalModes(), pt.constraints.NoRamp())),
+        pt.Settings(regularizers=(pt.regularizers.TotalVariation(weight=0.1),)),
+        pt.Settings(constraints=(pt.constraints.OrthogonalModes(), pt.constraints.RemovePhaseRamp())),
     ],
     ids=["defaults", "parts", "full steps", "one term", "constraints"],
 )

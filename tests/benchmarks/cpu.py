@@ -18,9 +18,9 @@ ERROR = 0.026
 FASTEST: dict[str, Any] = {
     "optimiser": "sgd",
     "momentum": 0.9,
-    "object": {"rate": 0.3},
-    "probe": {"rate": 0.3},
-    "schedule": {"kind": "cosine", "epochs": 6, "final": 0.05},
+    "object": {"learning_rate": 0.3},
+    "probe": {"learning_rate": 0.3},
+    "schedule": {"kind": "cosine", "epochs": 6, "end_factor": 0.05},
 }
 """ptynb's settings that reach the error soonest; RESULTS.md has the others that were tried."""
 MOST_EPOCHS = 40
@@ -29,7 +29,11 @@ NEVER = 10**6
 EIGHT_SLICES = {"slices": {"count": 8, "thickness": 2e-6}}
 WHOLE = "A with positions at whole pixels"
 """What PtyRAD's script computes: it does not move the probe between pixels, which takes half of the transforms."""
-EXTRA_PARTS = {"positions": {"rate": 0.01}, "weights": {"rate": 0.001}, "background": {"rate": 0.001}}
+EXTRA_PARTS = {
+    "positions": {"learning_rate": 0.01},
+    "pattern_intensities": {"learning_rate": 0.001},
+    "background": {"learning_rate": 0.001},
+}
 
 
 def rows(bench: Bench) -> list[Measured]:

@@ -28,7 +28,7 @@ from playwright.sync_api import Page
 
 import ptynb as pt
 from ptynb import render
-from ptynb.snapshot import Epoch, PictureRequest, Pictures, Status
+from ptynb.snapshot import Epoch, Pictures, RenderRequest, Status
 from ptynb.widgets.parts import below
 from ptynb.widgets.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, _plain
@@ -73,7 +73,7 @@ class Replayed:
     def __init__(self, recon: Any) -> None:
         self._recon = recon
         self._update = 0
-        self._pictures: dict[PictureRequest, Pictures] = {}
+        self._pictures: dict[RenderRequest, Pictures] = {}
         self.settings, self.epochs = recon.settings, tuple(recon.epochs)
 
     def __getattr__(self, name: str) -> Any:
@@ -90,7 +90,7 @@ class Replayed:
             status, state="running", epoch=epoch, update=update, updates_per_epoch=UPDATES_AN_EPOCH, target=10**6
         )
 
-    def pictures(self, request: PictureRequest) -> Pictures:
+    def pictures(self, request: RenderRequest) -> Pictures:
         key = json.dumps(dataclasses.asdict(request), default=str)
         if key not in self._pictures:
             self._pictures[key] = self._recon.pictures(request)

@@ -50,11 +50,11 @@ WARMING = 4
 TURN = 6
 """Updates of a turn; as many as lie between averages where these are more."""
 CHOICES: dict[str, dict[str, Any]] = {
-    "whole": {"exchange": "whole", "exchange_every": 1},
-    "touched": {"exchange": "touched", "exchange_every": 1},
-    "touched, one message": {"exchange": "touched", "exchange_every": 1},
-    "every 4": {"exchange": "touched", "exchange_every": 4},
-    "every 16": {"exchange": "touched", "exchange_every": 16},
+    "whole": {"gradient_sync": "dense", "sync_every": 1},
+    "touched": {"gradient_sync": "sparse", "sync_every": 1},
+    "touched, one message": {"gradient_sync": "sparse", "sync_every": 1},
+    "every 4": {"gradient_sync": "sparse", "sync_every": 4},
+    "every 16": {"gradient_sync": "sparse", "sync_every": 16},
 }
 ONE_MESSAGE = "touched, one message"
 
@@ -63,11 +63,11 @@ def a_problem(name: str, folder: Path) -> tuple[Scan, Settings]:
     """The scan, with its patterns in a file, and the settings that all choices share."""
     if name == "wide":
         scan = pt.simulate(patterns=1024, window=256, step=123, seed=0, path=folder / "wide.h5")
-        settings = Settings(batch=16, batches="compact")
+        settings = Settings(batch=16, batch_sampling="compact")
     else:
         scan = pt.simulate(patterns=256, window=128, step=59, seed=0, path=folder / "thick.h5")
-        settings = Settings(batch=8, batches="compact", probe=Probe(), slices=Slices(count=30, thickness=1e-7))
-    return dataclasses.replace(scan, truth=None), settings
+        settings = Settings(batch=8, batch_sampling="compact", probe=Probe(), slices=Slices(count=30, thickness=1e-7))
+    return dataclasses.replace(scan, ground_truth=None), settings
 
 
 def started(membership: Membership, scan: Scan, settings: Settings) -> tuple[Group, Loop, Gradient]:
@@ -95,7 +95,7 @@ def pace(membership: Membership, scan: Scan, settings: Settings, rounds: int) ->
                 for _ in range(2):
                     loop.step()
                 loop.settle()
-                updates = max(TURN, changes["exchange_every"])
+                updates = max(TURN, changes["sync_every"])
                 group.sum(torch.zeros(1))
                 sent = algorithm.exchange.sent_bytes + algorithm.averages.sent_bytes
                 before = time.perf_counter()
@@ -135,7 +135,7 @@ def compare(name: str, world: int, rounds: int, seconds: float, folder: Path) ->
     engines = Ranks(world)
     try:
         for order in ("compact", "spread"):
-            chosen = settings.replace(batches=order)
+            chosen = settings.replace(batch_sampling=order)
             record[order] = engines.run(world, pace, scan, chosen, rounds, timeout=300.0)[0]
             show_pace(f"{name}, {world} engines, {order} batches, {rounds} rounds", world, record[order])
         record["progress"] = {}

@@ -53,7 +53,7 @@ def allowed(scan: pt.Scan, settings: pt.Settings) -> dict[str, float]:
     object_shape = scan.object_frame(settings.object.padding).shape
     frames = np.prod(scan.frames.shape, dtype=float) * scan.frames.dtype.itemsize
     objects = OBJECTS * 8.0 * object_shape[0] * object_shape[1]
-    waves = BATCHES * 8.0 * settings.batch * settings.probe.modes * scan.window[0] * scan.window[1]
+    waves = BATCHES * 8.0 * settings.batch * settings.probe.modes * scan.pattern_shape[0] * scan.pattern_shape[1]
     parts = {"frames": frames / 1e6, "objects": objects / 1e6, "waves": waves / 1e6}
     return {"megabytes": sum(parts.values()), **parts}
 

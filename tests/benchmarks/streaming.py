@@ -1,4 +1,4 @@
-"""What it costs to read frames from the file batch by batch: epochs with frames="disk" over held ones, in turn.
+"""What it costs to read frames from the file batch by batch: epochs from "disk" over held ones, in turn.
 
 usage: python -m tests.benchmarks.streaming [--problems 484x128x1 484x128x4 200x256x1] [--batch 16] [--rounds 12]
                                             [--frames disk host] [--type uint16] [--device cpu] [--json FILE]
@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=["484x128x1", "484x128x4", "200x256x1"])
     for name, default in (("batch", 16), ("rounds", 12)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--frames", nargs=2, default=["disk", "host"], help="two places of Settings.frames, in turn")
+    parser.add_argument(
+        "--frames", nargs=2, default=["disk", "host"], help="two places of Settings.pattern_storage, in turn"
+    )
     parser.add_argument("--type", default="uint16", help="of the counts in the file, numpy's name")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path)
@@ -69,7 +71,7 @@ def in_turn(scan: pt.Scan, modes: int, chosen: argparse.Namespace) -> dict[str, 
     loops = {
         frames: Loop(
             scan,
-            pt.Settings(frames=frames, probe=pt.Probe(modes=modes), batch=chosen.batch),
+            pt.Settings(pattern_storage=frames, probe=pt.Probe(modes=modes), batch=chosen.batch),
             SingleGroup(torch.device(chosen.device)),
         )
         for frames in chosen.frames

@@ -46,7 +46,7 @@ def main() -> None:
 
 def study_seconds(scan: Scan, cluster: pt.Cluster, trials: int, epochs: int) -> float:
     """The wall time of a study [s], from `tune` to the end of its last trial."""
-    ranges = {"probe.rate": pt.between(1e-3, 1e-2, log=True)}
+    ranges = {"probe.learning_rate": pt.between(1e-3, 1e-2, log=True)}
     with tempfile.TemporaryDirectory() as folder:
         path, started = Path(folder) / "study.journal", time.perf_counter()
         study = pt.tune(scan, pt.Settings(), ranges, cluster, trials=trials, epochs=epochs, study=path, prune=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ptynb.commands.dashboard_server import WIDGET, Kept
+from ptynb.commands.dashboard_server import WIDGET, CachedPage
 
 
 class Kernel:
@@ -56,7 +56,7 @@ def in_a_loop(asked: Coroutine[Any, Any, None]) -> None:
         pool.submit(asyncio.run, asked).result()
 
 
-async def shown(kept: Kept, make: Callable[[], Any]) -> str:
+async def shown(kept: CachedPage, make: Callable[[], Any]) -> str:
     async with asyncio.timeout(30):  # or one that waits for ever would
         return "".join([piece async for piece in kept.pieces(make)])
 
@@ -64,7 +64,7 @@ async def shown(kept: Kept, make: Callable[[], Any]) -> str:
 def test_all_who_ask_see_one_page_with_one_kernel() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
         together = await asyncio.gather(*(shown(kept, kernels.page) for _ in range(3)))
         assert {*together, await shown(kept, kernels.page)} == {f"page 1{WIDGET}"}
         assert kernels.list_kernel_ids() == ["kernel 1"]
@@ -75,7 +75,7 @@ def test_all_who_ask_see_one_page_with_one_kernel() -> None:
 def test_who_leaves_while_the_page_is_made_leaves_it_to_be_made() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
         async for _ in kept.pieces(kernels.page):
             break
         assert await shown(kept, kernels.page) == f"page 1{WIDGET}"
@@ -86,7 +86,7 @@ def test_who_leaves_while_the_page_is_made_leaves_it_to_be_made() -> None:
 def test_a_kernel_that_died_has_its_page_made_again() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
         await shown(kept, kernels.page)
         kernels.present["kernel 1"].alive = False
         assert await shown(kept, kernels.page) == f"page 2{WIDGET}"
@@ -98,7 +98,7 @@ def test_a_kernel_that_died_has_its_page_made_again() -> None:
 def test_one_that_dies_while_its_page_is_made_holds_up_nobody() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
 
         async def endless() -> AsyncGenerator[str, None]:
             kernels.start()
@@ -118,7 +118,7 @@ def test_one_that_dies_while_its_page_is_made_holds_up_nobody() -> None:
 def test_a_page_whose_cell_failed_is_made_again() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
         assert await shown(kept, lambda: kernels.page("an error")) == "page 1an error"
         assert await shown(kept, kernels.page) == f"page 2{WIDGET}"
         assert kernels.list_kernel_ids() == ["kernel 2"]
@@ -129,7 +129,7 @@ def test_a_page_whose_cell_failed_is_made_again() -> None:
 def test_a_kernel_that_can_not_be_started_is_said_and_tried_again() -> None:
     async def ask() -> None:
         kernels = Kernels()
-        kept = Kept(kernels)
+        kept = CachedPage(kernels)
 
         async def refused() -> AsyncGenerator[str, None]:
             raise RuntimeError("no kernel")

@@ -15,10 +15,12 @@ from ptynb.io.result import load_result
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     pt.simulate(patterns=36, window=32, seed=5, path=folder / "scan.h5")
-    with pt.Reconstruction(pt.load(folder / "scan.h5"), pt.Settings(batch=8), device="cpu", keep=None) as recon:
-        recon.run_to(1, 2)
+    with pt.Reconstruction(
+        pt.load(folder / "scan.h5"), pt.Settings(batch=8), device="cpu", checkpointing=None
+    ) as recon:
+        recon.run_until(1, 2)
         recon.wait()
-        recon.settings = recon.settings.replace(probe={"rate": 0.1})
+        recon.settings = recon.settings.replace(probe={"learning_rate": 0.1})
         [*recon.run(2)]
         recon.title = "A title"
         recon.save(folder / "result.h5")
@@ -27,25 +29,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_is_repeated_and_compared(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     second = tmp_path / "second.h5"
-    assert main(["run", str(made), "--again", "--device", "cpu", "--result", str(second)]) == 0
+    assert main(["run", str(made), "--reproduce", "--device", "cpu", "--result", str(second)]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[:2] == [
-        "After epoch 1: probe.rate",
+        "After epoch 1: probe.learning_rate",
         f"{len(load_result(made).epochs)} epochs again. Equal to the bit.",
     ]
     assert (load_result(second).losses == load_result(made).losses).all()
 
 
 REFUSED = {
-    "epochs": (["--epochs", "3"], "--epochs can't go with --again, which repeats what was; leave it out."),
-    "another cluster": (["--cluster", "slurm"], "--again runs on this machine, not by slurm; use ptynb.again"),
+    "epochs": (["--epochs", "3"], "--epochs can't go with --reproduce, which repeats what was; leave it out."),
+    "another cluster": (["--cluster", "slurm"], "--reproduce runs on this machine, not by slurm; use ptynb.reproduce"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_can_not_go_with_it_is_refused(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     options, words = REFUSED[name]
-    assert main(["run", str(made), "--again", *options]) == 1
+    assert main(["run", str(made), "--reproduce", *options]) == 1
     assert words in " ".join(capsys.readouterr().err.split())
 
 

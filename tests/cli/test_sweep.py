@@ -217,8 +217,8 @@ def test_outputs_do_not_make_another_notebook(tmp_path):
 
 
 def test_settings_take_values_by_dotted_name():
-    settings = pt.Settings(probe=pt.Probe(modes=2, rate=0.5)).with_values({"probe.modes": 3, "batch": 8})
-    assert (settings.probe.modes, settings.probe.rate, settings.batch) == (3, 0.5, 8)
+    settings = pt.Settings(probe=pt.Probe(modes=2, learning_rate=0.5)).with_values({"probe.modes": 3, "batch": 8})
+    assert (settings.probe.modes, settings.probe.learning_rate, settings.batch) == (3, 0.5, 8)
     assert pt.Settings().with_values({}) == pt.Settings()
     with pytest.raises(SettingsError, match=r"There is no setting 'probe\.mode'"):
         pt.Settings().with_values({"probe.mode": 3})

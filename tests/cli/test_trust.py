@@ -18,7 +18,7 @@ from pydantic import BaseModel
 import ptynb as pt
 import ptynb.run
 from ptynb import cli
-from ptynb.commands.run import again, check_plan, plan_of
+from ptynb.commands.run import check_plan, plan_of, resume_command
 from ptynb.commands.trust import trusted_file
 from ptynb.driver import running
 from ptynb.engine import keeper
@@ -28,7 +28,7 @@ from ptynb.settings.runfile import CLUSTERS, RunFile, read_run
 from ptynb.settings.trust import lines_to_confirm
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
-TRANSFER = "keep: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
+TRANSFER = "checkpointing: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
 SSH = "cluster: {kind: ssh, hosts: [one], ssh: [ssh, -J, gate], python: /opt/python, address: 10.0.0.1}\n"
 SLURM = "cluster: {kind: slurm, nodes: 2, partition: gpu, extra: ['--wrap=id'], address: 10.0.0.1}\n"
 
@@ -71,10 +71,15 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
     ("text", "names"),
     [
         (LEAST, []),
-        (LEAST + "cluster: {engines: 3, threads: 2, lease: 5}\nkeep: {folder: /data/kept, pictures: 1}\n", []),
+        (
+            LEAST
+            + "cluster: {engines: 3, threads: 2, detached_timeout: 5}\n"
+            + "checkpointing: {folder: /data/kept, pictures: 1}\n",
+            [],
+        ),
         (LEAST + "load: {links: anywhere, mask: entry/mask}\nstart: /data/theirs.mat\n", []),
         (LEAST + "cluster: {kind: slurm, nodes: 2, partition: gpu, account: beam, memory: 4G, time: 1:00:00}\n", []),
-        (LEAST + TRANSFER, ["keep.transfer"]),
+        (LEAST + TRANSFER, ["checkpointing.transfer"]),
         (LEAST + SSH, ["cluster.hosts", "cluster.python", "cluster.ssh", "cluster.address"]),
         (LEAST + "cluster: {kind: ssh, hosts: {one: 1}}\n", ["cluster.hosts"]),
         (LEAST + SLURM, ["cluster.extra", "cluster.address"]),
@@ -93,7 +98,7 @@ HARMLESS = {
     "RunFile.scan": "is read",
     "RunFile.start": "is read",
     "RunFile.result": "is written; `lines_to_confirm` looks at where",
-    "Keep.folder": "gets files whose names are ptynb's own",
+    "Checkpointing.folder": "gets files whose names are ptynb's own",
     "Load.patterns": "is read",
     "Load.positions": "is read",
     "Load.mask": "is read",
@@ -127,7 +132,7 @@ def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
     assert {model.__name__ for model in CLUSTERS} <= {*models(RunFile)}
     assert free == {*HARMLESS}
     assert marked == {
-        "Keep.transfer",
+        "Checkpointing.transfer",
         *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
         *(f"SlurmCluster.{name}" for name in ("extra", "address")),
     }
@@ -146,7 +151,7 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     line = ["run", str(path), "--cluster", "none", "--device", "cpu", "--threads", "1"]
     assert cli.main(line) == 1
     told = " ".join(capsys.readouterr().err.split())
-    assert "keep.transfer: 'helper:send'" in told
+    assert "checkpointing.transfer: 'helper:send'" in told
     assert "if you know who wrote them, add --trust, or run it once" in told
     assert ptynb.run.main([str(path)]) == 1
     assert "add --trust" in " ".join(capsys.readouterr().err.split())
@@ -168,7 +173,7 @@ def test_anything_but_yes_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch, 
 def test_a_yes_holds_for_these_lines_of_this_file(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run_file(LEAST + TRANSFER)
     shown = asked(monkeypatch, "y\n", str(path))
-    assert "keep.transfer: 'helper:send'\n" in shown
+    assert "checkpointing.transfer: 'helper:send'\n" in shown
     assert trusted_file().stat().st_mode & 0o777 == 0o600
     assert asked(monkeypatch, "", str(path)) == ""
     run_file(LEAST.replace("2", "5") + "settings: {batch: 8}\n" + TRANSFER)
@@ -198,7 +203,7 @@ def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypat
         if passes:
             check_plan(plan_of(chosen), chosen, on_ranks=True)
         else:
-            with pytest.raises(pt.SettingsError, match=r"\(keep\.transfer: 'helper:send'\).* add --trust"):
+            with pytest.raises(pt.SettingsError, match=r"\(checkpointing\.transfer: 'helper:send'\).* add --trust"):
                 check_plan(plan_of(chosen), chosen, on_ranks=True)
     assert sys.stdin.read() == "y\ny\n"
 
@@ -209,7 +214,7 @@ def test_what_the_command_line_says_is_not_asked_about(run_file: Any, monkeypatc
     assert asked(monkeypatch, "", *line) == ""
     assert asked(monkeypatch, "", str(path), "--trust") == ""
     chosen = cli._parser().parse_args(["run", str(path), "--trust"])
-    assert again("ptynb run", chosen) == f"ptynb run {path} --trust --resume"
+    assert resume_command("ptynb run", chosen) == f"ptynb run {path} --trust --resume"
 
 
 def test_lines_are_shown_so_that_nothing_hides_in_them(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +249,7 @@ def test_the_example_asks_for_nothing_and_says_what_would(run_file: Any, monkeyp
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [(LEAST, False), (LEAST + "keep: {transfer: 'os:remove'}\n", True)],
+    [(LEAST, False), (LEAST + "checkpointing: {transfer: 'os:remove'}\n", True)],
     ids=["plain", "with a function of one's own"],
 )
 def test_modules_beside_a_run_file_are_no_packages(
@@ -288,30 +293,34 @@ def spoil(path: Path, name: str, change: dict[str, Any]) -> None:
             file[name] = changed
 
 
-MORE = {"keep": {"transfer": "os:system"}, "extensions": ["os:system"], "cluster": {"kind": "ssh", "hosts": ["one"]}}
+MORE = {
+    "checkpointing": {"transfer": "os:system"},
+    "extensions": ["os:system"],
+    "cluster": {"kind": "ssh", "hosts": ["one"]},
+}
 
 
 def test_results_and_states_call_nothing_whatever_they_say(tmp_path: Path, calls: list[str]) -> None:
     pt.save_scan(pt.simulate(patterns=12, window=16, seed=3), tmp_path / "scan.h5")
     scan = pt.load(tmp_path / "scan.h5")
-    keep = pt.Keep(folder=tmp_path / "states", seconds=None)
-    with pt.Reconstruction(scan, pt.Settings(), device="cpu", keep=keep) as recon:
+    keep = pt.Checkpointing(folder=tmp_path / "states", seconds=None)
+    with pt.Reconstruction(scan, pt.Settings(), device="cpu", checkpointing=keep) as recon:
         recon.start(1)
         recon.wait(60)
         state, result = recon.keep(), recon.save(tmp_path / "result.h5")
     assert calls == []
     spoil(result, "settings/at_start", MORE)
-    with pytest.raises(pt.SettingsError, match="There is no setting 'keep'"):
-        pt.again(result, device="cpu")
+    with pytest.raises(pt.SettingsError, match="There is no setting 'checkpointing'"):
+        pt.reproduce(result, device="cpu")
     recon.save(result)
     spoil(result, "scan/given", {"transfer": "os:system"})
     with pytest.raises(pt.FileError, match="words that load does not know"):
-        pt.again(result, device="cpu")
+        pt.reproduce(result, device="cpu")
     whole = state.read_bytes()
     for name, change in (("record", MORE), ("record", {"settings": {**pt.Settings().model_dump(mode="json"), **MORE}})):
         state.write_bytes(whole)
         spoil(state, name, change)
-        with pytest.raises(ValueError, match=r"is not a whole state|There is no setting 'keep'"):
+        with pytest.raises(ValueError, match=r"is not a whole state|There is no setting 'checkpointing'"):
             pt.resume(state, device="cpu")
     assert calls == []
-    assert cli.main(["run", str(result), "--again", "--trust"]) == 1  # it has no use there
+    assert cli.main(["run", str(result), "--reproduce", "--trust"]) == 1  # it has no use there

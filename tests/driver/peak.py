@@ -31,8 +31,8 @@ def scan_of(patterns: int, window: int, step: float) -> pt.Scan:
 
 
 def run(scan: pt.Scan, settings: pt.Settings, epochs: int, folder: str | None = None) -> None:
-    keep = None if folder is None else pt.Keep(folder=Path(folder), epochs=1, seconds=None)
-    with pt.Reconstruction(scan, settings, device="cpu", keep=keep) as recon:
+    keep = None if folder is None else pt.Checkpointing(folder=Path(folder), epochs=1, seconds=None)
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=keep) as recon:
         recon.start(epochs)
         recon.wait()
 

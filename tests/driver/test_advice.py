@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptynb.driver.advice import Advice, counts_to, options_of
-from ptynb.driver.cost import Compute, Link, Measured
+from ptynb.driver.cost import Compute, Interconnect, Measured
 from tests.driver.test_cost import object_of
 
 
@@ -17,17 +17,17 @@ def advice(link, **changes):
 
 
 def test_on_a_fast_link_all_engines_are_advised_and_on_a_slow_one_none_but_the_first():
-    fast = advice(Link(1e-6, 1e15))
+    fast = advice(Interconnect(1e-6, 1e15))
     assert (fast.best.engines, fast.best.same) == (4, True)
     assert fast.sentence.startswith("Fastest for a scan on GPU: 4 engines that exchange ")
     assert "2.8 times as fast as 1 engine" in fast.sentence
-    slow = advice(Link(1e-2, 1e9))
+    slow = advice(Interconnect(1e-2, 1e9))
     assert slow.best.engines == 1
     assert slow.sentence.startswith("Fastest for a scan on GPU: 1 engine, 4.7 ms an epoch; 2 engines would take")
 
 
 def test_what_is_not_one_engines_answer_is_told_and_never_advised():
-    found = advice(Link(1e-3, 1e15), exchange_every=50)
+    found = advice(Interconnect(1e-3, 1e15), sync_every=50)
     assert found.best.same
     assert "every 50 updates would take" in found.sentence
     assert "but their answer is not that of one engine" in found.sentence
@@ -35,20 +35,20 @@ def test_what_is_not_one_engines_answer_is_told_and_never_advised():
 
 @pytest.mark.parametrize(("optimiser", "ways"), [("adam", 3), ("rpie", 3), ("lsqml", 1), ("dm", 1), ("lbfgs", 1)])
 def test_exchanges_are_those_that_the_optimiser_can_make(optimiser, ways):
-    options = advice(Link(1e-3, 1e15), optimiser=optimiser).options
+    options = advice(Interconnect(1e-3, 1e15), optimiser=optimiser).options
     assert len([option for option in options if option.engines == 4]) == ways
     assert all(option.same for option in options) is (ways == 1)
 
 
 def test_compact_batches_over_a_slow_link_exchange_what_they_touch():
-    found = advice(Link(1e-5, 10e9), batches="compact", batch=25)
+    found = advice(Interconnect(1e-5, 10e9), batch_sampling="compact", batch=25)
     best = {option.exchange: option for option in found.options if option.engines == 4 and option.same}
-    assert best["touched"].cost.wire < 0.2 * best["whole"].cost.wire
-    assert best["touched"].cost.epoch < best["whole"].cost.epoch
+    assert best["sparse"].cost.wire < 0.2 * best["dense"].cost.wire
+    assert best["sparse"].cost.epoch < best["dense"].cost.epoch
 
 
 def test_it_is_shown_and_written():
-    found = advice(Link(1e-6, 1e15))
+    found = advice(Interconnect(1e-6, 1e15))
     assert found._repr_html_().count("<tr>") == 1 + len(found.options) == 8
     assert str(found).startswith(found.sentence)
     plain = json.loads(json.dumps(found.to_plain()))

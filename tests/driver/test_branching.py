@@ -14,7 +14,7 @@ import ptynb as pt
 from ptynb.physics.model import Model
 from ptynb.scan import Scan
 
-SETTINGS = pt.Settings(batch=8, positions=pt.Positions(rate=0.05))
+SETTINGS = pt.Settings(batch=8, positions=pt.Positions(learning_rate=0.05))
 EPOCHS = 6
 
 
@@ -23,14 +23,14 @@ def scan() -> Scan:
     return pt.simulate(patterns=36, window=32, seed=5)
 
 
-def keep(folder: Path, last: int = 3) -> pt.Keep:
-    return pt.Keep(folder=folder, epochs=None, seconds=None, last=last)
+def keep(folder: Path, last: int = 3) -> pt.Checkpointing:
+    return pt.Checkpointing(folder=folder, epochs=None, seconds=None, max_to_keep=last)
 
 
 @pytest.fixture
 def recon(scan: Scan, tmp_path: Path) -> Iterator[pt.Reconstruction]:
     """After four epochs, with states of the second and the fourth."""
-    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path)) as made:
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path)) as made:
         for _ in range(2):
             [*made.run(2)]
             made.keep()
@@ -45,15 +45,15 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def epochs_of(recon: pt.Reconstruction, branch: str) -> list[int]:
-    return [one.epoch for one in recon.states if one.branch == branch]
+    return [one.epoch for one in recon.checkpoints if one.branch == branch]
 
 
 def test_going_back_and_training_again_is_never_having_left(recon: pt.Reconstruction) -> None:
     [*recon.run(EPOCHS - 4)]
     losses, result = [one.loss for one in recon.epochs], recon.result
-    recon.settings = recon.settings.replace(probe={"rate": 0.2})
+    recon.settings = recon.settings.replace(probe={"learning_rate": 0.2})
     [*recon.run(1)]
-    recon.go_back(4)
+    recon.restore(4)
     assert (recon.state, recon.epoch, recon.settings) == ("ready", 4, SETTINGS)
     assert [(one.epoch, one.name, one.old, one.new) for one in recon.changes] == [
         (4, "went back", "epoch 7", "epoch 4")
@@ -65,15 +65,15 @@ def test_going_back_and_training_again_is_never_having_left(recon: pt.Reconstruc
     np.testing.assert_array_equal(recon.result.positions, result.positions)
     # and what came after the state is still there
     assert epochs_of(recon, "main-7") == [7]
-    recon.switch("main-7")
-    assert (recon.epoch, recon.branch_name, recon.settings.probe.rate) == (7, "main-7", 0.2)
+    recon.switch_branch("main-7")
+    assert (recon.epoch, recon.branch_name, recon.settings.probe.learning_rate) == (7, "main-7", 0.2)
 
 
 def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, tmp_path: Path) -> None:
     with (
         pt.Cluster(2, device="cpu") as cluster,
-        pt.Reconstruction(scan, SETTINGS, cluster, keep=keep(tmp_path)) as recon,
-        pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path / "one")) as one,
+        pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=keep(tmp_path)) as recon,
+        pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path / "one")) as one,
     ):
         recon.start(EPOCHS)
         recon.pause()
@@ -81,7 +81,7 @@ def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, tmp_path
         recon.resume()
         recon.wait()
         there, result = [epoch.loss for epoch in recon.epochs], recon.result
-        recon.go_back(next(state for state in recon.states if state.branch == "here"))
+        recon.restore(next(state for state in recon.checkpoints if state.branch == "here"))
         assert recon.epoch < EPOCHS
         recon.start(EPOCHS - recon.epoch)
         recon.wait()
@@ -90,7 +90,7 @@ def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, tmp_path
         # restructured, two engines still give one engine's answer
         [*one.run(EPOCHS)]
         for each in (recon, one):
-            each.restructure(SETTINGS.replace(probe={"modes": 2}, batch=12))
+            each.reconfigure(SETTINGS.replace(probe={"modes": 2}, batch=12))
             [*each.run(3)]
         np.testing.assert_allclose(recon.result.losses, one.result.losses, rtol=1e-3)
         assert recon.result.probe.shape[0] == one.result.probe.shape[0] == 2
@@ -108,7 +108,7 @@ def test_a_branch_goes_on_where_it_is_and_the_other_keeps_its_states(recon: pt.R
     recon.keep()
     assert epochs_of(recon, "main")[:2] == [2, 4]
     assert (tmp_path / "branches" / "trial").is_dir()
-    assert recon.branch(state=2) == "branch"
+    assert recon.branch(checkpoint=2) == "branch"
     assert (recon.epoch, recon.state) == (2, "ready")
     main, branch, trial = recon.branches
     assert (branch.origin, branch.epoch, branch.present) == ("main", 2, True)
@@ -118,9 +118,9 @@ def test_a_branch_goes_on_where_it_is_and_the_other_keeps_its_states(recon: pt.R
     with pytest.raises(ValueError, match="can't be named"):
         recon.branch("../trial")
     with pytest.raises(pt.ReconstructionError, match="There is no branch 'nothing'; there are: main, branch, trial"):
-        recon.switch("nothing")
+        recon.switch_branch("nothing")
     with pytest.raises(pt.ReconstructionError, match="on the branch 'branch' already"):
-        recon.switch("branch")
+        recon.switch_branch("branch")
     recon.remove_branch("trial")
     assert [one.name for one in recon.branches] == ["main", "branch"]
     for name in ("main", "branch"):
@@ -140,18 +140,18 @@ def test_the_result_of_a_branch_is_that_of_its_newest_state(recon: pt.Reconstruc
 
 
 def test_what_one_goes_back_to_is_not_thinned_out(recon: pt.Reconstruction) -> None:
-    recon.go_back(2)
+    recon.restore(2)
     for _ in range(5):
         [*recon.run(1)]
         recon.keep()
     until(lambda: epochs_of(recon, "main") == [2, 5, 6, 7])  # what is not needed any more is removed a little later
     assert epochs_of(recon, "main-4") == [4]
     with pytest.raises(pt.ReconstructionError, match=r"No state of epoch 3 .* epochs 2, 5, 6, 7"):
-        recon.go_back(3)
+        recon.restore(3)
     with pytest.raises(pt.ReconstructionError, match="at this state already"):
-        recon.go_back(7)
-    with pytest.raises(pt.ReconstructionError, match="is no state of this reconstruction"):
-        recon.go_back("/nowhere/state-00002.h5")
+        recon.restore(7)
+    with pytest.raises(pt.ReconstructionError, match="is no checkpoint of this reconstruction"):
+        recon.restore("/nowhere/state-00002.h5")
     assert recon.step().number == 8
 
 
@@ -159,31 +159,31 @@ def test_what_stays_is_not_written_over_by_the_same_moment_with_other_settings(
     scan: Scan, recon: pt.Reconstruction, tmp_path: Path
 ) -> None:
     recon.step()
-    recon.go_back(4)
+    recon.restore(4)
     with pytest.raises(pt.ReconstructionError, match="at this state already"):
-        recon.go_back(4)
-    kept = next(one for one in recon.states if (one.branch, one.epoch) == ("main", 4))
+        recon.restore(4)
+    kept = next(one for one in recon.checkpoints if (one.branch, one.epoch) == ("main", 4))
     assert kept.stays
     before = kept.path.read_bytes()
-    recon.settings = SETTINGS.replace(probe={"rate": 0.2})
+    recon.settings = SETTINGS.replace(probe={"learning_rate": 0.2})
     other = recon.keep()
     assert (other.name, kept.path.read_bytes() == before) == ("state-00004.2.h5", True)
     assert recon.keep() == other
-    recon.go_back(kept)
+    recon.restore(kept)
     assert (recon.settings, recon.epoch) == (SETTINGS, 4)
-    recon.switch("main-4")
-    assert (recon.settings.probe.rate, recon.epoch) == (0.2, 4)
-    recon.switch("main")
-    recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+    recon.switch_branch("main-4")
+    assert (recon.settings.probe.learning_rate, recon.epoch) == (0.2, 4)
+    recon.switch_branch("main")
+    recon.reconfigure(SETTINGS.replace(probe={"modes": 2}))
     [*recon.run(1)]
-    recon.go_back(kept)
+    recon.restore(kept)
     assert recon.settings == SETTINGS
     recon.close()
     # nor by a run that comes by again, from an earlier state
     with pt.resume(tmp_path / "state-00002.h5", scan, device="cpu") as again:
         [*again.run(2)]
         assert again.keep().name != kept.path.name
-    assert kept.path in [one.path for one in recon.states]
+    assert kept.path in [one.path for one in recon.checkpoints]
 
 
 def test_a_restart_goes_on_with_the_branch_worked_on_last(scan: Scan, recon: pt.Reconstruction, tmp_path: Path) -> None:
@@ -195,12 +195,12 @@ def test_a_restart_goes_on_with_the_branch_worked_on_last(scan: Scan, recon: pt.
         [*again.run(2)]
         assert again.keep().parent == tmp_path / "branches" / "trial"
         assert {one.name for one in again.branches} == {"main", "trial"}
-        again.go_back(2)
-    shown = pt.Keep(folder=tmp_path, seconds=None, pictures=0.01)
-    with pt.resume(tmp_path, scan, device="cpu", keep=shown) as again:
+        again.restore(2)
+    shown = pt.Checkpointing(folder=tmp_path, seconds=None, pictures=0.01)
+    with pt.resume(tmp_path, scan, device="cpu", checkpointing=shown) as again:
         assert (again.epoch, again.branch_name) == (2, "trial")  # not at what it went back from
         until((tmp_path / "status.json").exists)  # for who watches: in one place, whatever the branch
-        again.switch("main")
+        again.switch_branch("main")
         assert again.epoch == 4
     with pt.resume(tmp_path / "branches" / "trial", scan, device="cpu") as again:
         assert (again.epoch, again.branch_name) == (2, "trial")
@@ -210,17 +210,17 @@ def test_every_live_setting_is_taken_over_and_recorded(recon: pt.Reconstruction)
     recon.start(500)
     changes = {
         "schedule": {"kind": "cosine", "epochs": 50},
-        "terms": ({"kind": "total_variation", "weight": 1e-3},),
+        "regularizers": ({"kind": "total_variation", "weight": 1e-3},),
         "constraints": ({"kind": "orthogonal_modes"},),
-        "positions": {"rate": 0.0},
-        "background": {"rate": 0.01},
-        "weights": {"rate": 0.01},
-        "probe": {"rate": 0.0},
+        "positions": {"learning_rate": 0.0},
+        "background": {"learning_rate": 0.01},
+        "pattern_intensities": {"learning_rate": 0.01},
+        "probe": {"learning_rate": 0.0},
     }
     for name, value in changes.items():
         recon.settings = recon.settings.replace(**{name: value})
     until(lambda: recon.last_status().rates.keys() == {"object", "background", "weights"})  # type: ignore[union-attr]
-    recon.settings = recon.settings.replace(probe={"rate": 0.01}, terms=(), constraints=())
+    recon.settings = recon.settings.replace(probe={"learning_rate": 0.01}, regularizers=(), constraints=())
     epoch = recon.epoch
     until(lambda: recon.epoch > epoch + 1)
     assert recon.state == "running"
@@ -228,12 +228,12 @@ def test_every_live_setting_is_taken_over_and_recorded(recon: pt.Reconstruction)
     assert recorded == {
         "schedule.kind",
         "schedule.epochs",
-        "terms",
+        "regularizers",
         "constraints",
-        "positions.rate",
-        "background.rate",
-        "weights.rate",
-        "probe.rate",
+        "positions.learning_rate",
+        "background.learning_rate",
+        "pattern_intensities.learning_rate",
+        "probe.learning_rate",
     }
     recon.stop()
 
@@ -259,23 +259,23 @@ def test_restructuring_goes_on_where_it_was(recon: pt.Reconstruction) -> None:
     recon.start(300)
     until(lambda: recon.epoch > 5)
     before = recon.epochs[-1].loss
-    with pytest.raises(pt.SettingsError, match=r"batch can't change while .* restructure\(settings\)"):
+    with pytest.raises(pt.SettingsError, match=r"batch can't change while .* reconfigure\(settings\)"):
         recon.settings = SETTINGS.replace(batch=12)
-    wanted = SETTINGS.replace(probe={"modes": 3}, batch=12, variations={"rank": 1}, object={"rate": 0.02})
-    assert recon.can_restructure(wanted) is None
-    recon.restructure(wanted)
+    wanted = SETTINGS.replace(probe={"modes": 3}, batch=12, opr={"modes": 1}, object={"learning_rate": 0.02})
+    assert recon.reconfigure_error(wanted) is None
+    recon.reconfigure(wanted)
     assert (recon.state, recon.target, recon.settings) == ("running", 304, wanted)
     epoch = recon.epoch
     until(lambda: recon.epoch > epoch + 1)
     assert recon.epochs[epoch].loss < 1.2 * before
     recon.stop()
-    assert {one.name for one in recon.changes} == {"probe.modes", "batch", "variations.rank", "object.rate"}
+    assert {one.name for one in recon.changes} == {"probe.modes", "batch", "opr.modes", "object.learning_rate"}
     assert recon.snapshot().probe.shape[0] == 3
     (aside,) = [one for one in recon.branches if one.origin == "main"]
-    recon.switch(aside.name)
+    recon.switch_branch(aside.name)
     assert recon.settings == SETTINGS
     assert recon.snapshot().probe.shape[0] == 1
-    recon.restructure(SETTINGS.replace(probe={"rate": 0.02}))  # live: nothing is opened again
+    recon.reconfigure(SETTINGS.replace(probe={"learning_rate": 0.02}))  # live: nothing is opened again
     assert len(recon.branches) == 2
 
 
@@ -286,42 +286,44 @@ def test_what_cannot_be_done_leaves_it_running(scan: Scan, recon: pt.Reconstruct
         (SETTINGS.replace(slices={"count": 2, "thickness": 1e-6}, optimiser="adam"), None),
         (SETTINGS.replace(batch=8, detector={"oversampling": 2}), "another window"),
     ):
-        found = recon.can_restructure(wanted)
+        found = recon.reconfigure_error(wanted)
         assert (sentence is None) == (found is None), found
         if sentence is not None:
             with pytest.raises(pt.ReconstructionError, match=sentence):
-                recon.restructure(wanted)
-    damaged = next(state for state in recon.states if state.epoch == 2)
+                recon.reconfigure(wanted)
+    damaged = next(state for state in recon.checkpoints if state.epoch == 2)
     damaged.path.write_bytes(damaged.path.read_bytes()[:-1000])
     with pytest.raises(ValueError, match=r"damaged|not a readable"):
-        recon.go_back(damaged)
+        recon.restore(damaged)
     assert recon.state == "running"
     assert recon.branch_name == "main"
     recon.stop()
-    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=None) as other:
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as other:
         other.step()
-        assert "keeps no states" in str(other.can_restructure(SETTINGS.replace(batch=4)))
-        with pytest.raises(pt.ReconstructionError, match=r"keeps no states, .*; make it with keep=Keep\(\)\."):
-            other.go_back(1)
-        assert (other.states, other.branches) == ((), ())
-    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=pt.Keep()) as other:
+        assert "keeps no states" in str(other.reconfigure_error(SETTINGS.replace(batch=4)))
+        with pytest.raises(
+            pt.ReconstructionError, match=r"keeps no states, .*; make it with checkpointing=Checkpointing\(\)\."
+        ):
+            other.restore(1)
+        assert (other.checkpoints, other.branches) == ((), ())
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=pt.Checkpointing()) as other:
         other.step()
         other.keep()
         other.step()
-        other.go_back(1)
+        other.restore(1)
         assert other.epoch == 1
 
 
 def test_from_where_it_is_one_goes_back_to_an_earlier_state(recon: pt.Reconstruction) -> None:
     with pytest.raises(pt.ReconstructionError, match=r"this state already \(state-00004\.h5\); choose an earlier one"):
-        recon.go_back(4)
+        recon.restore(4)
     assert recon.epoch == 4
-    recon.go_back(2)
+    recon.restore(2)
     assert recon.epoch == 2
 
 
 def test_where_a_name_is_taken_another_is_chosen_or_switched_to(recon: pt.Reconstruction) -> None:
-    for go_on in (lambda: recon.branch("other"), lambda: recon.switch("trial")):
+    for go_on in (lambda: recon.branch("other"), lambda: recon.switch_branch("trial")):
         if recon.branch_name == "main":
             recon.branch("trial", 2)
         with pytest.raises(ValueError, match="'trial' already; choose another name, or switch to it"):
@@ -334,11 +336,11 @@ def test_where_a_name_is_taken_another_is_chosen_or_switched_to(recon: pt.Recons
 
 def test_one_that_keeps_no_states_is_given_a_place_for_them_as_the_message_says(scan: Scan, tmp_path: Path) -> None:
     with (
-        pt.Reconstruction(scan, SETTINGS, device="cpu", keep=None) as recon,
-        pytest.raises(ValueError, match=r"keeps no states; give it keep=Keep\(\.\.\.\)"),
+        pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as recon,
+        pytest.raises(ValueError, match=r"keeps no states; give it checkpointing=Checkpointing\(\.\.\.\)"),
     ):
         recon.keep()
-    with pt.Reconstruction(scan, SETTINGS, device="cpu", keep=pt.Keep(folder=tmp_path)) as recon:
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=pt.Checkpointing(folder=tmp_path)) as recon:
         recon.step()
         assert recon.keep().is_file()
 
@@ -348,10 +350,10 @@ def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:
     for epoch in recon.run(3):
         numbers.append(epoch.number)
         with pytest.raises(pt.ReconstructionError, match="No state of epoch 99"):
-            recon.go_back(99)
+            recon.restore(99)
     assert numbers == [5, 6, 7]
     for _ in recon.run(3):
-        recon.go_back(np.int64(4))
+        recon.restore(np.int64(4))
     assert recon.epoch == 4
     with pytest.raises(pt.ReconstructionError, match=r"start got 2\.5; expected a whole number"):
         recon.start(2.5)  # type: ignore[arg-type]
@@ -362,7 +364,7 @@ def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:
     assert recon.epoch == 5
 
 
-class Spoils(pt.Imposed):
+class Spoils(pt.CustomConstraint):
     """Makes the object not finite, once that is wanted."""
 
     after = "epoch"
@@ -382,7 +384,7 @@ def spoil(recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recon = pt.Reconstruction(scan, SETTINGS, device="cpu", keep=keep(tmp_path), extensions=[Spoils()])
+    recon = pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path), extensions=[Spoils()])
     for _ in range(2):
         [*recon.run(2)]
         recon.keep()
@@ -392,13 +394,13 @@ def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, m
     with pytest.raises(pt.ReconstructionError, match="not finite"):
         recon.branch("here")
     with pytest.raises(pt.ReconstructionError, match="not finite"):
-        recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+        recon.reconfigure(SETTINGS.replace(probe={"modes": 2}))
     with monkeypatch.context() as patch:
         patch.setattr("ptynb.io.branches.use", lambda _: (_ for _ in ()).throw(OSError("no room on the disk")))
         with pytest.raises(OSError, match="no room on the disk"):
-            recon.go_back(4)
+            recon.restore(4)
     assert recon.state == "failed"
-    recon.go_back(4)
+    recon.restore(4)
     assert (recon.state, recon.epoch, recon.settings, recon.failure) == ("ready", 4, SETTINGS, None)
     assert [(one.name, one.old, one.new) for one in recon.changes] == [
         ("went back", "epoch 5, where it failed", "epoch 4")
@@ -418,32 +420,34 @@ def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, m
 
 
 def test_what_only_the_state_tells_is_refused_too(scan: Scan, tmp_path: Path) -> None:
-    settings = SETTINGS.replace(weights={"rate": 0.01})
-    with pt.Reconstruction(scan, settings, device="cpu", keep=keep(tmp_path)) as recon:
+    settings = SETTINGS.replace(pattern_intensities={"learning_rate": 0.01})
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=keep(tmp_path)) as recon:
         recon.step()
-        assert "weights took part already" in str(recon.can_restructure(pt.Settings(batch=8, optimiser="dm")))
-        recon.settings = SETTINGS.replace(weights={"rate": 0.0})  # they did, though they do no more
+        assert "weights took part already" in str(recon.reconfigure_error(pt.Settings(batch=8, optimiser="dm")))
+        recon.settings = SETTINGS.replace(
+            pattern_intensities={"learning_rate": 0.0}
+        )  # they did, though they do no more
         with pytest.raises(pt.ReconstructionError, match="weights took part already"):
-            recon.restructure(pt.Settings(batch=8, optimiser="dm"))
+            recon.reconfigure(pt.Settings(batch=8, optimiser="dm"))
         recon.settings = settings
         assert (recon.settings, recon.step().number) == (settings, 2)
         # and the state before is kept, even where nothing but a batch is another
-        recon.restructure(settings.replace(batch=6))
+        recon.reconfigure(settings.replace(batch=6))
         (aside,) = [one for one in recon.branches if one.origin == "main"]
-        recon.switch(aside.name)
+        recon.switch_branch(aside.name)
         assert recon.settings == settings
 
 
 def test_a_relative_path_leads_to_a_state(
     scan: Scan, recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = recon.states[0].path
+    path = recon.checkpoints[0].path
     recon.close()
     monkeypatch.chdir(path.parent)
     with pt.resume(path.name, scan, device="cpu") as again:
         monkeypatch.chdir("/")
         assert again.step().number == 3
-        assert again.last_state == path
+        assert again.latest_checkpoint == path
 
 
 def test_a_structure_that_engines_refuse_is_undone(recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,17 +462,17 @@ def test_a_structure_that_engines_refuse_is_undone(recon: pt.Reconstruction, mon
 
     monkeypatch.setattr(Loop, "restore", refuse)
     recon.start(500)
-    names = [one.path for one in recon.states]
+    names = [one.path for one in recon.checkpoints]
     with pytest.raises(pt.ReconstructionError, match=r"goes on as before: .*no room, says the test"):
-        recon.restructure(SETTINGS.replace(probe={"modes": 4}))
+        recon.reconfigure(SETTINGS.replace(probe={"modes": 4}))
     assert (recon.state, recon.settings, recon.changes) == ("running", SETTINGS, ())
-    assert [one.path for one in recon.states][: len(names)] == names
+    assert [one.path for one in recon.checkpoints][: len(names)] == names
     assert [one.name for one in recon.branches] == ["main"]
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
         patch.setattr("shutil.copy2", lambda *_: (_ for _ in ()).throw(OSError("no room on the disk")))
         with pytest.raises(pt.ReconstructionError, match="goes on as before: no room on the disk"):
-            recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+            recon.reconfigure(SETTINGS.replace(probe={"modes": 2}))
     assert recon.state == "running"
-    recon.restructure(SETTINGS.replace(probe={"modes": 2}))
+    recon.reconfigure(SETTINGS.replace(probe={"modes": 2}))
     recon.stop()

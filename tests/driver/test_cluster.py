@@ -23,7 +23,7 @@ from ptynb.scan import Scan
 
 SCRIPT = """
 import ptynb as pt, sys, time
-cluster = pt.Cluster(2, device="cpu", lease={lease})
+cluster = pt.Cluster(2, device="cpu", detached_timeout={lease})
 recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(), cluster)
 recon.start(1000000)
 while not recon.epochs:
@@ -66,7 +66,7 @@ def test_a_cluster_tells_what_its_engines_hold(cluster: pt.Cluster) -> None:
     assert cluster.held_bytes() == pytest.approx(sum(private), rel=0.1)
 
 
-class Stuck(pt.Piece):
+class Stuck(pt.ModelComponent):
     """Holds up one engine of two for ever."""
 
     name = "stuck"
@@ -80,14 +80,14 @@ class Stuck(pt.Piece):
 def test_engines_that_do_not_end_are_stopped_with_their_cluster_and_a_new_one_works(scan: Scan) -> None:
     with pt.Cluster(2, device="cpu") as own:
         recon = pt.Reconstruction(
-            scan, pt.Settings(), own, timeout=3.0, extensions=[Stuck()], keep=None, on_failure="pause"
+            scan, pt.Settings(), own, timeout=3.0, extensions=[Stuck()], checkpointing=None, on_failure="pause"
         )
         recon.start(1)
         with pytest.raises(pt.ReconstructionError):
             recon.wait(60)
         with pytest.raises(Exception, match=r"Rank 1 did not end .*; stop the cluster and start a new one"):
             recon.close()
-    with pt.Cluster(1, device="cpu") as new, pt.Reconstruction(scan, pt.Settings(), new, keep=None) as again:
+    with pt.Cluster(1, device="cpu") as new, pt.Reconstruction(scan, pt.Settings(), new, checkpointing=None) as again:
         assert again.step().number == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 import ptynb as pt
 from ptynb.scan import Scan
 
-SETTINGS = pt.Settings(batch=20, probe=pt.Probe(modes=2), positions=pt.Positions(rate=0.05, first=2))
+SETTINGS = pt.Settings(batch=20, probe=pt.Probe(modes=2), positions=pt.Positions(learning_rate=0.05, start_epoch=2))
 EPOCHS = 6
 
 
@@ -22,7 +22,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory, scan: Scan) -> Scan:
 @pytest.fixture(scope="module")
 def whole(stored: Scan, cluster: pt.Cluster) -> pt.Result:
     """What a run that was never interrupted comes to, on two engines."""
-    with pt.Reconstruction(stored, SETTINGS, cluster, keep=None) as recon:
+    with pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=None) as recon:
         [*recon.run(EPOCHS)]
         return recon.result
 
@@ -30,11 +30,15 @@ def whole(stored: Scan, cluster: pt.Cluster) -> pt.Result:
 def kept(stored: Scan, cluster: pt.Cluster | None, folder: Path, every: int = 2) -> None:
     """A run that ends after four epochs, its states in a folder."""
     with pt.Reconstruction(
-        stored, SETTINGS, cluster, keep=pt.Keep(folder=folder, epochs=every, seconds=None), device="auto"
+        stored,
+        SETTINGS,
+        cluster,
+        checkpointing=pt.Checkpointing(folder=folder, epochs=every, seconds=None),
+        device="auto",
     ) as recon:
         for epoch in recon.run(4):
             if epoch.number % every == 0:
-                while recon.last_state is None or f"{epoch.number:05d}" not in recon.last_state.name:
+                while recon.latest_checkpoint is None or f"{epoch.number:05d}" not in recon.latest_checkpoint.name:
                     recon.status()
 
 
@@ -61,11 +65,11 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(
 
 def test_title_and_comments_are_kept_with_the_states(stored: Scan, tmp_path: Path) -> None:
     """Said while it runs, they go with its states; said afterwards, a state is kept for them."""
-    keep = pt.Keep(folder=tmp_path, epochs=1, seconds=None)
-    with pt.Reconstruction(stored, SETTINGS, keep=keep, device="cpu") as recon:
+    keep = pt.Checkpointing(folder=tmp_path, epochs=1, seconds=None)
+    with pt.Reconstruction(stored, SETTINGS, checkpointing=keep, device="cpu") as recon:
         recon.title = "Star, run 17"
         [*recon.run(1)]
-        while recon.last_state is None:
+        while recon.latest_checkpoint is None:
             recon.status()
         recon.comments = "Realigned *before* this run."
     with pt.resume(tmp_path, device="cpu") as again:
@@ -113,23 +117,25 @@ def test_a_folder_with_states_of_one_reconstruction_takes_none_of_another(
     kept(stored, None, tmp_path)
     chosen = cluster if engines == "two engines" else None
     with pytest.raises(ValueError, match=r"^The folder .* already holds states of another reconstruction"):
-        pt.Reconstruction(stored, SETTINGS, chosen, keep=pt.Keep(folder=tmp_path))
-    with pytest.raises(ValueError, match=r"^keep\.transfer is 'no\.such:function', which can't be imported"):
-        pt.Reconstruction(stored, SETTINGS, chosen, keep=pt.Keep(transfer="no.such:function"))
-    with pt.Reconstruction(stored, SETTINGS, chosen, keep=None) as recon:
+        pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(folder=tmp_path))
+    with pytest.raises(ValueError, match=r"^checkpointing\.transfer is 'no\.such:function', which can't be imported"):
+        pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(transfer="no.such:function"))
+    with pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=None) as recon:
         assert recon.step().number == 1
 
 
 def test_the_state_is_kept_when_asked_for(stored: Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
-    with pt.Reconstruction(stored, SETTINGS, cluster, keep=pt.Keep(folder=tmp_path, seconds=None)) as recon:
+    with pt.Reconstruction(
+        stored, SETTINGS, cluster, checkpointing=pt.Checkpointing(folder=tmp_path, seconds=None)
+    ) as recon:
         recon.start(3)
         recon.wait()
-        assert recon.last_state is None
+        assert recon.latest_checkpoint is None
         path = recon.keep()
-        assert path == recon.last_state == tmp_path / "state-00003.h5"
+        assert path == recon.latest_checkpoint == tmp_path / "state-00003.h5"
         assert recon.keep(timeout=20.0) == path
     with (
-        pt.Reconstruction(stored, SETTINGS, cluster, keep=None) as recon,
+        pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=None) as recon,
         pytest.raises(pt.ClusterError, match="keeps no states"),
     ):
         recon.keep()
@@ -140,8 +146,8 @@ def test_a_folder_that_takes_nothing_is_told_once_and_nothing_stops(
 ) -> None:
     folder = tmp_path / "states"
     folder.write_text("a file is in the way")
-    keep = pt.Keep(folder=folder, epochs=1, seconds=None)
-    with pt.Reconstruction(stored, SETTINGS, cluster, keep=keep) as recon:
+    keep = pt.Checkpointing(folder=folder, epochs=1, seconds=None)
+    with pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=keep) as recon:
         with pytest.warns(pt.PtynbWarning, match="could not be kept"):
             for _ in recon.run(6):
                 pass

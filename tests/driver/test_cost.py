@@ -6,7 +6,7 @@ import pytest
 import ptynb as pt
 from ptynb.driver.cost import (
     Compute,
-    Link,
+    Interconnect,
     Measured,
     cost_of,
     exchanged_bytes,
@@ -41,15 +41,15 @@ def object_of(side, slices=1):
 def test_the_whole_object_over_four_gpus_takes_what_the_table_of_the_model_says(side, slices, megabytes, milliseconds):
     scan, settings = object_of(side, slices)
     probe = 8 * 256 * 256
-    count = exchanged_bytes(scan, settings.replace(exchange="whole"), 4) - probe
+    count = exchanged_bytes(scan, settings.replace(gradient_sync="dense"), 4) - probe
     assert count / 1e6 == pytest.approx(megabytes, rel=0.02)
     for bandwidth, expected in zip((NVLINK, PCIE, ETHERNET), milliseconds, strict=True):
-        assert 1e3 * Link(0, bandwidth).seconds(count, 4) == pytest.approx(expected, rel=0.06)
+        assert 1e3 * Interconnect(0, bandwidth).seconds(count, 4) == pytest.approx(expected, rel=0.06)
 
 
 def test_the_largest_object_of_the_table():
     for bandwidth, expected in ((NVLINK, 2), (PCIE, 32), (ETHERNET, 64)):
-        assert 1e3 * Link(0, bandwidth).seconds(8 * 8192**2, 4) == pytest.approx(expected, rel=0.02)
+        assert 1e3 * Interconnect(0, bandwidth).seconds(8 * 8192**2, 4) == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize(("side", "slices", "milliseconds"), [(2048, 1, 1.0), (1024, 30, 20.0)])
@@ -60,8 +60,8 @@ def test_over_pcie_a_thin_slice_is_slower_on_two_gpus_than_on_one(side, slices, 
     alone = cost_of(scan, settings, 1, Measured(compute, None)).epoch
 
     def part(engines, bandwidth):
-        found = Measured(compute, Link(1e-5, bandwidth))
-        return cost_of(scan, settings.replace(exchange="whole"), engines, found).epoch / alone
+        found = Measured(compute, Interconnect(1e-5, bandwidth))
+        return cost_of(scan, settings.replace(gradient_sync="dense"), engines, found).epoch / alone
 
     assert part(2, NVLINK) < 0.7
     assert (part(2, PCIE) > 1.2) is (slices == 1)
@@ -70,7 +70,7 @@ def test_over_pcie_a_thin_slice_is_slower_on_two_gpus_than_on_one(side, slices, 
 
 def test_an_all_reduce_sends_all_but_one_part_twice():
     assert [wire_bytes(1200, engines) for engines in (1, 2, 3, 4)] == [0, 1200, 1600, 1800]
-    assert Link(0.5, 100).seconds(1200, 3) == 0.5 + 16
+    assert Interconnect(0.5, 100).seconds(1200, 3) == 0.5 + 16
 
 
 def test_straight_lines_go_through_what_was_measured_and_never_below_zero():
@@ -80,7 +80,7 @@ def test_straight_lines_go_through_what_was_measured_and_never_below_zero():
     assert Compute.through((8, 0.004), (16, 0.016)) == Compute(0, 0.001), "steeper than in proportion"
     assert Compute.through((8, 0.003), (16, 0.002)) == Compute(0.002, 0)
     assert Compute.through((1, 0.5), (1, 0.6)) == Compute(0, 0.6)
-    link = Link.through((4000, 1e-4), (4_004_000, 1e-4 + 0.002), 2)
+    link = Interconnect.through((4000, 1e-4), (4_004_000, 1e-4 + 0.002), 2)
     assert (link.latency, link.bandwidth) == pytest.approx((1e-4, 2e9))
 
 
@@ -89,15 +89,15 @@ def test_what_is_exchanged_by_hand():
     plane, window = 1024**2, 256**2
 
     def numbers(**changes):
-        return exchanged_bytes(scan, settings.replace(exchange="whole", **changes), 2) / 4
+        return exchanged_bytes(scan, settings.replace(gradient_sync="dense", **changes), 2) / 4
 
     assert numbers() == 2 * plane + 2 * window
     assert numbers(probe={"modes": 3}) == 2 * plane + 6 * window
-    assert numbers(object={"states": 2}) == 4 * plane + 2 * window
+    assert numbers(object={"modes": 2}) == 4 * plane + 2 * window
     assert numbers(precision="double") == 2 * (2 * plane + 2 * window)
-    assert numbers(exchange_every=4) == 3 * (2 * plane + 2 * window)
-    assert numbers(optimiser="sgd", exchange_every=4) == 2 * plane + 2 * window
-    assert numbers(optimiser="sgd", momentum=0.5, exchange_every=4) == 2 * (2 * plane + 2 * window)
+    assert numbers(sync_every=4) == 3 * (2 * plane + 2 * window)
+    assert numbers(optimiser="sgd", sync_every=4) == 2 * plane + 2 * window
+    assert numbers(optimiser="sgd", momentum=0.5, sync_every=4) == 2 * (2 * plane + 2 * window)
     assert numbers(optimiser="rpie") == 3 * plane + 3 * window
     assert numbers(optimiser="lsqml") == 4 * plane + 3 * window
     assert numbers(optimiser="raar") == 3 * plane + 3 * window
@@ -106,17 +106,17 @@ def test_what_is_exchanged_by_hand():
 def test_the_touched_part_is_that_of_the_tiles_below_a_batch():
     """Sixteen batches of 25 neighbours in a grid of 20 x 20: each touches about 5 x 5 steps and a window."""
     scan, settings = object_of(2048)
-    compact = settings.replace(batch=25, batches="compact")
+    compact = settings.replace(batch=25, batch_sampling="compact")
     step = (2048 - 256) / 19
     side = 4 * step + 256
     part = touched_part(scan, compact, 2)
     assert (side / 2048) ** 2 < part < ((side + 64) / 2048) ** 2
-    assert touched_part(scan, compact.replace(exchange_every=4), 2) > 2 * part
-    assert touched_part(scan, compact.replace(exchange_every=16), 2) == 1.0
+    assert touched_part(scan, compact.replace(sync_every=4), 2) > 2 * part
+    assert touched_part(scan, compact.replace(sync_every=16), 2) == 1.0
     assert touched_part(scan, settings.replace(batch=200), 2) == 1.0, "a spread batch touches nearly all"
     small, own = object_of(512)
     assert touched_part(small, own.replace(batch=1), 1) == 1.0, "a small object is not worth packing"
-    whole, touched = (exchanged_bytes(scan, compact.replace(exchange=way), 2) for way in ("whole", "touched"))
+    whole, touched = (exchanged_bytes(scan, compact.replace(gradient_sync=way), 2) for way in ("dense", "sparse"))
     assert whole - touched == pytest.approx(8 * 2048**2 * (1 - part))
 
 
@@ -125,10 +125,10 @@ def test_updates_and_own_patterns_follow_the_batch():
     assert own_patterns(scan, settings.replace(batch=50), 2) == 25
     assert own_patterns(scan, settings.replace(batch=50, batch_per="engine"), 2) == 50
     assert own_patterns(scan, settings.replace(optimiser="lbfgs"), 4) == 100
-    found = Measured(Compute(1.0, 0.1), Link(0.25, 1e30))
+    found = Measured(Compute(1.0, 0.1), Interconnect(0.25, 1e30))
     for changes, computing, exchanging, updates in (
         ({}, 3.5, 0.25, 8),
-        ({"exchange_every": 5}, 3.5, 0.05, 8),
+        ({"sync_every": 5}, 3.5, 0.05, 8),
         ({"batch_per": "engine"}, 6, 0.25, 4),
     ):
         cost = cost_of(scan, settings.replace(batch=50, **changes), 2, found)

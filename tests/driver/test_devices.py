@@ -246,7 +246,7 @@ def test_one_engine_takes_a_slice_and_whole_gpus_go_first():
     for n in (None, 1):
         mixed = plan_cluster(n, "auto", A100S, 8)
         assert [engine.environment["CUDA_VISIBLE_DEVICES"] for engine in mixed.engines] == [A100S[2].uuid]
-        (remark,) = mixed.remarks
+        (remark,) = mixed.notes
         assert SLICES[0].uuid in remark, "what is left aside is named"
         assert SLICES[1].uuid in remark
 
@@ -302,7 +302,7 @@ def test_a_gpu_that_cannot_be_used_is_an_error_that_names_it_and_how_to_leave_it
     assert str(error.value).endswith("To leave it out, start with CUDA_VISIBLE_DEVICES=1.")
     with pytest.raises(ClusterError, match=r"There is no other one; ask for CPU engines: device='cpu'\.$"):
         plan_cluster(1, "auto", changed(**facts)[:1], 8)
-    assert plan_cluster(None, "auto", changed(**facts)[1:], 8).remarks == ()
+    assert plan_cluster(None, "auto", changed(**facts)[1:], 8).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -318,15 +318,15 @@ def test_a_gpu_that_cannot_be_used_is_an_error_that_names_it_and_how_to_leave_it
 def test_a_busy_or_small_gpu_is_taken_and_named(facts, words):
     plan = plan_cluster(None, "auto", changed(**facts), 8)
     assert len(plan.engines) == 2
-    (remark,) = plan.remarks
+    (remark,) = plan.notes
     assert remark.startswith("GPU 0 (NVIDIA H200) ")
     assert words in remark
     assert remark.endswith("To leave it out, start with CUDA_VISIBLE_DEVICES=1.")
-    assert plan_cluster(1, "auto", changed(**facts)[::-1], 8).remarks == (), "it is not among those that are used"
+    assert plan_cluster(1, "auto", changed(**facts)[::-1], 8).notes == (), "it is not among those that are used"
 
 
 def test_what_the_driver_does_not_tell_is_no_remark():
-    assert plan_cluster(None, "auto", GPUS, 8).remarks == ()
+    assert plan_cluster(None, "auto", GPUS, 8).notes == ()
 
 
 def test_two_gpus_with_one_uuid_or_one_without_are_errors():
@@ -345,7 +345,7 @@ def test_engines_that_share_a_gpu_exchange_by_gloo_and_it_is_shown(monkeypatch, 
     plan = plan_cluster(n, "auto", GPUS[:gpus], 8, engines_per_gpu=2)
     assert [engine.environment["CUDA_VISIBLE_DEVICES"] for engine in plan.engines] == [GPUS[at].uuid for at in places]
     assert (plan.backend, plan.reason) == ("gloo", "gloo: several engines on one GPU, slower")
-    assert f"{len(places)} engines share" in plan.remarks[0]
+    assert f"{len(places)} engines share" in plan.notes[0]
     identities = [engine.identity for engine in plan.engines]
     assert len({*identities}) == len(places)
     assert identities[0].endswith("GPU-aaaa1111-22 (1 of 2)")

@@ -86,9 +86,9 @@ def test_a_missing_backend_is_a_problem_and_a_slower_one_a_remark(monkeypatch):
     report = examine(None, "auto")
     assert report.problems == ()
     assert dict(report.facts)["Exchange by"] == "gloo: this torch has no NCCL, slower"
-    (remark,) = report.remarks
+    (remark,) = report.notes
     assert "install a CUDA build" in remark
-    assert examine(1, "auto").remarks == ()
+    assert examine(1, "auto").notes == ()
     monkeypatch.setattr(doctor.dist, "is_gloo_available", lambda: False)
     assert examine(None, "auto").problems == ("This torch has no gloo backend for 2 engines; install another build.",)
     assert examine(1, "auto").problems == ()

@@ -11,10 +11,10 @@ from ptynb.driver import link as links
 from ptynb.driver.calling import EngineLostError
 from ptynb.driver.devices import ClusterError
 from ptynb.driver.engines import Engines
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.link import EngineClient, ReconstructionError
 from ptynb.driver.opening import Opening
 from ptynb.settings import Settings
-from ptynb.snapshot import Failure, PictureRequest, Pictures, Status
+from ptynb.snapshot import Failure, Pictures, RenderRequest, Status
 from tests.cases import a_scan
 from tests.driver.test_errors import file_of
 
@@ -50,9 +50,9 @@ def status(epoch: int = 0, failure: Failure | None = None) -> Status:
     return Status(0, 2, "running", epoch, 0, 4, 9, "CPU 0", "gloo", 1, {}, 0, failure=failure)
 
 
-def linked(*answers: Any) -> tuple[Link, Told]:
+def linked(*answers: Any) -> tuple[EngineClient, Told]:
     engines = Told(*answers)
-    return Link(cast(Engines, engines), Opening(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
+    return EngineClient(cast(Engines, engines), Opening(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
 
 
 def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
@@ -84,7 +84,7 @@ def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
 
 def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> None:
     link, engines = linked((PICTURES, status(5)), status(6))
-    assert link.look(PictureRequest()) is PICTURES
+    assert link.look(RenderRequest()) is PICTURES
     assert link.statuses[0].epoch == 5
     assert link.fetch(within=60).epoch == 5
     assert engines.asked == [(0, "look")]
@@ -94,7 +94,7 @@ def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> Non
 def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
     failure = Failure(0, "ValueError: no such thing", "")
     link, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
-    link.look(PictureRequest())
+    link.look(RenderRequest())
     with pytest.raises(ReconstructionError, match="no such thing"):
         link.fetch(within=60)
     assert engines.asked[:2] == [(0, "look"), (0, "status")]

@@ -19,7 +19,9 @@ from tests.driver.test_session import until
 @pytest.fixture(params=["two engines", "this process"])
 def recon(request: pytest.FixtureRequest, cluster: pt.Cluster, scan: Scan) -> Iterator[pt.Reconstruction]:
     chosen = cluster if request.param == "two engines" else None
-    with pt.Reconstruction(scan, pt.Settings(positions=pt.Positions(rate=0.01)), chosen, keep=None) as made:
+    with pt.Reconstruction(
+        scan, pt.Settings(positions=pt.Positions(learning_rate=0.01)), chosen, checkpointing=None
+    ) as made:
         yield made
 
 
@@ -37,7 +39,7 @@ def test_patterns_positions_and_values_are_those_of_the_result(recon: pt.Reconst
     pictures = recon.pictures()
     assert pictures is not None
     y, x = (side // 2 for side in pictures.pictures[0].shape)
-    value = recon.value_at("complex", y, x, pt.PictureRequest(panes=("complex",)))
+    value = recon.value_at("complex", y, x, pt.RenderRequest(panes=("complex",)))
     assert value == result.object[y + pictures.corner[0], x + pictures.corner[1]]
     assert recon.value_at("amplitude", y, x) == pytest.approx(abs(value))
     for wrong in (-1, len(scan)):
@@ -80,7 +82,7 @@ def test_each_engine_says_how_it_is(recon: pt.Reconstruction, scan: Scan) -> Non
 
 
 def test_an_engine_that_is_busy_is_not_waited_for(cluster: pt.Cluster, scan: Scan) -> None:
-    with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as recon:
+    with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:
         recon.step()
         before = recon.health()
         pid = cluster.status()[1]["pid"]
@@ -98,7 +100,7 @@ def test_an_engine_that_is_busy_is_not_waited_for(cluster: pt.Cluster, scan: Sca
 
 
 def test_a_long_curve_of_r_factors_is_whole_and_whoever_joins_gets_it_all() -> None:
-    with pt.Reconstruction(pt.simulate(patterns=16, window=32), keep=None) as recon:
+    with pt.Reconstruction(pt.simulate(patterns=16, window=32), checkpointing=None) as recon:
         recon.r_factor_every = 1
         recon.start(MOST_R_FACTORS + 5)
         recon.wait(60)

@@ -19,7 +19,7 @@ def test_the_measured_part_has_the_positions_rests_inside_the_object(scan):
     assert len(part) == 64
     rests = {tuple(np.round(rest, 6)) for rest in (scan.positions - np.rint(scan.positions)).tolist()}
     assert {tuple(np.round(rest, 6)) for rest in (part.positions - np.rint(part.positions)).tolist()} <= rests
-    low, high = part.positions.min(0), part.positions.max(0) + scan.window
+    low, high = part.positions.min(0), part.positions.max(0) + scan.pattern_shape
     assert (low >= 0).all()
     assert (high <= frame.shape).all()
     counts = {pattern.tobytes() for pattern in scan.frames.read(0, len(scan))}

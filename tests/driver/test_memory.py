@@ -9,7 +9,7 @@ import pytest
 from ptynb.driver.memory import (
     HEAP,
     PROCESS,
-    Asked,
+    Workload,
     arrays_of_an_update,
     copies_of_parameters,
     memory_of,
@@ -26,7 +26,7 @@ THICK = {"count": 4, "thickness": 1e-5}
 
 
 def amounts(scan, settings, engines=1, *, cluster=False, keep=False, place="host", on_gpu=False):
-    asked = Asked(settings, engines, cluster, keep)
+    asked = Workload(settings, engines, cluster, keep)
     return {item.name: item.bytes for item in memory_of(scan, asked, place, on_gpu)}
 
 
@@ -60,13 +60,13 @@ def test_items_by_hand():
     assert sum(found.values()) == rest + pictures + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
     large = amounts(scan_of(100, 256, 100), settings.replace(slices={"count": 1}))["pictures of epochs on the way"]
     assert large < 8 * 8 * 2 * 256**2
-    ways = amounts(scan, settings.replace(variations={"rank": 3}))["probe, gradient and optimiser"]
+    ways = amounts(scan, settings.replace(opr={"modes": 3}))["probe, gradient and optimiser"]
     assert ways == 2 * found["probe, gradient and optimiser"], "what the probe varies by is kept as its modes are"
     twice = amounts(scan, settings.replace(precision="double"))
     for name in ("object, gradient and optimiser", "waves of a batch"):
         assert twice[name] == 2 * found[name]
     assert twice["patterns"] == found["patterns"], "counts of 16 bits stay what they are"
-    states = amounts(scan, settings.replace(object={"states": 2}))
+    states = amounts(scan, settings.replace(object={"modes": 2}))
     assert states["object, gradient and optimiser"] == 2 * found["object, gradient and optimiser"]
 
 
@@ -81,7 +81,7 @@ def test_items_by_hand():
         ({"optimiser": "radam"}, 1, 9),
         ({"optimiser": "lbfgs"}, 1, 28),
         ({"optimiser": "lsqml"}, 2, 8),
-        ({"object": {"form": "polar"}}, 1, 9),
+        ({"object": {"parametrization": "amplitude_phase"}}, 1, 9),
     ],
 )
 def test_copies_of_the_parameters(changes, engines, copies):
@@ -94,11 +94,11 @@ def test_copies_of_the_parameters(changes, engines, copies):
         ({"probe": {"modes": 3}}, False, (0, 0, 0)),
         ({"slices": THICK}, False, (3, 0, 0)),
         ({"slices": THICK}, True, (3, 3, 0)),
-        ({"positions": {"rate": 0.1}, "offset": {"rate": 0.1}}, False, (0, 0, 0)),
-        ({"positions": {"rate": 0.1}, "offset": {"rate": 0.1}}, True, (1, 0, 0)),
-        ({"variations": {"rank": 2}}, False, (2, 0, 0)),
-        ({"weights": {"rate": 0.1}, "background": {"rate": 0.1}}, False, (0, 0, 4)),
-        ({"detector": {"blur": 1, "oversampling": 2, "saturation": 9}}, True, (0, 0, 6)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (1, 0, 0)),
+        ({"opr": {"modes": 2}}, False, (2, 0, 0)),
+        ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 4)),
+        ({"detector": {"psf_sigma": 1, "oversampling": 2, "saturation": 9}}, True, (0, 0, 6)),
     ],
 )
 def test_what_is_kept_of_each_pattern(changes, on_gpu, more):
@@ -110,7 +110,7 @@ def test_what_is_kept_of_each_pattern(changes, on_gpu, more):
 
 def test_a_cpu_keeps_what_a_gpu_does_where_torch_has_to_do_the_steps():
     scan, settings = scan_of(100, 64, 8), Settings()
-    moving = Settings(slices={**THICK, "rate": 0.1})
+    moving = Settings(slices={**THICK, "learning_rate": 0.1})
     assert arrays_of_an_update(scan, moving, False) == arrays_of_an_update(scan, moving, True)
     prime = scan_of(100, 67, 8)
     assert arrays_of_an_update(prime, settings, False) == arrays_of_an_update(scan, settings, True)
@@ -147,7 +147,7 @@ def test_engines_share_patterns_and_waves_but_not_the_object():
 
 def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host():
     scan, settings = scan_of(100, 64, 8), Settings(batch=16)
-    asked = Asked(settings, 1)
+    asked = Workload(settings, 1)
     here, there = (memory_of(scan, asked, place, on_gpu=True) for place in ("device", "host"))
     wheres = {item.name: item.where for item in here}
     assert {name for name, where in wheres.items() if where == "host"} == {
@@ -183,11 +183,11 @@ def test_portions_are_those_of_an_engine():
     for settings, engines, expected in (
         (Settings(batch=16), 1, 16),
         (Settings(batch=16), 3, 6),
-        (Settings(batch=16, accumulate=4), 3, 2),
+        (Settings(batch=16, gradient_accumulation=4), 3, 2),
         (Settings(batch=16, batch_per="engine"), 3, 16),
         (Settings(batch=400), 1, 100),
     ):
-        assert portion(scan, Asked(settings, engines)) == expected
+        assert portion(scan, Workload(settings, engines)) == expected
 
 
 def test_a_state_is_copied_and_turned_into_the_bytes_of_a_file():

@@ -18,9 +18,9 @@ from tests.cases import a_scan
 @pytest.mark.parametrize("guess", [True, False])
 def test_it_is_what_a_reconstruction_starts_with(kind, guess):
     scan = a_scan(kind=kind) if guess else dataclasses.replace(a_scan(kind=kind), probe=None)
-    settings = pt.Settings(probe={"modes": 3}, object={"states": 2, "padding": 7})
+    settings = pt.Settings(probe={"modes": 3}, object={"modes": 2, "padding": 7})
     found = pt.preview(scan, settings)
-    with pt.Reconstruction(scan, settings, device="cpu", keep=None) as recon:
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=None) as recon:
         result = recon.result
     np.testing.assert_allclose(found.object.squeeze(1), result.object.reshape(found.object.squeeze(1).shape), atol=1e-6)
     np.testing.assert_allclose(found.probe, result.probe, rtol=1e-4, atol=1e-5 * np.abs(result.probe).max())

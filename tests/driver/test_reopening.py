@@ -10,10 +10,10 @@ import pytest
 
 from ptynb.driver import reopening
 from ptynb.driver.calling import EngineLostError
-from ptynb.driver.link import Link, ReconstructionError
+from ptynb.driver.link import EngineClient, ReconstructionError
 
 
-def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[Link, list[str]]:
+def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineClient, list[str]]:
     """One whose rank 0 says this, one after the other, and the commands that it was given."""
     given, coming = list[str](), iter(statuses)
 
@@ -23,7 +23,7 @@ def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[Link, lis
 
     engines = SimpleNamespace(call=call)
     link = SimpleNamespace(engines=engines, sent=sent, ask=lambda: SimpleNamespace(**next(coming)))
-    return cast(Link, link), given
+    return cast(EngineClient, link), given
 
 
 def test_a_start_that_is_on_its_way_is_held_too() -> None:

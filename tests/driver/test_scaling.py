@@ -9,7 +9,7 @@ from ptynb import cli
 from ptynb.driver import scaling
 from ptynb.driver.cluster import Cluster
 from ptynb.snapshot import Epoch
-from ptynb.trials import Trial
+from ptynb.trials import ScalingTrial
 
 
 def test_each_trial_has_a_cluster_of_its_own_and_comes_to_the_same_loss(scan, monkeypatch):
@@ -36,7 +36,7 @@ def test_each_trial_has_a_cluster_of_its_own_and_comes_to_the_same_loss(scan, mo
 def test_trials_go_by_turns(scan, monkeypatch):
     def run(scan, settings, plan, number, epochs, device):
         seconds = tuple(Epoch(epoch, 1.0, 0.5, 200.0) for epoch in range(1, epochs + 1))
-        return Trial(len(plan.engines), plan.engines[0].threads, number, settings.effective_batch(2), seconds)
+        return ScalingTrial(len(plan.engines), plan.engines[0].threads, number, settings.effective_batch(2), seconds)
 
     monkeypatch.setattr(scaling, "_run", run)
     settings = pt.Settings(batch=10, batch_per="engine")

@@ -22,7 +22,7 @@ from ptynb.driver import room as rooms
 from ptynb.engine import opened
 from ptynb.engine.worker import IDLE_SECONDS
 from ptynb.scan import Scan
-from ptynb.snapshot import PictureRequest
+from ptynb.snapshot import RenderRequest
 from tests.driver.peak import scan_of
 from tests.driver.test_errors import file_of
 
@@ -60,7 +60,7 @@ def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -
         lambda scan: pt.estimate([scan, scan]),
         lambda scan: pt.advise([scan, scan]),
         lambda scan: pt.preview([scan, scan]),
-        lambda scan: pt.tune([scan, scan], pt.Settings(), {"probe.rate": pt.between(0.01, 0.1)}),
+        lambda scan: pt.tune([scan, scan], pt.Settings(), {"probe.learning_rate": pt.between(0.01, 0.1)}),
         lambda scan: pt.inspect([scan, scan]),
         lambda scan: pt.workbench([scan, scan]),
     ],
@@ -101,18 +101,20 @@ def test_paused_stands_still_on_all_engines_and_resumed_goes_on(recon: pt.Recons
 def test_a_change_of_rates_is_recorded_on_all_engines_at_the_same_update(recon: pt.Reconstruction) -> None:
     recon.start(2000)
     until(lambda: recon.epoch >= 1)
-    recon.settings = recon.settings.replace(object={"rate": 0.004})
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.004})
     records = [status.changes for status in recon.status()]
     assert [status.rates["object"] for status in recon.status()] == [0.004] * len(records)
     assert set(records) == {recon.changes}
-    assert [(change.name, change.old, change.new) for change in recon.changes] == [("object.rate", 0.01, 0.004)]
+    assert [(change.name, change.old, change.new) for change in recon.changes] == [
+        ("object.learning_rate", 0.01, 0.004)
+    ]
     recon.stop()
     assert recon.result.changes == recon.changes
-    assert recon.result.settings["object"]["rate"] == 0.004
+    assert recon.result.settings["object"]["learning_rate"] == 0.004
 
 
 def test_what_is_fixed_can_not_change_in_mid_run(recon: pt.Reconstruction) -> None:
-    with pytest.raises(pt.SettingsError, match=r"loss can't change .* restructure"):
+    with pytest.raises(pt.SettingsError, match=r"loss can't change .* reconfigure"):
         recon.settings = recon.settings.replace(loss="poisson")
     assert recon.settings.loss == "amplitude"
 
@@ -142,9 +144,9 @@ NO_NUMBERS: list[Any] = [10**30, 10**5000, True, np.True_, 2.0, "3", None, -1]
 
 
 def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
-    with pt.Reconstruction(scan, keep=None) as recon:
-        orders: list[Any] = [recon.start, recon.run, recon.run_to]
-        orders += [lambda one: setattr(recon, "target", one), lambda one: recon.run_to(1, one)]
+    with pt.Reconstruction(scan, checkpointing=None) as recon:
+        orders: list[Any] = [recon.start, recon.run, recon.run_until]
+        orders += [lambda one: setattr(recon, "target", one), lambda one: recon.run_until(1, one)]
         for number in NO_NUMBERS:
             for order in orders:
                 with pytest.raises(
@@ -185,13 +187,13 @@ def test_the_result_is_that_of_one_engine_and_survives_a_file(
     np.testing.assert_array_equal(loaded.object, result.object)
     np.testing.assert_array_equal(loaded.probe, result.probe)
     assert loaded.epochs == result.epochs
-    assert loaded.about["ptynb"] == pt.__version__
+    assert loaded.metadata["ptynb"] == pt.__version__
 
 
 def test_snapshots_and_pictures_come_while_it_runs(recon: pt.Reconstruction) -> None:
     recon.start(2000)
     until(lambda: recon.epoch >= 1)
-    first, second = recon.snapshot(size=50), recon.pictures(PictureRequest(size=64))
+    first, second = recon.snapshot(size=50), recon.pictures(RenderRequest(size=64))
     assert max(first.object.shape) <= 50
     assert first.reduction > 1
     assert second is not None
@@ -227,12 +229,12 @@ def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_close
     cluster: pt.Cluster, scan: Scan
 ) -> None:
     for leave in (pt.Reconstruction.stop, pt.Reconstruction.close):
-        first = pt.Reconstruction(scan, pt.Settings(), cluster, keep=None)
+        first = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
         first.start(5000)
         with pytest.raises(pt.ReconstructionError, match=r"are at work for <.*>; stop\(\) or close\(\) that one first"):
-            pt.Reconstruction(scan, pt.Settings(), cluster, keep=None)
+            pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
         leave(first)
-        with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as second:
+        with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as second:
             assert second.step().number == 1
             assert first.closed
 
@@ -241,7 +243,7 @@ def test_the_device_of_a_clusters_engines_is_the_clusters(cluster: pt.Cluster, s
     told = r"device is 'cpu', and a cluster has its own; give it to Cluster\(\.\.\.\)\."
     with pytest.raises(pt.SettingsError, match=told):
         pt.Reconstruction(scan, pt.Settings(), cluster, device="cpu")
-    with pt.Reconstruction(scan, pt.Settings(), cluster, keep=None) as recon:  # of pt.Cluster(2, device="cpu")
+    with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:  # of pt.Cluster(2, device="cpu")
         assert recon.engines.startswith("2 engines on CPU")
 
 
@@ -304,7 +306,7 @@ def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(
             result = recon.result
             assert len(result.epochs) >= 3
             assert np.isnan(result.r_factor)
-            assert f"rank {lost}" in result.about["failure"]
+            assert f"rank {lost}" in result.metadata["failure"]
             assert np.abs(result.object - 1).max() > 0.1
             recon.close()
 
@@ -334,7 +336,7 @@ def test_a_question_that_fails_does_not_end_the_reconstruction(cluster: pt.Clust
     with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
         recon.step()
         with pytest.raises(pt.ClusterError, match="rank 0: ValueError: Slice 5 of state 0 was asked for"):
-            recon.pictures(PictureRequest(slice=5))
+            recon.pictures(RenderRequest(slice=5))
         assert recon.step().number == 2
 
 
@@ -354,7 +356,7 @@ def test_a_result_taken_while_it_runs_is_all_of_one_moment(recon: pt.Reconstruct
 
 
 def test_stopped_from_elsewhere_a_loop_ends_and_a_step_says_so(recon: pt.Reconstruction) -> None:
-    recon.settings = recon.settings.replace(object={"rate": 0.001})
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.001})
     done = []
 
     def stop_soon() -> None:
@@ -397,7 +399,7 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     forgotten.start(5000)
     del forgotten
     gc.collect()
-    with pt.Reconstruction(scan, pt.Settings(), cluster, places=[1]) as recon:
+    with pt.Reconstruction(scan, pt.Settings(), cluster, ranks=[1]) as recon:
         assert recon.step().number == 1
         assert cluster.call(0, opened.open_names) == []
     alone = pt.Reconstruction(scan)
@@ -424,7 +426,7 @@ def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan
             recon.start(1)
 
 
-class Flicker(pt.Piece):
+class Flicker(pt.ModelComponent):
     """Every second pattern has lost a part of its brightness."""
 
     name = "flicker"
@@ -438,7 +440,7 @@ class Flicker(pt.Piece):
         return intensity * (1 - self.loss * (batch.patterns % 2))[:, None, None]
 
 
-class Bounded(pt.Imposed):
+class Bounded(pt.CustomConstraint):
     """No gain: an amplitude of 1 at most."""
 
     after = "update"
@@ -459,14 +461,16 @@ def test_pieces_and_constraints_of_the_users_own_are_the_same_on_a_cluster(clust
             recon.wait(60)
             results.append(recon.result)
     for result in results:
-        assert float(result.optimised["flicker/loss"]) == pytest.approx(0.6, abs=0.05)
+        assert float(result.parameters["flicker/loss"]) == pytest.approx(0.6, abs=0.05)
         assert np.abs(result.object).max() <= 1 + 1e-6
     np.testing.assert_allclose(results[0].losses, results[1].losses, rtol=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [Bounded, 3, "fading"])
 def test_what_is_no_extension_is_refused(scan: Scan, wrong: Any) -> None:
-    with pytest.raises(pt.SettingsError, match=r"expected instances of ptynb\.Piece or ptynb\.Imposed"):
+    with pytest.raises(
+        pt.SettingsError, match=r"expected instances of ptynb\.ModelComponent or ptynb\.CustomConstraint"
+    ):
         pt.Reconstruction(scan, extensions=[wrong])
 
 
@@ -485,15 +489,17 @@ def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -
     recon.start(2)
     recon.wait(60)
     given = recon.result.positions
-    assert "weights/weights" not in recon.result.optimised
-    recon.settings = recon.settings.replace(positions={"rate": 0.1}, weights={"rate": 0.01})
+    assert "weights/weights" not in recon.result.parameters
+    recon.settings = recon.settings.replace(
+        positions={"learning_rate": 0.1}, pattern_intensities={"learning_rate": 0.01}
+    )
     recon.start(2)
     recon.wait(60)
     moved = recon.result
     assert np.abs(moved.positions - given).max() > 0.01
-    assert np.ptp(moved.optimised["weights/weights"]) > 0
-    assert {change.name for change in recon.changes} == {"positions.rate", "weights.rate"}
-    recon.settings = recon.settings.replace(positions={"rate": 0})
+    assert np.ptp(moved.parameters["weights/weights"]) > 0
+    assert {change.name for change in recon.changes} == {"positions.learning_rate", "pattern_intensities.learning_rate"}
+    recon.settings = recon.settings.replace(positions={"learning_rate": 0})
     recon.start(1)
     recon.wait(60)
     np.testing.assert_array_equal(recon.result.positions, moved.positions)
@@ -509,7 +515,7 @@ def test_the_effective_batch_is_shown_and_recorded(cluster: pt.Cluster, scan: Sc
         with pt.Reconstruction(scan, settings, cluster) as recon:
             assert repr(recon).endswith(f", batch {text}>")
             recon.step()
-            assert recon.result.about["batch"] == recon.batch == text
+            assert recon.result.metadata["batch"] == recon.batch == text
             updates = recon.status()[0].updates_per_epoch
             batch = settings.effective_batch(2)
             assert updates == (1 if settings.optimiser == "lbfgs" else -(-100 // min(batch, 100)))
@@ -540,7 +546,7 @@ def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
         before.step()
         monkeypatch.setattr(rooms, "free_on_host", lambda: 0)
         with pytest.raises(pt.SettingsError, match=r"^This can't fit: 2 engines need about"):
-            pt.Reconstruction(large, pt.Settings(object={"states": 8}, probe={"modes": 9}, batch=500), cluster)
+            pt.Reconstruction(large, pt.Settings(object={"modes": 8}, probe={"modes": 9}, batch=500), cluster)
         before.step()
         assert before.epoch == 2
         monkeypatch.setattr(rooms, "free_on_host", lambda: 100_000_000)

@@ -91,7 +91,7 @@ def test_what_a_host_runs_is_what_was_meant(tmp_path: Path) -> None:
     words = (program(tmp_path / "ssh", ARGUMENTS.format(folder=tmp_path)), "-J", "gate")
     remote = Remote(ssh=words, python=python, environment={"ODD": value})
     (found,) = ask_hosts(["me@one"], remote)
-    assert found.said["ptynb"] == ssh.importlib.metadata.version("ptynb")
+    assert found.answers["ptynb"] == ssh.importlib.metadata.version("ptynb")
     arguments, there = json.loads((tmp_path / "told").read_text())
     assert (arguments, there) == (["-"], value)
     called = (tmp_path / "called").read_text().splitlines()

@@ -16,15 +16,15 @@ import pytest
 
 import ptynb as pt
 from ptynb.driver import attempt, crew
-from ptynb.driver.memory import Asked, memory_of, totals
+from ptynb.driver.memory import Workload, memory_of, totals
 from ptynb.driver.metrics import frc_score
 from ptynb.driver.room import Room
 from ptynb.driver.study import Study
 from ptynb.driver.study_file import StudyFile
-from ptynb.quality import halves
+from ptynb.quality import split_scan
 from ptynb.scan import Scan
 
-RANGES = {"probe.rate": pt.between(1e-3, 1e-1, log=True), "batch": (8, 16)}
+RANGES = {"probe.learning_rate": pt.between(1e-3, 1e-1, log=True), "batch": (8, 16)}
 SETTINGS = pt.Settings()
 EPOCHS = 3
 
@@ -42,8 +42,8 @@ def tune(scan: Scan, path: Path, **other: Any) -> Study:
 def alone(scan: Scan, study: Study, number: int) -> float:
     """The last loss of this trial's settings, reconstructed in this process."""
     values = study.trials[number - 1].values
-    settings = study.settings.replace(probe={"rate": values["probe.rate"]}, batch=values["batch"])
-    with pt.Reconstruction(scan, settings, keep=None) as recon:
+    settings = study.settings.replace(probe={"learning_rate": values["probe.learning_rate"]}, batch=values["batch"])
+    with pt.Reconstruction(scan, settings, checkpointing=None) as recon:
         return [*recon.run(study.epochs)][-1].loss
 
 
@@ -56,10 +56,10 @@ def test_trials_are_reconstructions_with_values_in_the_ranges(small: Scan, tmp_p
     study.wait()
     trials = study.trials
     assert came == [trial.number for trial in trials] == [1, 2, 3, 4]
-    assert trials[0].values == {"probe.rate": 0.01, "batch": 16}  # the settings' own first
+    assert trials[0].values == {"probe.learning_rate": 0.01, "batch": 16}  # the settings' own first
     for trial in trials:
         assert trial.state == "complete"
-        assert trial.values["probe.rate"] in RANGES["probe.rate"]
+        assert trial.values["probe.learning_rate"] in RANGES["probe.learning_rate"]
         assert trial.values["batch"] in RANGES["batch"]
         assert trial.score == trial.losses[-1]
         assert len(trial.losses) == EPOCHS
@@ -70,7 +70,7 @@ def test_trials_are_reconstructions_with_values_in_the_ranges(small: Scan, tmp_p
         assert study.trials[number - 1].score == alone(small, study, number)
     assert study.best is min(trials, key=lambda trial: trial.score or 0)
     assert study.best_settings.batch == study.best.values["batch"]
-    assert study.best_settings.probe.rate == study.best.values["probe.rate"]
+    assert study.best_settings.probe.learning_rate == study.best.values["probe.learning_rate"]
     assert not study.running
     assert f"{study.best.number} ★" in study._repr_html_()
     assert "idle, 4 of 4 trials" in repr(study)
@@ -81,7 +81,7 @@ def test_a_study_goes_on_from_its_file_as_if_nothing_had_been(small: Scan, tmp_p
     study = tune(small, tmp_path, trials=4)
     study.wait()
     assert [trial.state for trial in study.trials] == ["complete"] * 4
-    assert len({trial.values["probe.rate"] for trial in study.trials}) == 4
+    assert len({trial.values["probe.learning_rate"] for trial in study.trials}) == 4
     again = tune(small, tmp_path, trials=4)
     again.wait()
     for one, other in zip(study.trials, again.trials, strict=True):
@@ -135,7 +135,7 @@ def test_stop_ends_the_trials_under_way_and_start_tries_them_again(small: Scan, 
 def test_other_questions_are_refused_by_a_studys_file(small: Scan, tmp_path: Path) -> None:
     tune(small, tmp_path, trials=1).wait()
     for other, words in [
-        ({"ranges": {"probe.rate": RANGES["probe.rate"]}}, "range of batch is"),
+        ({"ranges": {"probe.learning_rate": RANGES["probe.learning_rate"]}}, "range of batch is"),
         ({"ranges": RANGES | {"batch": (8, 32)}}, r"range of batch is \(8, 16\), and here it is \(8, 32\)"),
         ({"epochs": 5}, "number of epochs is 3, and here it is 5"),
         ({"metric": "frc"}, "metric is loss, and here it is frc"),
@@ -177,7 +177,7 @@ def test_a_damaged_file_is_refused_and_another_one_taken(small: Scan, tmp_path: 
         ({"metric": "psnr"}, "metric is 'psnr'; expected 'loss', 'frc' or a function"),
         ({"engines_per_trial": 2}, "engines_per_trial is 2, and there is no cluster"),
         ({"ranges": {"loss": ("amplitude", "poisson")}}, "different losses can't be compared"),
-        ({"ranges": {"rate": (1, 2)}}, "no setting 'rate'"),
+        ({"ranges": {"learning_rate": (1, 2)}}, "no setting 'rate'"),
     ],
 )
 def test_what_makes_no_study_is_refused_in_a_sentence(
@@ -210,8 +210,8 @@ def test_the_frc_is_that_of_the_halves(small: Scan, tmp_path: Path) -> None:
     study = tune(small, tmp_path, metric="frc", trials=1, epochs=20, settings=pt.Settings(seed=3))
     study.wait()
     results = []
-    for half, seed in zip(halves(small), (3, 4), strict=True):
-        with pt.Reconstruction(half, pt.Settings(seed=seed), keep=None) as recon:
+    for half, seed in zip(split_scan(small), (3, 4), strict=True):
+        with pt.Reconstruction(half, pt.Settings(seed=seed), checkpointing=None) as recon:
             recon.start(20)
             recon.wait()
             results.append(recon.result)
@@ -237,12 +237,12 @@ def test_halves_that_share_too_little_for_an_frc_have_a_loss(tmp_path: Path) -> 
 
 
 def test_hopeless_trials_are_ended_early_and_diverging_ones_are_no_failures(small: Scan, tmp_path: Path) -> None:
-    ranges = {"object.rate": (0.01, 1e-6, 10.0)}
+    ranges = {"object.learning_rate": (0.01, 1e-6, 10.0)}
     study = tune(small, tmp_path, ranges=ranges, trials=14, epochs=10, prune=True, seed=1)
     study.wait()
     by_rate: dict[float, set[str]] = {}
     for trial in study.trials[5:]:
-        by_rate.setdefault(trial.values["object.rate"], set()).add(trial.state)
+        by_rate.setdefault(trial.values["object.learning_rate"], set()).add(trial.state)
         if trial.state == "pruned":
             assert trial.score is None
             assert trial.reason.startswith(("Hopeless after epoch", "Rank 0: "))
@@ -250,7 +250,7 @@ def test_hopeless_trials_are_ended_early_and_diverging_ones_are_no_failures(smal
     assert "pruned" in by_rate[1e-6] | by_rate[10.0]
     assert by_rate[0.01] == {"complete"}
     assert study.best is not None
-    assert study.best.values == {"object.rate": 0.01}
+    assert study.best.values == {"object.learning_rate": 0.01}
 
 
 def test_values_that_do_not_go_together_fail_their_trial_only(small: Scan, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_trials_run_at_the_same_time_and_as_they_would_alone(
     study = tune(small, tmp_path, cluster=cluster)
     study.wait()
     assert len(pids) == 2
-    assert {trial.places for trial in study.trials} == {(0,), (1,)}
+    assert {trial.ranks for trial in study.trials} == {(0,), (1,)}
     for trial in study.trials:
         assert trial.state == "complete"
         assert trial.score == pytest.approx(alone(small, study, trial.number), rel=1e-5)
@@ -324,7 +324,7 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
 ) -> None:
     with pytest.raises(pt.SettingsError, match="engines_per_trial is 3, and the cluster has 2"):
         tune(small, tmp_path, cluster=cluster, engines_per_trial=3)
-    with pt.Reconstruction(small, cluster=cluster, keep=None) as recon:
+    with pt.Reconstruction(small, cluster=cluster, checkpointing=None) as recon:
         recon.start(3000)
         with pytest.raises(pt.ReconstructionError, match=r"at work for <.*>; stop\(\) or close\(\) that one first"):
             tune(small, tmp_path, cluster=cluster, engines_per_trial=2)
@@ -333,7 +333,7 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
         study = tune(small, tmp_path, cluster=cluster, engines_per_trial=2, trials=2)
         study.wait()
         assert recon.closed
-    assert [trial.places for trial in study.trials] == [(0, 1), (0, 1)]
+    assert [trial.ranks for trial in study.trials] == [(0, 1), (0, 1)]
     assert study.trials[1].score == pytest.approx(alone(small, study, 2), rel=1e-4)
 
 
@@ -341,9 +341,9 @@ def test_trials_at_the_same_time_share_the_memory_that_is_there(
     small: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster: Any = SimpleNamespace(plan=SimpleNamespace(on_gpu=False), held_bytes=lambda: 0)
-    study = Study(small, pt.Settings(batch=8), {"probe.rate": (0.01, 0.02)}, study=tmp_path / "some.journal")
-    study._lanes = [(0,), (1,), (2,)]
-    asked = Asked(study.settings, 1, True, keep=False)
+    study = Study(small, pt.Settings(batch=8), {"probe.learning_rate": (0.01, 0.02)}, study=tmp_path / "some.journal")
+    study._engine_groups = [(0,), (1,), (2,)]
+    asked = Workload(study.settings, 1, True, keep=False)
     one = totals(memory_of(small, asked, "host", False))["host"]
     monkeypatch.setattr("ptynb.driver.study.room_for", lambda *_: Room(3.1 * one))
     study._check_room(cluster)
@@ -354,8 +354,8 @@ def test_trials_at_the_same_time_share_the_memory_that_is_there(
 
 def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan, cluster: pt.Cluster) -> None:
     with (
-        pt.Reconstruction(small, cluster=cluster, places=[1], keep=None) as one,
-        pt.Reconstruction(small, pt.Settings(seed=2), cluster, places=[0], keep=None) as other,
+        pt.Reconstruction(small, cluster=cluster, ranks=[1], checkpointing=None) as one,
+        pt.Reconstruction(small, pt.Settings(seed=2), cluster, ranks=[0], checkpointing=None) as other,
     ):
         one.start(2000)
         other.start(2)
@@ -374,9 +374,9 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
         one.stop()
     for wrong in ([2], [0, 0], []):
         with pytest.raises(pt.SettingsError, match="expected different ranks from 0 to 1"):
-            pt.Reconstruction(small, cluster=cluster, places=wrong)
+            pt.Reconstruction(small, cluster=cluster, ranks=wrong)
     with pytest.raises(pt.SettingsError, match="there is no cluster"):
-        pt.Reconstruction(small, places=[0])
+        pt.Reconstruction(small, ranks=[0])
 
 
 def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_for_later(
@@ -400,7 +400,7 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
     study = tune(small, tmp_path / "one", cluster=cluster, epochs=100)
     study.wait(120)
     failed = [trial for trial in study.trials if trial.state == "failed"]
-    assert [trial.places for trial in failed] == [(1,)]
+    assert [trial.ranks for trial in failed] == [(1,)]
     assert "rank 1 has died" in failed[0].reason
     assert [trial.state for trial in study.trials].count("complete") == 3
     assert cluster.status()[1]["pid"] != pid

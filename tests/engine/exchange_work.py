@@ -17,13 +17,13 @@ from ptynb.engine.gradient import Gradient
 from ptynb.engine.group import Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.physics.piece import Batch, Extension, Piece
+from ptynb.physics.piece import Batch, Extension, ModelComponent
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 from tests.engine.work import leave, loaded, obeyed
 
 
-class Nudge(Piece):
+class Nudge(ModelComponent):
     """A user's piece: windows lie where only this engine's batch tells."""
 
     name = "nudge"
@@ -33,7 +33,7 @@ class Nudge(Piece):
         super().__init__()
         self.by = nn.Parameter(torch.zeros(2))
 
-    def move(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
         return places + self.by
 
 
@@ -101,7 +101,7 @@ def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: in
                 loop.step()
         algorithm = gradient_of(loop)
         return {
-            **{name: tensor.numpy() for name, tensor in (loop.arrays() | loop.optimised()).items()},
+            **{name: tensor.numpy() for name, tensor in (loop.arrays() | loop.parameters()).items()},
             "losses": [epoch.loss for epoch in loop.epochs],
             "sent": sum(sent),
             "last": sent[last:],

@@ -16,10 +16,10 @@ from ptynb.engine.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import state as files
-from ptynb.io.state import State, packed
-from ptynb.physics.piece import Batch, Piece
+from ptynb.io.state import ReconstructionState, packed
+from ptynb.physics.piece import Batch, ModelComponent
 from ptynb.scan import Scan
-from ptynb.settings import Keep, Settings
+from ptynb.settings import Checkpointing, Settings
 from tests.engine.work import leave, loaded, obeyed
 
 Change = tuple[int, dict[str, Any]]
@@ -54,7 +54,7 @@ def keep_beside(loop: Loop, group: Group, path: Path) -> None:
     """Keeps a state as workers do, each rank its own part."""
     state = loop.state(loop.loss_sums(), target=9)
     token = group.tell(files.Header("a run", f"{time.time_ns():016x}", 0).token)
-    kept = files.image(State(**{**vars(state), "run": "a run", "token": token}), group.rank)
+    kept = files.image(ReconstructionState(**{**vars(state), "run": "a run", "token": token}), group.rank)
     if group.rank == 0 or state.parts > 1:
         files.put(files.companion(path, group.rank), kept)
     group.tell(None)
@@ -115,7 +115,7 @@ def work(
     membership: Membership,
     scan: Scan,
     settings: Settings,
-    keep: Keep | None,
+    keep: Checkpointing | None,
     script: list[tuple[float, str, Any]],
     start: Path | None = None,
     slow: float = 0.0,
@@ -165,7 +165,7 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in {*one, *other} if not np.array_equal(one.get(name, nothing), other.get(name, nothing))]
 
 
-class Fading(Piece):
+class Fading(ModelComponent):
     """A piece of a user's with a parameter and a buffer that every update changes."""
 
     name = "fading"
@@ -183,11 +183,11 @@ class Fading(Piece):
         self.steps += 1
 
 
-def fading() -> list[Piece]:
+def fading() -> list[ModelComponent]:
     return [Fading()]
 
 
-def failing(membership: Membership, scan: Scan, settings: Settings, keep: Keep, epochs: int) -> dict[str, Any]:
+def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkpointing, epochs: int) -> dict[str, Any]:
     """Rank 1 runs out of memory after so many epochs; the folder's bytes before and after."""
     worker = Worker(scan, settings, membership, keep=keep)
     loop = loaded(worker)
@@ -217,7 +217,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Keep, 
     return {"status": worker.status(), "before": before, "after": after}
 
 
-def full_disk(membership: Membership, scan: Scan, keep: Keep) -> dict[str, Any]:
+def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[str, Any]:
     """States kept by a worker whose files may suddenly have no more than 20 kB, twice; and what is told then."""
     assert keep.folder is not None
     worker = Worker(scan, Settings(batch=8), membership, keep=keep)

@@ -60,7 +60,7 @@ def simulated_by_the_model(scan: Scan) -> Scan:
     loop = a_loop(scan, double("adam", probe=MODES))
     with torch.no_grad():
         patterns = loop.model.intensities(loop.shard.batch(np.arange(len(scan)), len(scan))).numpy()
-    patterns = np.fft.fftshift(patterns, axes=(1, 2)) if scan.fourier else patterns
+    patterns = np.fft.fftshift(patterns, axes=(1, 2)) if scan.is_far_field else patterns
     return dataclasses.replace(scan, frames=ArrayFrames.of(patterns), probe=probe_of(loop))
 
 
@@ -79,7 +79,7 @@ class Plain:
 
     @classmethod
     def of(cls, loop: Loop, scan: Scan) -> Plain:
-        good = np.ones(scan.window, bool) if scan.mask is None else scan.mask
+        good = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
         counts = np.where(good, scan.frames.read(0, len(scan)), 0).astype(np.float64)
         places = scan.positions - loop.frame.origin
         whole = np.rint(places)

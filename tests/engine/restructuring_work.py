@@ -6,12 +6,12 @@ import torch
 
 from ptynb.engine.group import Membership, join
 from ptynb.engine.loop import Loop
-from ptynb.io.state import State
+from ptynb.io.state import ReconstructionState
 from ptynb.scan import Scan
 from ptynb.settings import Settings
 
 
-def moved(membership: Membership, scan: Scan, state: State, epochs: int) -> set[str]:
+def moved(membership: Membership, scan: Scan, state: ReconstructionState, epochs: int) -> set[str]:
     """The pieces that take part and have moved so many epochs after the state."""
     group = join(membership)
     loop = Loop(scan, Settings(**state.begun), group)
@@ -22,7 +22,7 @@ def moved(membership: Membership, scan: Scan, state: State, epochs: int) -> set[
     found = {
         name
         for name, piece in loop.model.parts.items()
-        if piece.awake and not all(map(torch.equal, piece.parameters(), before[name]))
+        if piece.active and not all(map(torch.equal, piece.parameters(), before[name]))
     }
     loop.disconnect()
     group.close()

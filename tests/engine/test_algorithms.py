@@ -10,7 +10,7 @@ from scipy import ndimage
 import ptynb as pt
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, ModelComponent
 from ptynb.settings import Optimiser, Settings
 from tests.cases import ALGORITHMS, a_scan
 from tests.engine import work
@@ -85,7 +85,7 @@ def test_rounding_does_not_grow_in_single_precision(
 @pytest.mark.parametrize("case", WITHOUT_MORE_PARTS)
 def test_engines_without_patterns_take_part(ranks: Ranks, case: str) -> None:
     """13 patterns, at random in batches of 2, on 3 engines: empty parts of batches, and one engine that holds none."""
-    settings = ALGORITHMS[case][1].replace(batch=2, batches="random", precision="double")
+    settings = ALGORITHMS[case][1].replace(batch=2, batch_sampling="random", precision="double")
     scan = a_scan(13)
     updates = 10 if settings.optimiser in FULL_BATCH else 14
     alone = ranks.run(1, work.train, scan, settings, updates)[0]
@@ -123,7 +123,7 @@ def test_the_size_of_a_batch_is_only_memory_where_all_patterns_make_an_update(na
 def test_batches_of_one_pattern_with_full_regularisation_are_epie() -> None:
     """Maiden and Rodenburg, Ultramicroscopy 109, 1256 (2009), eqs. 5 and 6, in the order of the engine's epoch."""
     scan = a_scan(20)
-    loop = a_loop(scan, double("rpie", regularisation=1, batch=1))
+    loop = a_loop(scan, double("rpie", rpie_alpha=1, batch=1))
     plain = Plain.of(loop, scan)
     for (j,) in loop.order.epoch(1).T:
         probe, window = plain.moved(plain.probe, j), plain.window(j).copy()
@@ -153,14 +153,14 @@ def test_an_object_and_a_probe_that_fit_stay_as_they_are(name: Optimiser, kind: 
 @pytest.mark.parametrize("name", ["rpie", "lsqml", "lbfgs", "dm", "raar"])
 @pytest.mark.parametrize("frozen", ["object", "probe"])
 def test_a_rate_of_0_freezes_until_it_is_another(name: Optimiser, frozen: str) -> None:
-    settings = Settings(optimiser=name, batch=8).replace(**{frozen: {"rate": 0}})
+    settings = Settings(optimiser=name, batch=8).replace(**{frozen: {"learning_rate": 0}})
     loop = after(a_scan(), settings, 3)
     start = a_loop(a_scan(), settings)
     parts = {"object": object_of, "probe": probe_of}
     other = "probe" if frozen == "object" else "object"
     np.testing.assert_array_equal(parts[frozen](start), parts[frozen](loop))
     assert difference(parts[other](start), parts[other](loop)) > 1e-2
-    loop.change(settings.replace(**{frozen: {"rate": 1}, other: {"rate": 0}}))
+    loop.change(settings.replace(**{frozen: {"learning_rate": 1}, other: {"learning_rate": 0}}))
     moved = parts[other](loop)
     while loop.epoch < 5:
         loop.step()
@@ -168,7 +168,7 @@ def test_a_rate_of_0_freezes_until_it_is_another(name: Optimiser, frozen: str) -
     np.testing.assert_array_equal(moved, parts[other](loop))
 
 
-class Brighter(Piece):
+class Brighter(ModelComponent):
     name = "brighter"
 
     def detect(self, intensity: torch.Tensor, batch: Batch) -> torch.Tensor:

@@ -43,7 +43,7 @@ def test_every_optimiser_gets_near_the_truth(name: Optimiser, small: Scan) -> No
     rate, most = REACHED[name]
     settings = Settings(optimiser=name)
     if rate is not None:
-        settings = settings.replace(object={"rate": rate}, probe={"rate": rate})
+        settings = settings.replace(object={"learning_rate": rate}, probe={"learning_rate": rate})
     loop = after(small, settings, 60)
     assert error_of(loop, small) < most
 
@@ -57,13 +57,13 @@ def test_projections_converge_where_there_is_no_noise(name: Optimiser) -> None:
 
 def error_of(loop: Loop, scan: Scan) -> float:
     """As a figure of the result shows it."""
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     places = loop.model.all_places().numpy()
-    middle = np.array(scan.window) / 2
+    middle = np.array(scan.pattern_shape) / 2
     low = np.ceil(places.min(0) + middle).astype(int) + loop.frame.origin
     high = np.floor(places.max(0) + middle).astype(int) + loop.frame.origin
     area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
-    return compare(loop.projection().numpy(), scan.truth.object, area, loop.frame.origin).error
+    return compare(loop.projection().numpy(), scan.ground_truth.object, area, loop.frame.origin).error
 
 
 @pytest.mark.parametrize("kind", ["far", "parallel"])
@@ -73,7 +73,7 @@ def test_the_object_is_found_with_a_known_probe(name: Optimiser, kind: str) -> N
     scan = simulated_by_the_model(a_scan(37, kind=kind))
     assert scan.object is not None
     flat_start = dataclasses.replace(scan, object=np.ones_like(scan.object))
-    loop = after(flat_start, Settings(optimiser=name, probe=Probe(modes=2, rate=0), batch=16), 40)
+    loop = after(flat_start, Settings(optimiser=name, probe=Probe(modes=2, learning_rate=0), batch=16), 40)
     assert loop.epochs[-1].loss < (0.15 if kind == "parallel" else 0.005) * loop.epochs[0].loss
     if kind == "parallel":
         return

@@ -28,9 +28,9 @@ PART_RATES = {
     "tilt": 1e-4,
     "positions": 1e-2,
     "affine": 1e-2,
-    "offset": 1e-2,
-    "variations": 0.3,
-    "weights": 1e-2,
+    "probe_offset": 1e-2,
+    "opr": 0.3,
+    "pattern_intensities": 1e-2,
     "background": 1e-3,
 }
 LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
@@ -39,10 +39,10 @@ SGD_RATES = {"amplitude": 0.3, "poisson": 0.01, "intensity": 0.02}
 
 def as_sgd(settings: Settings) -> Settings:
     factor = LOSS_FACTORS[settings.loss]
-    if settings.slices.count > 1 or settings.variations.rank or settings.terms or settings.detector.blur:
+    if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
         factor *= 0.1
-    moving = [name for name in PARTS if settings.part(name).rate > 0]
-    rates: dict[str, Any] = {name: {"rate": PART_RATES[name] * factor} for name in moving}
+    moving = [name for name in PARTS if settings.part(name).learning_rate > 0]
+    rates: dict[str, Any] = {name: {"learning_rate": PART_RATES[name] * factor} for name in moving}
     return settings.replace(optimiser="sgd", batch=8, precision="double", **rates)
 
 
@@ -52,8 +52,8 @@ def sgd(loss: str = "amplitude", batch: int = 8, rate: float | None = None) -> S
         loss=loss,
         optimiser="sgd",
         batch=batch,
-        object=pt.Object(rate=rate),
-        probe=pt.Probe(modes=2, rate=rate),
+        object=pt.Object(learning_rate=rate),
+        probe=pt.Probe(modes=2, learning_rate=rate),
     )
 
 
@@ -228,7 +228,7 @@ def test_gradients_of_the_group_are_the_sum_of_those_of_its_ranks(ranks: Ranks) 
 
 
 def test_engines_that_drift_apart_are_found_out(ranks: Ranks) -> None:
-    for answer in ranks.run(2, work.drift, a_scan(), sgd(rate=0.01)):
+    for answer in ranks.run(2, work.drift, a_scan(), sgd(learning_rate=0.01)):
         assert "hold different parameters" in answer
 
 
@@ -245,7 +245,7 @@ def test_two_engines_on_one_gpu_are_refused(ranks: Ranks) -> None:
 @pytest.mark.parametrize("world", [pytest.param(2, marks=OTHER_WORLDS), 3])
 @pytest.mark.parametrize("batches", ["spread", "random", "compact"])
 def test_a_batch_on_each_engine_is_one_engine_with_all_of_them(ranks: Ranks, world: int, batches: str) -> None:
-    scan, settings = a_scan(), sgd(batch=4).replace(batches=batches)
+    scan, settings = a_scan(), sgd(batch=4).replace(batch_sampling=batches)
     start = ranks.run(1, work.initial, scan, settings)[0]
     alone = ranks.run(1, work.train, scan, settings.replace(batch=4 * world), 10)[0]
     for answer in ranks.run(world, work.train, scan, settings.replace(batch_per="engine"), 10):

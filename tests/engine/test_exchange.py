@@ -13,7 +13,18 @@ import torch
 import ptynb as pt
 from ptynb.engine.touched import TILE, Region, touched_tiles
 from ptynb.scan import Scan
-from ptynb.settings import Affine, Background, Object, Offset, Positions, Probe, Settings, Slices, Variations, Weights
+from ptynb.settings import (
+    OPR,
+    Affine,
+    Background,
+    Object,
+    PatternIntensities,
+    Positions,
+    Probe,
+    ProbeOffset,
+    Settings,
+    Slices,
+)
 from ptynb.settings.terms import Similarity, Sparsity, TotalVariation
 from tests.engine import exchange_work as work
 from tests.engine.ranks import Ranks
@@ -34,7 +45,7 @@ def difference(one: Any, other: Any) -> float:
 
 
 def sgd(rate: float = 0.1, **choices: Any) -> Settings:
-    choices = {"batch": 3, "object": Object(rate=rate), "probe": Probe(modes=2, rate=rate)} | choices
+    choices = {"batch": 3, "object": Object(learning_rate=rate), "probe": Probe(modes=2, learning_rate=rate)} | choices
     return Settings(optimiser="sgd", precision="double", **choices)
 
 
@@ -92,20 +103,26 @@ class TestRegions:
 # name -> settings in which the windows of a batch leave most of the object untouched
 TOUCHED: dict[str, Settings] = {
     "spread": sgd(),
-    "random": sgd(batches="random"),
-    "compact": sgd(batches="compact", batch=5),
-    "terms": sgd(0.01, terms=(TotalVariation(weight=0.5), Sparsity(weight=0.2, power=1.5))),
-    "polar": sgd(object=Object(rate=0.1, form="polar")),
-    "polar, term": sgd(object=Object(rate=0.01, form="polar"), terms=(Sparsity(weight=0.5, power=1.5),)),
-    "pure phase": sgd(object=Object(rate=0.1, form="polar", amplitude_rate=0), terms=(TotalVariation(weight=0.1),)),
+    "random": sgd(batch_sampling="random"),
+    "compact": sgd(batch_sampling="compact", batch=5),
+    "terms": sgd(0.01, regularizers=(TotalVariation(weight=0.5), Sparsity(weight=0.2, power=1.5))),
+    "polar": sgd(object=Object(learning_rate=0.1, parametrization="amplitude_phase")),
+    "polar, term": sgd(
+        object=Object(learning_rate=0.01, parametrization="amplitude_phase"),
+        regularizers=(Sparsity(weight=0.5, power=1.5),),
+    ),
+    "pure phase": sgd(
+        object=Object(learning_rate=0.1, parametrization="amplitude_phase", amplitude_learning_rate=0),
+        regularizers=(TotalVariation(weight=0.1),),
+    ),
     "slices": sgd(0.01, slices=THICK),
-    "states": sgd(0.01, object=Object(rate=0.01, states=2), terms=(Similarity(weight=0.5),)),
-    "positions": sgd(positions=Positions(rate=5.0, momentum=0)),
-    "affine and offset": sgd(affine=Affine(rate=0.3), offset=Offset(rate=0.3)),
-    "accumulated": sgd(accumulate=2),
+    "states": sgd(0.01, object=Object(learning_rate=0.01, modes=2), regularizers=(Similarity(weight=0.5),)),
+    "positions": sgd(positions=Positions(learning_rate=5.0, momentum=0)),
+    "affine and offset": sgd(affine=Affine(learning_rate=0.3), probe_offset=ProbeOffset(learning_rate=0.3)),
+    "accumulated": sgd(gradient_accumulation=2),
     "rpie": Settings(optimiser="rpie", batch=3, probe=MODES, precision="double"),
-    "adam": Settings(batch=3, probe=MODES, precision="double", terms=(TotalVariation(weight=0.1),)),
-    "adam, positions": Settings(batch=3, precision="double", positions=Positions(rate=1.0)),
+    "adam": Settings(batch=3, probe=MODES, precision="double", regularizers=(TotalVariation(weight=0.1),)),
+    "adam, positions": Settings(batch=3, precision="double", positions=Positions(learning_rate=1.0)),
 }
 
 
@@ -119,7 +136,7 @@ def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case:
     for name in ("object", "probe"):
         assert difference(start[name], alone[name]) > 1e-3, "the updates have to be large enough to tell"
     touched = ranks.run(world, work.trained, a_scan(), settings, updates)
-    whole = ranks.run(world, work.trained, a_scan(), settings.replace(exchange="whole"), updates)
+    whole = ranks.run(world, work.trained, a_scan(), settings.replace(gradient_sync="dense"), updates)
     for answer in (*touched, *whole):
         for name in names:
             assert difference(alone[name], answer[name]) < 1e-9, name
@@ -148,7 +165,7 @@ def test_as_many_bytes_are_sent_as_windows_have_and_not_more(ranks: Ranks) -> No
     # 2 windows of 32 x 32 reach into at most 4 tiles each, 8 bytes a pixel.
     assert probe + 2 * 32 * 32 * 8 <= sent <= probe + 2 * 4 * TILE**2 * 8
     assert answer["counted"] == answer["sent"]
-    whole = ranks.run(2, work.trained, a_scan(), settings.replace(exchange="whole"), 12)[1]
+    whole = ranks.run(2, work.trained, a_scan(), settings.replace(gradient_sync="dense"), 12)[1]
     assert whole["last"] == [object + probe]
     assert whole["counted"] == whole["sent"] == 12 * (object + probe)
 
@@ -156,7 +173,7 @@ def test_as_many_bytes_are_sent_as_windows_have_and_not_more(ranks: Ranks) -> No
 def test_a_large_objects_message_leaves_first_and_by_itself(ranks: Ranks) -> None:
     """Its gradient is there before the probe's, which waits for Fourier transforms."""
     scan = pt.simulate(patterns=30, window=128, modes=2, photons=1e5, step=60, seed=3)
-    settings = Settings(slices=THICK, probe=MODES, batch=2, exchange="whole")
+    settings = Settings(slices=THICK, probe=MODES, batch=2, gradient_sync="dense")
     answer = ranks.run(2, work.trained, scan, settings, 4)[0]
     object, *others = answer["parameters"]
     assert object > 2**20
@@ -179,7 +196,7 @@ def test_what_saves_little_is_not_packed(ranks: Ranks) -> None:
 def test_fifty_groups_come_and_go(ranks: Ranks) -> None:
     for _ in range(25):
         ranks.run(2, work.trained, a_scan(), Settings(batch=3), 3)
-        ranks.run(2, work.trained, a_scan(), Settings(batch=3, exchange_every=2), 3)
+        ranks.run(2, work.trained, a_scan(), Settings(batch=3, sync_every=2), 3)
 
 
 ALONE: dict[str, Settings] = {
@@ -188,19 +205,19 @@ ALONE: dict[str, Settings] = {
     "rmsprop": Settings(batch=5, optimiser="rmsprop"),
     "momentum": sgd(0.02, momentum=0.8, batch=5),
     "rpie": Settings(optimiser="rpie", batch=5, probe=MODES),
-    "polar": Settings(batch=5, object=Object(form="polar")),
-    "term": Settings(batch=5, terms=(TotalVariation(weight=1.0),)),
-    "constraint": Settings(batch=5, constraints=[{"kind": "blur", "sigma": 0.5, "after": "update"}]),
-    "compact": Settings(batch=5, batches="compact", accumulate=2),
+    "polar": Settings(batch=5, object=Object(parametrization="amplitude_phase")),
+    "term": Settings(batch=5, regularizers=(TotalVariation(weight=1.0),)),
+    "constraint": Settings(batch=5, constraints=[{"kind": "gaussian_blur", "sigma": 0.5, "after": "update"}]),
+    "compact": Settings(batch=5, batch_sampling="compact", gradient_accumulation=2),
     "rows": Settings(
         batch=5,
         probe=MODES,
         slices=THICK,
-        positions=Positions(rate=1.0),
-        affine=Affine(rate=0.1),
-        variations=Variations(rank=1),
-        weights=Weights(rate=0.01),
-        background=Background(rate=0.01),
+        positions=Positions(learning_rate=1.0),
+        affine=Affine(learning_rate=0.1),
+        opr=OPR(modes=1),
+        pattern_intensities=PatternIntensities(learning_rate=0.01),
+        background=Background(learning_rate=0.01),
         precision="double",
     ),
 }
@@ -217,7 +234,7 @@ def equal(states: list[dict[str, Any]]) -> bool:
 @pytest.mark.parametrize("case", ALONE)
 def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, case: str, world: int) -> None:
     """8 updates an epoch, averages after 3, 6 and the last: parameters and moments, to the bit."""
-    settings = ALONE[case].replace(exchange_every=3)
+    settings = ALONE[case].replace(sync_every=3)
     answers = ranks.run(world, work.followed, a_scan(), settings, 16)
     for update in range(16):
         states = [answer[update] for answer in answers]
@@ -226,7 +243,7 @@ def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, cas
 
 @pytest.mark.parametrize("case", ALONE)
 def test_an_average_is_the_mean_over_patterns_and_each_engines_own_rows(ranks: Ranks, case: str) -> None:
-    answers = ranks.run(3, work.met, a_scan(), ALONE[case].replace(exchange_every=100), 4)
+    answers = ranks.run(3, work.met, a_scan(), ALONE[case].replace(sync_every=100), 4)
     total = sum(answer["seen"] for answer in answers)
     assert 4 * 4 <= total <= 4 * 5, "batches have 4 or 5 patterns"
     for name, after in answers[0]["after"].items():
@@ -243,14 +260,14 @@ def test_one_step_of_plain_sgd_before_an_average_is_one_engines(ranks: Ranks) ->
     """All 37 patterns in one batch, in unequal parts: a mean that did not count patterns would be another."""
     settings = sgd(batch=37)
     alone = ranks.run(1, work.trained, a_scan(), settings, 6)[0]
-    for answer in ranks.run(3, work.trained, a_scan(), settings.replace(exchange_every=4), 6):
+    for answer in ranks.run(3, work.trained, a_scan(), settings.replace(sync_every=4), 6):
         for name in ("object", "probe"):
             assert difference(alone[name], answer[name]) < 1e-9
 
 
 @pytest.mark.parametrize("case", ALONE)
 def test_engines_without_patterns_do_not_keep_others_waiting(ranks: Ranks, case: str) -> None:
-    settings = ALONE[case].replace(batch=2, batches="random", accumulate=1, exchange_every=3)
+    settings = ALONE[case].replace(batch=2, batch_sampling="random", gradient_accumulation=1, sync_every=3)
     answers = ranks.run(3, work.trained, a_scan(13), settings, 14)
     for answer in answers:
         assert np.isfinite(answer["losses"]).all()
@@ -259,10 +276,10 @@ def test_engines_without_patterns_do_not_keep_others_waiting(ranks: Ranks, case:
 
 
 def test_of_the_object_only_what_was_touched_since_is_averaged(ranks: Ranks) -> None:
-    settings = Settings(batch=2, exchange_every=2)
+    settings = Settings(batch=2, sync_every=2)
     touched, whole = (
-        ranks.run(2, work.trained, a_scan(), settings.replace(exchange=exchange), 12)[0]
-        for exchange in ("touched", "whole")
+        ranks.run(2, work.trained, a_scan(), settings.replace(gradient_sync=exchange), 12)[0]
+        for exchange in ("sparse", "dense")
     )
     assert difference(whole["object"], touched["object"]) < 1e-5
     assert touched["counted"] < 0.75 * whole["counted"]
@@ -274,7 +291,7 @@ def test_with_averages_now_and_then_a_run_is_less_than_a_half_longer(ranks: Rank
     scan = pt.simulate(patterns=100, window=32, photons=1e5, step=4, seed=3)
     settings = Settings(batch=12)
     every, fourth = (
-        ranks.run(world, work.trained, scan, settings.replace(exchange_every=k), 9 * 20)[0]["losses"] for k in (1, 4)
+        ranks.run(world, work.trained, scan, settings.replace(sync_every=k), 9 * 20)[0]["losses"] for k in (1, 4)
     )
     assert every[-1] < 0.1 * every[0]
     assert every[-1] < fourth[-1] < every[12]
@@ -283,7 +300,7 @@ def test_with_averages_now_and_then_a_run_is_less_than_a_half_longer(ranks: Rank
 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_who_stops_between_averages_stops_at_one(ranks: Ranks, kind: str) -> None:
-    answers = ranks.run(3, work.interrupted, a_scan(), Settings(batch=2, exchange_every=1000), kind, None)
+    answers = ranks.run(3, work.interrupted, a_scan(), Settings(batch=2, sync_every=1000), kind, None)
     assert len({answer["update"] for answer in answers}) == 1
     assert 0 < answers[0]["update"] < 19
     assert equal([answer["state"] for answer in answers])
@@ -293,10 +310,10 @@ def test_who_stops_between_averages_stops_at_one(ranks: Ranks, kind: str) -> Non
         assert len(answer["losses"]) == 2
 
 
-@pytest.mark.parametrize("change", [{"probe": {"rate": 0}}, {"exchange_every": 1}, {"exchange": "whole"}])
+@pytest.mark.parametrize("change", [{"probe": {"learning_rate": 0}}, {"sync_every": 1}, {"gradient_sync": "dense"}])
 def test_settings_that_change_between_averages_leave_engines_equal(ranks: Ranks, change: dict[str, Any]) -> None:
     """A part that is frozen while engines differ in it would differ for ever; the epoch's checksum tells."""
-    settings = Settings(batch=2, exchange_every=1000)
+    settings = Settings(batch=2, sync_every=1000)
     values = settings.replace(**change).model_dump(mode="json")
     for answer in ranks.run(2, work.interrupted, a_scan(), settings, "settings", values):
         assert answer["failure"] is None

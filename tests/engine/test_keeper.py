@@ -18,8 +18,8 @@ from ptynb.engine.group import Membership
 from ptynb.engine.keeper import Keeper
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import kept as own_folder
-from ptynb.io.state import State, load_state, newest_state, states
-from ptynb.settings import Keep, Probe, Settings
+from ptynb.io.state import ReconstructionState, load_state, newest_state, states
+from ptynb.settings import Checkpointing, Probe, Settings
 from tests.cases import a_scan
 from tests.engine import keep_work as work
 from tests.engine.ranks import Ranks
@@ -48,7 +48,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_save_of_5_s_under_a_timeout_of_2_s_ends_no_group(ranks: Ranks, tmp_path: Path) -> None:
-    keep = Keep(folder=tmp_path, epochs=2, seconds=None)
+    keep = Checkpointing(folder=tmp_path, epochs=2, seconds=None)
     script = [(0.0, "start", 2), (0.0, "finish", None), (2.5, "start", 4), (0.0, "finish", None)]
     answers = ranks.run(2, work.work, a_scan(), SETTINGS, keep, script, None, 5.0, timeout=2.0)
     for answer in answers:
@@ -60,7 +60,9 @@ def test_a_save_of_5_s_under_a_timeout_of_2_s_ends_no_group(ranks: Ranks, tmp_pa
 
 
 def test_a_full_disk_is_told_once_and_the_last_good_state_stays(ranks: Ranks, tmp_path: Path) -> None:
-    [answer] = ranks.run(1, work.full_disk, a_scan(), Keep(folder=tmp_path / "kept", last=2, **ON_REQUEST))
+    [answer] = ranks.run(
+        1, work.full_disk, a_scan(), Checkpointing(folder=tmp_path / "kept", max_to_keep=2, **ON_REQUEST)
+    )
     assert (answer["state"], answer["epoch"]) == ("closed", 10)
     assert [len(told) for told in answer["told"]] == [0, 1, 1, 1, 2]
     assert "state after epoch 4 could not be kept" in answer["told"][1][0]
@@ -72,7 +74,7 @@ def test_a_full_disk_is_told_once_and_the_last_good_state_stays(ranks: Ranks, tm
 
 def test_a_folder_that_vanished_is_made_again_and_one_that_can_not_be_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=folder, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=folder, **ON_REQUEST))
     kept_now(worker)
     shutil.rmtree(folder)
     kept_now(worker)
@@ -90,9 +92,9 @@ def test_a_folder_that_vanished_is_made_again_and_one_that_can_not_be_is_told(tm
 
 
 def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> None:
-    keeper = Keeper(Keep(folder=tmp_path, **ON_REQUEST), 0, 1, "scan")
+    keeper = Keeper(Checkpointing(folder=tmp_path, **ON_REQUEST), 0, 1, "scan")
 
-    def short() -> State:
+    def short() -> ReconstructionState:
         raise MemoryError("no room, says the test")
 
     keeper.take(short, keeper.order(), (1, 0, 0))
@@ -105,11 +107,11 @@ def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> 
 
 
 def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks, tmp_path: Path) -> None:
-    keep = Keep(folder=tmp_path, last=2, **ON_REQUEST)
+    keep = Checkpointing(folder=tmp_path, max_to_keep=2, **ON_REQUEST)
     script: list[tuple[float, str, Any]] = []
     for _ in range(4):
         script += [(0.0, "start", 1), (0.0, "finish", None), (0.15, "keep", None)]
-    ranks.run(2, work.work, a_scan(), SETTINGS.replace(optimiser="dm", probe=Probe(rate=1)), keep, script)
+    ranks.run(2, work.work, a_scan(), SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1)), keep, script)
     assert names(tmp_path) == ["state-00003.h5", "state-00003.rank1.h5", "state-00004.h5", "state-00004.rank1.h5"]
     (tmp_path / "state-00004.rank1.h5").replace(tmp_path / "state-00003.rank1.h5")
     with pytest.raises(ValueError, match=r"state-00004.h5 is not whole: the parts of ranks \[1\]"):
@@ -119,9 +121,9 @@ def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks,
 
 
 def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Path) -> None:
-    keep = Keep(folder=tmp_path, **ON_REQUEST)
+    keep = Checkpointing(folder=tmp_path, **ON_REQUEST)
     script = [(0.0, "start", 1), (0.0, "finish", None), (0.0, "keep", None), (0.0, "keep", None)]
-    settings = SETTINGS.replace(optimiser="dm", probe=Probe(rate=1))
+    settings = SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1))
     answers = ranks.run(2, work.work, a_scan(), settings, keep, script, None, 0.3)
     assert answers[0]["status"].notices == ()
     assert names(tmp_path) == ["state-00001.h5", "state-00001.rank1.h5"]
@@ -130,9 +132,9 @@ def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Pa
 
 @worlds
 def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks, tmp_path: Path, world: int) -> None:
-    keep, scan = Keep(folder=tmp_path, **ON_REQUEST), a_scan()
+    keep, scan = Checkpointing(folder=tmp_path, **ON_REQUEST), a_scan()
     run: list[tuple[float, str, Any]] = [(0.0, "start", 6), (0.0, "finish", None)]
-    slower = SETTINGS.replace(probe={"rate": 0.003})
+    slower = SETTINGS.replace(probe={"learning_rate": 0.003})
     whole = ranks.run(world, work.work, scan, SETTINGS, None, run)
     ranks.run(world, work.work, scan, SETTINGS, keep, [(0.0, "start", 6), (0.01, "leave", None)])
     [path] = states(tmp_path)
@@ -149,13 +151,13 @@ def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks
             assert work.equal(one["model"], other["model"]) == []
             assert other["status"].target == 6
     changed = ranks.run(world, work.work, scan, slower, keep, [(0.0, "leave", None)], newest_state(tmp_path))
-    assert [change.name for change in changed[0]["status"].changes] == ["probe.rate"]
-    assert [change.name for change in load_state(newest_state(tmp_path)).changes] == ["probe.rate"]
+    assert [change.name for change in changed[0]["status"].changes] == ["probe.learning_rate"]
+    assert [change.name for change in load_state(newest_state(tmp_path)).changes] == ["probe.learning_rate"]
 
 
 @worlds
 def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path: Path, world: int) -> None:
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, **ON_REQUEST))
     kept_now(worker)
     kept_now(worker)
     worker.close()
@@ -172,12 +174,12 @@ def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path
 
 
 def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, **ON_REQUEST))
     kept_now(worker)
     worker.close()
     with pytest.raises(ValueError, match=r"already holds states of another reconstruction \(state-00001.h5\)"):
-        Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path))
-    again = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path), start=tmp_path / "state-00001.h5")
+        Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path))
+    again = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path), start=tmp_path / "state-00001.h5")
     loaded(again)
     assert (again.status().kept_epoch, again.status().epoch) == (1, 1)
     again.close()
@@ -191,16 +193,16 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
     "name", ["nowhere.at_all:note", "tests.engine.keep_work:nothing", "tests.engine.keep_work:handed"]
 )
 def test_a_transfer_that_is_no_function_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"keep.transfer is '{name}'"):
-        Worker(a_scan(), SETTINGS, ALONE, keep=Keep(transfer=name))
+    with pytest.raises(ValueError, match=f"checkpointing.transfer is '{name}'"):
+        Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(transfer=name))
     with pytest.raises(ValueError, match="transfer"):
-        Keep(transfer="os.path")
+        Checkpointing(transfer="os.path")
 
 
 def test_transfer_is_handed_each_whole_file_and_its_failure_is_told_once(tmp_path: Path) -> None:
     work.handed.clear()
-    good = Keep(folder=tmp_path / "good", transfer="tests.engine.keep_work:note", pictures=1000, **ON_REQUEST)
-    bad = Keep(folder=tmp_path / "bad", transfer="tests.engine.keep_work:refuse", **ON_REQUEST)
+    good = Checkpointing(folder=tmp_path / "good", transfer="tests.engine.keep_work:note", pictures=1000, **ON_REQUEST)
+    bad = Checkpointing(folder=tmp_path / "bad", transfer="tests.engine.keep_work:refuse", **ON_REQUEST)
     for keep in (good, bad):
         worker = Worker(a_scan(), SETTINGS, ALONE, keep=keep)
         kept_now(worker)
@@ -217,20 +219,27 @@ def test_transfer_is_handed_each_whole_file_and_its_failure_is_told_once(tmp_pat
 def test_after_a_failure_nothing_is_written_over_and_the_sentence_says_what_to_change(
     ranks: Ranks, tmp_path: Path
 ) -> None:
-    keep = Keep(folder=tmp_path, seconds=0.001, pictures=1000)
+    keep = Checkpointing(folder=tmp_path, seconds=0.001, pictures=1000)
     answers = ranks.run(2, work.failing, a_scan(), SETTINGS, keep, 3)
     assert answers[0]["before"] != {}
     assert answers[0]["before"] == answers[0]["after"]
     message = answers[1]["status"].failure.message
-    assert "no more, says the test. Memory was short: use more engines, frames='disk', a smaller batch" in message
+    assert (
+        "no more, says the test. Memory was short: use more engines, pattern_storage='disk', a smaller batch" in message
+    )
     assert answers[0]["status"].failure.lost_group
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
 
 
 def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(folder=tmp_path, pictures=0.01, epochs=2, seconds=None))
+    worker = Worker(
+        a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, pictures=0.01, epochs=2, seconds=None)
+    )
     loaded(worker)
-    obeyed(worker, worker.command(Command("settings", SETTINGS.replace(probe={"rate": 0.02}).model_dump(mode="json"))))
+    obeyed(
+        worker,
+        worker.command(Command("settings", SETTINGS.replace(probe={"learning_rate": 0.02}).model_dump(mode="json"))),
+    )
     kept_now(worker, 5)
     worker.command(Command("leave"))
     worker._thread.join(20)
@@ -242,7 +251,11 @@ def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
     assert (shown["scan"], shown["engines"], shown["updates_per_epoch"]) == ("simulated", 1, 5)
     assert shown["losses"] == [epoch.loss for epoch in loop.epochs]
     assert shown["seconds"] == [epoch.seconds for epoch in loop.epochs]
-    assert (shown["changes"], shown["r_factor"], shown["kept"]) == ([[0, "probe.rate"]], None, "state-00005.h5")
+    assert (shown["changes"], shown["r_factor"], shown["kept"]) == (
+        [[0, "probe.learning_rate"]],
+        None,
+        "state-00005.h5",
+    )
     assert (shown["picture"]["epoch"], shown["picture"]["update"]) == (5, 0)
     assert np.isclose(sum(shown["picture"]["powers"]), 1)
     for name in ("amplitude", "phase", "probe"):
@@ -256,7 +269,7 @@ def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
 def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / "own" / "kept"
     monkeypatch.setenv("PTYNB_KEPT", str(base))
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(**ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(**ON_REQUEST))
     obeyed(worker, worker.command(Command("start", 1)))
     work._finished(worker)
     assert not base.exists(), "made before there was anything to keep"
@@ -282,7 +295,7 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
     own_folder.make_room(present)
     assert {path.name for path in base.iterdir()} == {present.name, foreign.name}
     assert names(present) == ["state-00002.h5"]
-    again = Worker(a_scan(), SETTINGS, ALONE, keep=Keep(**ON_REQUEST), start=present / "state-00002.h5")
+    again = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(**ON_REQUEST), start=present / "state-00002.h5")
     kept_now(again)
     again.close()
     assert names(present) == ["state-00002.h5", "state-00003.h5"], "going on stays in the folder"

@@ -17,15 +17,15 @@ from ptynb.io.state import load_state
 from ptynb.preparation import flip
 from ptynb.settings import (
     Background,
-    Keep,
+    Checkpointing,
     Object,
+    PatternIntensities,
     Positions,
     Probe,
     Schedule,
     Settings,
-    Weights,
 )
-from ptynb.settings.constraints import Blur
+from ptynb.settings.constraints import GaussianBlur
 from tests.cases import CASES, MODES, a_scan
 from tests.engine import keep_work as work
 from tests.engine.ranks import Ranks
@@ -33,11 +33,11 @@ from tests.engine.ranks import Ranks
 worlds = pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 ROWS: dict[str, Any] = {
     "probe": MODES,
-    "positions": Positions(rate=0.1, first=2),
-    "weights": Weights(rate=0.01),
-    "background": Background(rate=0.01),
+    "positions": Positions(learning_rate=0.1, start_epoch=2),
+    "pattern_intensities": PatternIntensities(learning_rate=0.01),
+    "background": Background(learning_rate=0.01),
 }
-FAST = {"probe": Probe(modes=2, rate=0.3), "object": Object(rate=0.5)}
+FAST = {"probe": Probe(modes=2, learning_rate=0.3), "object": Object(learning_rate=0.5)}
 # name -> (settings, updates before the state, in all, settings that change before an update)
 RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
     "adam with rows": (ROWS, 7, 14, ()),
@@ -46,16 +46,16 @@ RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
     "lbfgs": ({"optimiser": "lbfgs", "probe": MODES}, 3, 7, ()),
     "lsqml": ({"optimiser": "lsqml"}, 7, 14, ()),
     "raar": ({"optimiser": "raar", "probe": MODES}, 3, 6, ()),
-    "engines alone": ({"exchange_every": 3, "positions": Positions(rate=0.1)}, 8, 17, ()),
+    "engines alone": ({"sync_every": 3, "positions": Positions(learning_rate=0.1)}, 8, 17, ()),
     "changes before and after": (
         {"schedule": Schedule(kind="cosine", epochs=4)},
         8,
         17,
         (
-            (2, {"background": {"rate": 0.01}}),
-            (5, {"background": {"rate": 0.0}}),
-            (6, {"positions": {"rate": 0.1}, "probe": {"rate": 0.0}}),
-            (12, {"probe": {"rate": 0.02}}),
+            (2, {"background": {"learning_rate": 0.01}}),
+            (5, {"background": {"learning_rate": 0.0}}),
+            (6, {"positions": {"learning_rate": 0.1}, "probe": {"learning_rate": 0.0}}),
+            (12, {"probe": {"learning_rate": 0.02}}),
         ),
     ),
 }
@@ -78,7 +78,7 @@ def test_going_on_is_never_having_stopped_to_the_bit(ranks: Ranks, tmp_path: Pat
     settings, path = settings_of(values), tmp_path / "state-00001.h5"
     if any("positions" in change for _, change in changes):
         # Positions that begin to move later: the object has no margin for them, nor may it get one.
-        assert settings.replace(positions={"rate": 0.1}).margin != settings.margin
+        assert settings.replace(positions={"learning_rate": 0.1}).margin != settings.margin
     unkept = ranks.run(world, work.straight, a_scan(), settings, updates, None, changes)
     kept = ranks.run(world, work.straight, a_scan(), settings, updates, {before: path}, changes)
     gone_on = ranks.run(world, work.going_on, a_scan(), settings, updates, path, changes)
@@ -92,8 +92,8 @@ def test_going_on_is_never_having_stopped_to_the_bit(ranks: Ranks, tmp_path: Pat
 ALONE: dict[str, tuple[str, Settings]] = {
     **{name: ("far", settings_of({"optimiser": name})) for name in ("adamw", "nadam", "radam", "rmsprop", "dm")},
     "sgd": ("far", settings_of({"optimiser": "sgd", "momentum": 0.5, **FAST})),
-    "smoothing": ("far", settings_of({"constraints": (Blur(sigma=0.3, after="update"),), "probe": MODES})),
-    "lbfgs, smoothed": ("far", settings_of({"optimiser": "lbfgs", "constraints": (Blur(sigma=0.3),)})),
+    "smoothing": ("far", settings_of({"constraints": (GaussianBlur(sigma=0.3, after="update"),), "probe": MODES})),
+    "lbfgs, smoothed": ("far", settings_of({"optimiser": "lbfgs", "constraints": (GaussianBlur(sigma=0.3),)})),
     **{
         name: (CASES[name][0], CASES[name][1].replace(batch=8))
         for name in ("polar", "thickness", "variations", "mean pattern", "accumulated", "compact batches", "everything")
@@ -113,10 +113,10 @@ def test_whatever_is_optimised_goes_on_to_the_bit(tmp_path: Path, name: str) -> 
     assert len(load_state(path).algorithm) > (0 if settings.optimiser != "dm" else -1)
 
 
-@pytest.mark.parametrize("choices", [{}, {"accumulate": 2}, {"optimiser": "lbfgs"}], ids=str)
+@pytest.mark.parametrize("choices", [{}, {"gradient_accumulation": 2}, {"optimiser": "lbfgs"}], ids=str)
 def test_reading_ahead_begins_at_the_right_update(ranks: Ranks, tmp_path: Path, choices: dict[str, Any]) -> None:
     scan, path = save_scan(a_scan(), tmp_path / "scan.h5"), tmp_path / "state-00001.h5"
-    settings = settings_of({"frames": "disk", **choices})
+    settings = settings_of({"pattern_storage": "disk", **choices})
     unbroken = ranks.run(2, work.straight, scan, settings, 11, {7: path})
     gone_on = ranks.run(2, work.going_on, scan, settings, 11, path)  # asserts that nothing else was read
     assert work.equal(unbroken[1], gone_on[1]) == []
@@ -192,13 +192,13 @@ def test_a_state_of_another_model_is_refused() -> None:
 
 
 @worlds
-@pytest.mark.parametrize("choices", [{}, {"exchange_every": 3}, {"optimiser": "raar"}], ids=str)
+@pytest.mark.parametrize("choices", [{}, {"sync_every": 3}, {"optimiser": "raar"}], ids=str)
 def test_workers_that_keep_now_and_then_end_where_others_do(
     ranks: Ranks, tmp_path: Path, world: int, choices: dict[str, Any]
 ) -> None:
     settings, script = settings_of(choices), [(0.0, "start", 25), (0.0, "finish", None)]
     without = ranks.run(world, work.work, a_scan(), settings, None, script)
-    keep = Keep(folder=tmp_path / "kept", seconds=0.005, epochs=7, last=5)
+    keep = Checkpointing(folder=tmp_path / "kept", seconds=0.005, epochs=7, max_to_keep=5)
     script.insert(1, (0.005, "keep", None))
     kept = ranks.run(world, work.work, a_scan(), settings, keep, script)
     for one, other in zip(without, kept, strict=True):

@@ -15,7 +15,7 @@ import ptynb as pt
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.lbfgs import CURVATURE, DECREASE, LBFGS, flat, line_search
 from ptynb.engine.loop import Loop
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, ModelComponent
 from ptynb.physics.terms import object_terms
 from ptynb.settings import Object, Probe
 from ptynb.settings.terms import TotalVariation
@@ -54,12 +54,12 @@ def test_lbfgs_does_not_evaluate_twice_where_it_is() -> None:
 
 
 def test_the_loss_of_an_lbfgs_epoch_is_that_before_its_update() -> None:
-    settings = double("lbfgs", probe=MODES, terms=(TotalVariation(weight=0.1),))
+    settings = double("lbfgs", probe=MODES, regularizers=(TotalVariation(weight=0.1),))
     loop = a_loop(a_scan(), settings)
     for epoch in range(3):
         batch = loop.shard.batch(np.arange(37), 37)
         with torch.no_grad():
-            term = object_terms(settings.terms, loop.model.object.values)
+            term = object_terms(settings.regularizers, loop.model.object.values)
             expected = float(loop.model(batch)) / loop.problem.normaliser + float(term)
         loop.step()
         assert loop.epochs[epoch].loss == pytest.approx(expected, rel=1e-12)
@@ -67,7 +67,7 @@ def test_the_loss_of_an_lbfgs_epoch_is_that_before_its_update() -> None:
 
 def test_what_constraints_change_counts_as_a_part_of_the_lbfgs_step() -> None:
     """The curvature of the last step is between the gradients at its ends, wherever a constraint has moved them."""
-    loop = after(a_scan(), double("lbfgs", probe=MODES, terms=(TotalVariation(weight=0.1),)), 3)
+    loop = after(a_scan(), double("lbfgs", probe=MODES, regularizers=(TotalVariation(weight=0.1),)), 3)
     algorithm = algorithm_of(loop)
     before, before_gradient = flat(algorithm._moving), gradient_of(loop)
     loop.step()
@@ -80,7 +80,7 @@ def test_what_constraints_change_counts_as_a_part_of_the_lbfgs_step() -> None:
 
 
 def test_lbfgs_starts_anew_where_something_else_moves_or_is_minimised() -> None:
-    settings = double("lbfgs", probe=Probe(modes=2, first=3))
+    settings = double("lbfgs", probe=Probe(modes=2, start_epoch=3))
     loop = a_loop(a_scan(), settings)
     algorithm, start = algorithm_of(loop), probe_of(loop)
     while loop.epoch < 2:
@@ -92,9 +92,9 @@ def test_lbfgs_starts_anew_where_something_else_moves_or_is_minimised() -> None:
     loop.step()
     assert difference(start, probe_of(loop)) > 1e-6
     assert len(algorithm._history) == 1
-    loop.change(settings.replace(object={"rate": 0.5}))
+    loop.change(settings.replace(object={"learning_rate": 0.5}))
     assert len(algorithm._history) == 1, "the size of a rate does not matter"
-    loop.change(settings.replace(terms=[{"kind": "total_variation", "weight": 1.0}]))
+    loop.change(settings.replace(regularizers=[{"kind": "total_variation", "weight": 1.0}]))
     assert len(algorithm._history) == 0
     passes = algorithm.passes
     loop.step()
@@ -102,7 +102,9 @@ def test_lbfgs_starts_anew_where_something_else_moves_or_is_minimised() -> None:
 
 
 def test_lbfgs_rests_while_nothing_moves() -> None:
-    settings = double("lbfgs", object=Object(first=3, rate=1), probe=Probe(first=3, rate=1))
+    settings = double(
+        "lbfgs", object=Object(start_epoch=3, learning_rate=1), probe=Probe(start_epoch=3, learning_rate=1)
+    )
     loop = after(a_scan(), settings, 2)
     np.testing.assert_array_equal(object_of(a_loop(a_scan(), settings)), object_of(loop))
     assert loop.epochs[0].loss == loop.epochs[1].loss > 0
@@ -118,22 +120,22 @@ def test_lbfgs_moves_other_parts_too() -> None:
     wrong = np.random.default_rng(0).normal(0, 0.5, scan.positions.shape)
     moved = dataclasses.replace(scan, positions=scan.positions + wrong)
     fixed = after(moved, double("lbfgs"), 60)
-    loop = after(moved, double("lbfgs", positions={"rate": 1.0}), 60)
+    loop = after(moved, double("lbfgs", positions={"learning_rate": 1.0}), 60)
     assert loop.epochs[-1].loss < 0.1 * fixed.epochs[-1].loss
-    rest = loop.optimised()["positions"].numpy() + loop.frame.origin - scan.positions
+    rest = loop.parameters()["positions"].numpy() + loop.frame.origin - scan.positions
     rest -= rest.mean(0)
     assert np.sqrt((rest**2).mean()) < 0.4 * np.sqrt((wrong**2).mean())
 
 
 @pytest.mark.parametrize("amplitude_rate", [0.0, None])
 def test_lbfgs_moves_amplitude_and_phase_or_the_phase_alone(amplitude_rate: float | None) -> None:
-    settings = double("lbfgs", object=Object(form="polar", amplitude_rate=amplitude_rate))
+    settings = double("lbfgs", object=Object(parametrization="amplitude_phase", amplitude_learning_rate=amplitude_rate))
     loop = after(a_scan(), settings, 3)
     amplitude, phase = (loop.model.object.amplitude.detach(), loop.model.object.phase.detach())
     assert float(phase.abs().max()) > 1e-2
     assert (float((amplitude - 1).abs().max()) > 1e-2) == (amplitude_rate is None)
     before = amplitude.clone()
-    loop.change(settings.replace(object={"amplitude_rate": 0.0 if amplitude_rate is None else None}))
+    loop.change(settings.replace(object={"amplitude_learning_rate": 0.0 if amplitude_rate is None else None}))
     loop.step()
     assert torch.equal(before, amplitude) == (amplitude_rate is None)
 
@@ -189,7 +191,7 @@ def test_a_line_search_takes_a_loss_that_is_higher_by_its_rounding_only() -> Non
     assert line_search(evaluate, 5.0, -1e-9, 0.5, shortest=1e-12, noise=0.0).length == 0.0
 
 
-class Dimmer(Piece):
+class Dimmer(ModelComponent):
     name = "dimmer"
     rate = 0.1
 
@@ -203,7 +205,7 @@ class Dimmer(Piece):
 
 def test_lbfgs_moves_a_piece_of_the_users() -> None:
     piece = Dimmer()
-    loop = Loop(a_scan(), double("lbfgs", probe=Probe(rate=0)), SingleGroup(torch.device("cpu")), [piece])
+    loop = Loop(a_scan(), double("lbfgs", probe=Probe(learning_rate=0)), SingleGroup(torch.device("cpu")), [piece])
     assert loop.algorithm.rates()["dimmer"] == 0.1
     while loop.epoch < 3:
         loop.step()
@@ -219,6 +221,6 @@ def gradient_of(loop: Loop) -> torch.Tensor:
     """Of the whole loss in the optimiser's units, by automatic differentiation in one go."""
     algorithm = algorithm_of(loop)
     value = loop.model(loop.shard.batch(np.arange(37), 37)) * loop.problem.scale / 37
-    value = value + 32 * 32 * object_terms(loop.settings.terms, loop.model.object.values)
+    value = value + 32 * 32 * object_terms(loop.settings.regularizers, loop.model.object.values)
     found = torch.autograd.grad(value, algorithm._moving)
     return torch.cat([part.reshape(-1) for part in found])

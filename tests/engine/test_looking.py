@@ -18,7 +18,7 @@ from ptynb.engine import looking
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.engine.pictures import Taken, levels_of, make_pictures, make_room, phase_of, take, value_at
-from ptynb.physics.piece import Batch, Piece
+from ptynb.physics.piece import Batch, ModelComponent
 from ptynb.render import flat_phase, levels
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
@@ -28,9 +28,9 @@ from tests.engine.ranks import Ranks
 WITH_ALL_OF_THE_DETECTOR = Settings(
     precision="double",
     probe=Probe(modes=2),
-    positions=pt.Positions(rate=0.1),
-    weights=pt.Weights(rate=0.003),
-    background=pt.Background(rate=0.003),
+    positions=pt.Positions(learning_rate=0.1),
+    pattern_intensities=pt.PatternIntensities(learning_rate=0.003),
+    background=pt.Background(learning_rate=0.003),
 )
 
 
@@ -53,7 +53,7 @@ def the_whole(loop: Loop) -> tuple[slice, slice]:
 
 
 def looked_at_once(
-    loop: Loop, request: pt.PictureRequest, area: tuple[slice, slice], epoch: int = 0, update: int = 0
+    loop: Loop, request: pt.RenderRequest, area: tuple[slice, slice], epoch: int = 0, update: int = 0
 ) -> Taken:
     return take(loop.model, request, area, make_room(loop.model, area), epoch, update)
 
@@ -73,17 +73,17 @@ def test_a_modelled_pattern_is_what_the_detector_would_see_of_the_present_state(
     scan = a_scan()
     answers = seen if world == 2 else ranks.run(world, look_work.look, scan, WITH_ALL_OF_THE_DETECTOR, 3)
     kept = answers[0]["kept"]
-    exposed = pt.expose(
+    exposed = pt.simulate_diffraction(
         kept.object,
         kept.probe,
         kept.positions,
-        weights=kept.optimised["weights/weights"],
-        background=kept.optimised["background/background"],
+        weights=kept.parameters["weights/weights"],
+        background=kept.parameters["background/background"],
         noise=False,
     )
     expected = exposed.frames.read(0, len(scan))
     measured = scan.frames.read(0, len(scan))
-    assert np.ptp(kept.optimised["weights/weights"]) > 0
+    assert np.ptp(kept.parameters["weights/weights"]) > 0
     assert np.abs(kept.positions + kept.origin - scan.positions).max() > 1e-3
     for index in range(len(scan)):
         found = [answer["patterns"][index] for answer in answers if answer["patterns"][index] is not None]
@@ -122,7 +122,7 @@ def test_dead_pixels_are_told_and_left_out() -> None:
     assert looking.pattern(loop, len(scan)) is None
 
 
-class Summing(Piece):
+class Summing(ModelComponent):
     """A user's piece that asks for a sum over all engines."""
 
     name = "summing"
@@ -145,7 +145,7 @@ def test_every_model_shows_its_patterns_and_looking_changes_nothing() -> None:
         assert pair is not None, name
         assert np.isfinite(pair.modelled).all(), name
         assert 0.2 < pair.modelled.sum() / pair.measured.sum() < 5, name
-        looked_at_once(looked_at, pt.PictureRequest(), the_whole(looked_at))
+        looked_at_once(looked_at, pt.RenderRequest(), the_whole(looked_at))
         for loop in (looked_at, alone):
             loop.step()
         for ours, theirs in zip(looked_at.model.parameters(), alone.model.parameters(), strict=True):
@@ -154,7 +154,7 @@ def test_every_model_shows_its_patterns_and_looking_changes_nothing() -> None:
 
 def test_patterns_out_of_a_file_are_looked_at_without_disturbing_those_read_ahead(tmp_path: Path) -> None:
     stored = pt.save_scan(a_scan(), tmp_path / "scan.h5")
-    loop = Loop(stored, Settings(frames="disk", batch=8), SingleGroup(torch.device("cpu")))
+    loop = Loop(stored, Settings(pattern_storage="disk", batch=8), SingleGroup(torch.device("cpu")))
     before = loop.shard._ahead.unexpected  # type: ignore[union-attr]
     for _ in range(3):
         loop.step()
@@ -171,7 +171,7 @@ def test_patterns_out_of_a_file_are_looked_at_without_disturbing_those_read_ahea
 def test_pictures_stand_for_the_values_behind_them() -> None:
     loop = a_loop()
     area = (slice(4, 40), slice(6, 50))
-    request = pt.PictureRequest(panes=("amplitude", "phase", "complex"), quality=95)
+    request = pt.RenderRequest(panes=("amplitude", "phase", "complex"), quality=95)
     taken = looked_at_once(loop, request, area, 3, 1)
     made = make_pictures(taken, request, (1e-9, 2e-9))
     assert [picture.name for picture in made.pictures] == ["amplitude", "phase", "complex", "probe 1", "probe 2"]
@@ -196,30 +196,30 @@ def test_pictures_stand_for_the_values_behind_them() -> None:
         value_at(taken, "amplitude", 36, 0, request)
 
 
-@pytest.mark.parametrize("form", ["complex", "polar"])
+@pytest.mark.parametrize("form", ["complex", "amplitude_phase"])
 def test_a_slice_is_shown_alone_or_all_as_one(form: str) -> None:
-    settings = Settings(slices=Slices(count=3, thickness=2e-4), object=Object(form=form, states=2))
+    settings = Settings(slices=Slices(count=3, thickness=2e-4), object=Object(parametrization=form, modes=2))
     loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
     for _ in range(3):
         loop.step()
     area = the_whole(loop)
     values = loop.model.object.values.detach().numpy()
     for request, expected in (
-        (pt.PictureRequest(), values[0].prod(0)),
-        (pt.PictureRequest(slice=2), values[0, 2]),
-        (pt.PictureRequest(slice=0, state=1), values[1, 0]),
-        (pt.PictureRequest(state=1), values[1].prod(0)),
+        (pt.RenderRequest(), values[0].prod(0)),
+        (pt.RenderRequest(slice=2), values[0, 2]),
+        (pt.RenderRequest(slice=0, state=1), values[1, 0]),
+        (pt.RenderRequest(state=1), values[1].prod(0)),
     ):
         taken = looked_at_once(loop, request, area)
         np.testing.assert_allclose(taken.object.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert (taken.slices, taken.states) == (3, 2)
     with pytest.raises(ValueError, match=r"Slice 3 of state 0 .* the object has 3 slices and 2 states"):
-        looked_at_once(loop, pt.PictureRequest(slice=3), area)
+        looked_at_once(loop, pt.RenderRequest(slice=3), area)
 
 
 def test_what_was_taken_does_not_change_while_training_goes_on() -> None:
     loop = a_loop()
-    taken = looked_at_once(loop, pt.PictureRequest(), the_whole(loop))
+    taken = looked_at_once(loop, pt.RenderRequest(), the_whole(loop))
     before = taken.object.clone(), taken.probe.clone()
     loop.step()
     assert torch.equal(taken.object, before[0])
@@ -229,7 +229,7 @@ def test_what_was_taken_does_not_change_while_training_goes_on() -> None:
 
 def test_pictures_are_as_large_as_asked_for_and_modes_as_many() -> None:
     loop = a_loop()
-    request = pt.PictureRequest(panes=("phase",), size=16, modes=1, modes_as="amplitude", flat=False)
+    request = pt.RenderRequest(panes=("phase",), size=16, modes=1, modes_as="amplitude", flat=False)
     made = make_pictures(looked_at_once(loop, request, the_whole(loop)), request)
     phase, mode = made.pictures
     assert max(decoded(phase.image).shape) <= 16 < max(phase.shape)
@@ -273,7 +273,7 @@ def test_a_request_for_what_there_is_not_is_refused() -> None:
     ]
     for wrong, words in cases:
         with pytest.raises(ValueError, match=words):
-            pt.PictureRequest(**wrong)
+            pt.RenderRequest(**wrong)
 
 
 # Positions and health

@@ -28,7 +28,12 @@ def test_lsqml_is_that_of_plain_numpy(kind: str, frozen: str) -> None:
     """One epoch in batches, step lengths by numpy's least squares."""
     rates = {"object": 0.7, "probe": 0.4} | ({frozen: 0.0} if frozen else {})
     scan = a_scan(12, kind=kind)
-    settings = double("lsqml", batch=5, object=Object(rate=rates["object"]), probe=Probe(modes=2, rate=rates["probe"]))
+    settings = double(
+        "lsqml",
+        batch=5,
+        object=Object(learning_rate=rates["object"]),
+        probe=Probe(modes=2, learning_rate=rates["probe"]),
+    )
     loop = a_loop(scan, settings)
     plain = Plain.of(loop, scan)
     misfit = 0.0
@@ -83,7 +88,7 @@ def test_a_smaller_rate_of_lsqml_is_a_smaller_step() -> None:
     starts = object_of(a_loop(a_scan(), Settings()))
     steps = {}
     for rate in (1.0, 0.25):
-        loop = a_loop(a_scan(), double("lsqml", object=Object(rate=rate), probe=Probe(rate=1)))
+        loop = a_loop(a_scan(), double("lsqml", object=Object(learning_rate=rate), probe=Probe(learning_rate=1)))
         assert loop.algorithm.rates() == {"object": rate, "probe": 1}
         loop.step()
         steps[rate] = object_of(loop) - starts

@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from ptynb.engine.order import Order
+from ptynb.engine.order import BatchSampler
 
 SIZES = [
     (1, 1),
@@ -34,7 +34,7 @@ kinds = pytest.mark.parametrize("kind", ["spread", "random", "compact"])
 
 def make(count, batch, kind="spread", seed=3):
     places = np.random.default_rng(count).uniform(0, 100, (count, 2))
-    return Order(count, batch, seed, kind, places)
+    return BatchSampler(count, batch, seed, kind, places)
 
 
 def orders(kind):
@@ -111,7 +111,7 @@ def test_engines_hold_almost_as_much_of_a_batch_as_each_other(kind):
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_thirteen_patterns_over_engines(world):
-    order = Order(13, 4, seed=0)
+    order = BatchSampler(13, 4, seed=0)
     owned = [order.owned(rank, world) for rank in range(world)]
     assert [(part[0], part[-1] + 1) for part in owned] == {
         2: [(0, 6), (6, 13)],
@@ -123,7 +123,7 @@ def test_thirteen_patterns_over_engines(world):
 
 def test_a_compact_batch_covers_a_small_part_of_the_scan():
     y, x = np.mgrid[:20, :20]
-    order = Order(400, 16, 0, "compact", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
+    order = BatchSampler(400, 16, 0, "compact", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
     sides = [np.ptp(order.places[parts[0]], axis=0) for parts in batches(order, 1)]
     assert np.max(sides) <= 10
     assert np.median(np.prod(sides, axis=1)) <= 48
@@ -136,24 +136,24 @@ def test_a_random_batch_is_another_one_every_epoch():
 
 
 def test_a_batch_is_spread_over_the_scan():
-    order = Order(400, 16, seed=0)
+    order = BatchSampler(400, 16, seed=0)
     for parts in batches(order, 0):
         np.testing.assert_array_equal(np.sort(parts[0]) // 25, np.arange(16))
 
 
 def test_a_seed_gives_one_order():
     for (count, batch), number in product(SIZES, range(EPOCHS)):
-        one, other = (Order(count, batch, seed=3).epoch(number) for _ in range(2))
+        one, other = (BatchSampler(count, batch, seed=3).epoch(number) for _ in range(2))
         np.testing.assert_array_equal(one, other, f"{count} patterns in batches of {batch}, epoch {number}")
 
 
 def test_epochs_and_seeds_differ():
-    tables = [Order(100, 7, seed).epoch(number) for seed in range(3) for number in range(4)]
+    tables = [BatchSampler(100, 7, seed).epoch(number) for seed in range(3) for number in range(4)]
     assert len({table.tobytes() for table in tables}) == 12
 
 
 def test_epochs_do_not_need_the_ones_before():
-    order = Order(100, 7, seed=1)
+    order = BatchSampler(100, 7, seed=1)
     later = order.epoch(5)
     for number in range(5):
         order.epoch(number)

@@ -11,7 +11,7 @@ import torch
 from ptynb.driver.session import Reconstruction, ReconstructionError
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.piece import Piece
+from ptynb.physics.piece import ModelComponent
 from ptynb.physics.simulate import simulate
 from ptynb.settings import Positions, Settings
 from tests.cases import a_scan
@@ -26,7 +26,7 @@ def difference(one: Any, other: Any) -> float:
 @pytest.mark.parametrize("world", [1, 3])
 def test_a_part_that_is_freed_late_moves_from_then_on_and_alike_on_all_engines(ranks: Ranks, world: int) -> None:
     """A parameter frozen when the model is wrapped, and freed later, would never be reduced again."""
-    settings = Settings(batch=8, positions=Positions(rate=0.1, first=3, last=4))
+    settings = Settings(batch=8, positions=Positions(learning_rate=0.1, start_epoch=3, end_epoch=4))
     places = []
     for epochs in (2, 3, 4, 6):
         answers = ranks.run(world, work.train, a_scan(), settings, 5 * epochs)
@@ -40,7 +40,7 @@ def test_a_part_that_is_freed_late_moves_from_then_on_and_alike_on_all_engines(r
     np.testing.assert_array_equal(places[2], places[3], err_msg="frozen again after epoch 4")
 
 
-class OfThreePatterns(Piece):
+class OfThreePatterns(ModelComponent):
     """A row for each of three patterns only."""
 
     name = "three"
@@ -52,7 +52,7 @@ class OfThreePatterns(Piece):
         self.values = torch.nn.Parameter(values)
 
 
-class Brightness(Piece):
+class Brightness(ModelComponent):
     """Of all patterns together."""
 
     name = "brightness"
@@ -75,12 +75,12 @@ VIEWS = {
 @pytest.mark.parametrize("case", VIEWS)
 def test_a_contiguous_real_view_is_moved_as_the_message_says(case):
     values, view = VIEWS[case]
-    given = {"scan": simulate(5, window=17), "device": "cpu", "keep": None}
+    given = {"scan": simulate(5, window=17), "device": "cpu", "checkpointing": None}
     with pytest.raises(ReconstructionError, match="is complex or not contiguous: make it a contiguous real view"):
         Reconstruction(**given, extensions=[Brightness(values)]).step()
     with Reconstruction(**given, extensions=[Brightness(view(values))]) as recon:
         recon.step()
-        assert np.abs(recon.result.optimised["brightness/values"]).max() > 0
+        assert np.abs(recon.result.parameters["brightness/values"]).max() > 0
 
 
 @pytest.mark.parametrize(

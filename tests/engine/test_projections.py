@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ptynb.engine import projections
-from ptynb.physics.model import FarField
+from ptynb.physics.model import FarFieldPropagation
 from ptynb.settings import Object, Optimiser, Probe, Settings
 from tests.cases import a_scan
 from tests.engine.plain import (
@@ -32,7 +32,7 @@ def test_dm_and_raar_are_those_of_plain_numpy(
     monkeypatch.setattr(projections, "TURNS", turns)
     scan = a_scan(12, kind=kind)
     beta = 0.8
-    loop = a_loop(scan, double(name, relaxation=beta, probe=MODES, batch=5))
+    loop = a_loop(scan, double(name, beta=beta, probe=MODES, batch=5))
     plain = Plain.of(loop, scan)
     everyone, waves = np.arange(12), [plain.product(j) for j in range(12)]
     for epoch in range(3):
@@ -62,7 +62,7 @@ def test_dm_and_raar_are_those_of_plain_numpy(
 
 
 def test_waves_rest_while_object_and_probe_do() -> None:
-    settings = Settings(optimiser="dm", object=Object(first=3), probe=Probe(first=3))
+    settings = Settings(optimiser="dm", object=Object(start_epoch=3), probe=Probe(start_epoch=3))
     late, early = after(a_scan(), settings, 4), after(a_scan(), Settings(optimiser="dm"), 2)
     np.testing.assert_array_equal(object_of(late), object_of(early))
     assert [epoch.loss for epoch in late.epochs][2:] == [epoch.loss for epoch in early.epochs]
@@ -71,7 +71,7 @@ def test_waves_rest_while_object_and_probe_do() -> None:
 @pytest.mark.parametrize("kind", ["far", "parallel"])
 def test_the_adjoint_of_the_propagation_is_its_adjoint_and_inverse(kind: str) -> None:
     propagation = a_loop(a_scan(9, 16, kind), double("adam")).model.propagation
-    assert isinstance(propagation, FarField) == (kind == "far")
+    assert isinstance(propagation, FarFieldPropagation) == (kind == "far")
     random = torch.Generator().manual_seed(0)
     one, other = (torch.randn((16, 16), generator=random, dtype=torch.complex128) for _ in range(2))
     forward, back = torch.sum(propagation(one).conj() * other), torch.sum(one.conj() * propagation.adjoint(other))

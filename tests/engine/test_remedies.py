@@ -14,16 +14,18 @@ from tests.followed import Case, follow
 
 SCAN = pt.simulate(patterns=16, window=17, step=3, seed=3)  # a side of which nothing is compiled first
 PLAIN = pt.Settings()
-SLOW = pt.Settings(loss="intensity", optimiser="sgd", object={"rate": 1e-3}, probe={"rate": 1e-3})
-WILD = SLOW.replace(object={"rate": 10.0}, probe={"rate": 10.0})
+SLOW = pt.Settings(loss="intensity", optimiser="sgd", object={"learning_rate": 1e-3}, probe={"learning_rate": 1e-3})
+WILD = SLOW.replace(object={"learning_rate": 10.0}, probe={"learning_rate": 10.0})
 
 
-def kept_in(folder: Path) -> pt.Keep:
-    return pt.Keep(folder=folder, epochs=None, seconds=None)
+def kept_in(folder: Path) -> pt.Checkpointing:
+    return pt.Checkpointing(folder=folder, epochs=None, seconds=None)
 
 
-def reconstructed(scan: Scan, settings: pt.Settings = PLAIN, keep: pt.Keep | None = None, epochs: int = 1) -> Any:
-    with pt.Reconstruction(scan, settings, device="cpu", keep=keep) as recon:
+def reconstructed(
+    scan: Scan, settings: pt.Settings = PLAIN, keep: pt.Checkpointing | None = None, epochs: int = 1
+) -> Any:
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=keep) as recon:
         done = [*recon.run(epochs)]
         if keep is not None:
             recon.keep()
@@ -46,11 +48,11 @@ def gone_on(folder: Path) -> None:
 
 CASES = {
     "patterns in memory that are to be on disk": Case(
-        lambda _: reconstructed(SCAN, pt.Settings(frames="disk")),
+        lambda _: reconstructed(SCAN, pt.Settings(pattern_storage="disk")),
         "write them with save_scan and load that file, or choose 'auto'",
         lambda folder, _: (
-            reconstructed(in_a_file(folder), pt.Settings(frames="disk")),
-            reconstructed(SCAN, pt.Settings(frames="auto")),
+            reconstructed(in_a_file(folder), pt.Settings(pattern_storage="disk")),
+            reconstructed(SCAN, pt.Settings(pattern_storage="auto")),
         ),
     ),
     "a folder with states of another": Case(
@@ -70,7 +72,7 @@ def test_what_the_sentence_says_helps(tmp_path: Path, case: str) -> None:
 
 
 def test_after_rates_that_were_too_high_lower_ones_go_on_from_a_kept_state_and_from_the_start(tmp_path: Path) -> None:
-    with pt.Reconstruction(SCAN, SLOW, device="cpu", keep=kept_in(tmp_path)) as recon:
+    with pt.Reconstruction(SCAN, SLOW, device="cpu", checkpointing=kept_in(tmp_path)) as recon:
         [*recon.run(2)]
         recon.keep()
         losses = [epoch.loss for epoch in recon.epochs]
@@ -79,8 +81,8 @@ def test_after_rates_that_were_too_high_lower_ones_go_on_from_a_kept_state_and_f
             pt.ReconstructionError, match=r"Start again with lower ones, or go back to a kept state and"
         ):
             [*recon.run(20)]
-        recon.go_back(2)
-        recon.settings = recon.settings.replace(object={"rate": 5e-4})
+        recon.restore(2)
+        recon.settings = recon.settings.replace(object={"learning_rate": 5e-4})
         [*recon.run(2)]
         assert (recon.epoch, recon.state) == (4, "ready")
         assert recon.epochs[-1].loss < losses[0]
@@ -94,6 +96,6 @@ def test_patterns_that_memory_can_not_hold_are_read_from_a_file_as_the_message_s
     monkeypatch.setattr(room, "free_on_host", lambda: 1000)
     with pytest.raises(pt.ReconstructionError, match="write them with save_scan and load that file, to have them read"):
         reconstructed(SCAN)
-    with pt.Reconstruction(held, PLAIN, device="cpu", keep=None) as recon:
+    with pt.Reconstruction(held, PLAIN, device="cpu", checkpointing=None) as recon:
         recon.step()
         assert recon.status()[0].frames == "disk"

@@ -14,16 +14,16 @@ from ptynb.engine.restructuring import NEW_MODE, in_frame, in_slices, restructur
 from ptynb.physics.hotpath import exit_waves
 from ptynb.scan import ObjectFrame
 from ptynb.settings import (
+    OPR,
     Detector,
     Object,
+    PatternIntensities,
     Positions,
     Probe,
     Settings,
     SettingsError,
     Slices,
     Tilt,
-    Variations,
-    Weights,
 )
 from tests.cases import THICK, a_scan
 from tests.engine import restructuring_work
@@ -104,24 +104,32 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "slices": ({}, {"slices": {"count": 3, "thickness": 1e-9}}, 1e-6),
     "other slices": ({"slices": Slices(count=2, thickness=1e-9)}, {"slices": {"count": 4}}, 1e-6),
     "no slices": ({"slices": Slices(count=2, thickness=1e-9)}, {"slices": {"count": 1}}, 1e-6),
-    "each its tilt": ({"slices": THICK, "tilt": Tilt(rate=1.0)}, {"tilt": {"each": True}}, 1e-9),
+    "each its tilt": ({"slices": THICK, "tilt": Tilt(learning_rate=1.0)}, {"tilt": {"per_position": True}}, 1e-9),
     "batch": ({}, {"batch": 12}, 1e-9),
     "optimiser": ({}, {"optimiser": "sgd"}, 1e-9),
     "projections": ({}, {"optimiser": "raar"}, 1e-9),
     "from projections": ({"optimiser": "dm"}, {"optimiser": "adam", "probe": {"modes": 3}}, 4e-3),
     "l-bfgs": ({"optimiser": "lbfgs"}, {"probe": {"modes": 3}}, 4e-3),
     "loss": ({}, {"loss": "poisson"}, 1e-9),
-    "polar": ({}, {"object": {"form": "polar"}}, 1e-9),
-    "complex": ({"object": Object(form="polar")}, {"object": {"form": "complex"}}, 1e-9),
-    "polar slices": ({"object": Object(form="polar")}, {"slices": {"count": 2, "thickness": 1e-9}}, 1e-6),
-    "positions": ({}, {"positions": {"rate": 0.1}, "batch": 9}, 1e-9),
+    "polar": ({}, {"object": {"parametrization": "amplitude_phase"}}, 1e-9),
+    "complex": (
+        {"object": Object(parametrization="amplitude_phase")},
+        {"object": {"parametrization": "complex"}},
+        1e-9,
+    ),
+    "polar slices": (
+        {"object": Object(parametrization="amplitude_phase")},
+        {"slices": {"count": 2, "thickness": 1e-9}},
+        1e-6,
+    ),
+    "positions": ({}, {"positions": {"learning_rate": 0.1}, "batch": 9}, 1e-9),
     "padding": ({}, {"object": {"padding": 9}}, 1e-9),
-    "variations": ({}, {"variations": {"rank": 2}}, 1e-9),
-    "more variations": ({"variations": Variations(rank=1)}, {"variations": {"rank": 3}}, 1e-9),
-    "fewer variations": ({"variations": Variations(rank=3)}, {"variations": {"rank": 2}}, 1e-2),
-    "no variations": ({"variations": Variations(rank=1)}, {"variations": {"rank": 0}}, 1e-1),
-    "blur": ({"weights": Weights(rate=0.01)}, {"detector": {"blur": 1e-3}}, 1e-6),
-    "states": ({}, {"object": {"states": 2}}, 5e-2),
+    "variations": ({}, {"opr": {"modes": 2}}, 1e-9),
+    "more variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 3}}, 1e-9),
+    "fewer variations": ({"opr": OPR(modes=3)}, {"opr": {"modes": 2}}, 1e-2),
+    "no variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 0}}, 1e-1),
+    "blur": ({"pattern_intensities": PatternIntensities(learning_rate=0.01)}, {"detector": {"psf_sigma": 1e-3}}, 1e-6),
+    "states": ({}, {"object": {"modes": 2}}, 5e-2),
 }
 
 
@@ -159,13 +167,13 @@ def test_pieces_that_are_switched_on_take_part(ranks: Ranks, world: int) -> None
     loop.step()
     state = loop.state(loop.loss_sums())
     loop.disconnect()
-    wanted = settings.replace(weights={"rate": 0.01}, variations={"rank": 1})
+    wanted = settings.replace(pattern_intensities={"learning_rate": 0.01}, opr={"modes": 1})
     for moved in ranks.run(world, restructuring_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
         assert {"weights", "variations"} <= moved
 
 
 def test_moments_stay_with_what_stays() -> None:
-    settings = Settings(**START, positions=Positions(rate=0.1), optimiser="adam")
+    settings = Settings(**START, positions=Positions(learning_rate=0.1), optimiser="adam")
     loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
     for _ in range(loop.updates + 2):
         loop.step()
@@ -191,7 +199,7 @@ def test_a_history_stays_with_the_same_problem_only() -> None:
     state = loop.state(loop.loss_sums())
     loop.disconnect()
     assert restructured(state, settings.replace(seed=9), a_scan()).algorithm.keys() == state.algorithm.keys() != set()
-    for others in ({"background": {"rate": 0.01}}, {"probe": {"rate": 0.0}}, {"loss": "poisson"}):
+    for others in ({"background": {"learning_rate": 0.01}}, {"probe": {"learning_rate": 0.0}}, {"loss": "poisson"}):
         assert restructured(state, settings.replace(**others), a_scan()).algorithm == {}
 
 
@@ -229,7 +237,7 @@ def test_the_exit_waves_are_those_of_before() -> None:
 
 
 def test_what_has_nothing_in_common_is_refused() -> None:
-    settings = Settings(**START, weights=Weights(rate=0.01))
+    settings = Settings(**START, pattern_intensities=PatternIntensities(learning_rate=0.01))
     assert why_not(settings, settings.replace(batch=4), {}) is None
     assert "precision can't change" in str(why_not(settings, settings.replace(precision="single"), {}))
     assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2)), {}))
@@ -238,6 +246,6 @@ def test_what_has_nothing_in_common_is_refused() -> None:
     state = loop.state(loop.loss_sums())
     loop.disconnect()
     with pytest.raises(SettingsError, match="weights took part already"):
-        restructured(state, settings.replace(weights={"rate": 0.0}, optimiser="dm"), a_scan())
+        restructured(state, settings.replace(pattern_intensities={"learning_rate": 0.0}, optimiser="dm"), a_scan())
     with pytest.raises(SettingsError, match="precision can't change"):
         restructured(state, settings.replace(precision="single"), a_scan())

@@ -59,7 +59,9 @@ def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_frames_on_disk_give_the_same_bits(ranks: Ranks, tmp_path: Path, batches: Any, world: int) -> None:
     scan = in_file(tmp_path, a_scan(kind="masked"))
     held, streamed = (
-        ranks.run(world, work.train, scan, Settings(probe=MODES, batch=8, batches=batches, frames=frames), 12)  # type: ignore[arg-type]
+        ranks.run(
+            world, work.train, scan, Settings(probe=MODES, batch=8, batch_sampling=batches, pattern_storage=frames), 12
+        )  # type: ignore[arg-type]
         for frames in ("host", "disk")
     )
     for one, other in zip(held, streamed, strict=True):
@@ -69,15 +71,15 @@ def test_frames_on_disk_give_the_same_bits(ranks: Ranks, tmp_path: Path, batches
 @pytest.mark.parametrize(
     "choices",
     [
-        {"accumulate": 3},
+        {"gradient_accumulation": 3},
         {"optimiser": "rpie"},
-        {"optimiser": "rpie", "accumulate": 2},
+        {"optimiser": "rpie", "gradient_accumulation": 2},
         {"optimiser": "lsqml"},
         {"optimiser": "lbfgs"},
         {"optimiser": "raar"},
         {"loss": "intensity"},
         {"precision": "double"},
-        {"batches": "random", "batch": 50},
+        {"batch_sampling": "random", "batch": 50},
     ],
     ids=str,
 )
@@ -85,7 +87,7 @@ def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict
     scan = in_file(tmp_path, a_scan(kind="masked"))
     results = []
     for frames in ("host", "disk"):
-        settings = Settings(**{"probe": MODES, "batch": 8, **choices}, frames=frames)
+        settings = Settings(**{"probe": MODES, "batch": 8, **choices}, pattern_storage=frames)
         loop = Loop(scan, settings, SingleGroup(CPU))
         stream = loop.shard._ahead
         before = stream.unexpected if stream else 0
@@ -118,7 +120,7 @@ def counts_are_those_of_the_file(folder: Path, how: str, dtype: str) -> None:
     expected = np.fft.ifftshift(np.where(scan.mask, patterns, 0), axes=(1, 2))
     order = np.random.default_rng(0).permutation(37)
     for frames in ("host", "disk"):
-        loop = Loop(scan, Settings(frames=frames, loss="intensity"), SingleGroup(CPU))
+        loop = Loop(scan, Settings(pattern_storage=frames, loss="intensity"), SingleGroup(CPU))
         for some in (order, order[:1], order[3:9], order[:0]):
             counts = loop.shard.batch(some, 37).counts
             assert counts.dtype == torch.float32, (dtype, frames)
@@ -132,7 +134,7 @@ def counts_are_those_of_the_file(folder: Path, how: str, dtype: str) -> None:
 
 def test_a_file_cut_short_while_it_runs_is_an_error_with_a_sentence(tmp_path: Path) -> None:
     scan = in_file(tmp_path, a_scan())
-    loop = Loop(scan, Settings(frames="disk"), SingleGroup(CPU))
+    loop = Loop(scan, Settings(pattern_storage="disk"), SingleGroup(CPU))
     loop.step()
     with (tmp_path / "patterns.h5").open("r+b") as file:
         file.truncate(4096)
@@ -149,26 +151,26 @@ def _run(loop: Loop, epochs: int) -> None:
 def test_the_place_is_said(tmp_path: Path) -> None:
     scan = save_scan(a_scan(), tmp_path / "scan.h5")
     for frames, place in (("auto", "host"), ("device", "host"), ("host", "host"), ("disk", "disk")):
-        loop = Loop(scan, Settings(frames=frames), SingleGroup(CPU))  # type: ignore[arg-type]
+        loop = Loop(scan, Settings(pattern_storage=frames), SingleGroup(CPU))  # type: ignore[arg-type]
         assert loop.shard.place == place
         loop.disconnect()
 
 
 def test_status_and_result_say_where_frames_are(ranks: Ranks, tmp_path: Path) -> None:
     scan = save_scan(a_scan(), tmp_path / "scan.h5")
-    for answer in ranks.run(2, work.command, scan, Settings(frames="disk"), [(0, "start", 2)]):
+    for answer in ranks.run(2, work.command, scan, Settings(pattern_storage="disk"), [(0, "start", 2)]):
         assert answer["status"].frames == "disk"
         assert len(answer["losses"]) == 2
-    with contextlib.closing(pt.Reconstruction(scan, pt.Settings(frames="disk"), device="cpu")) as recon:
+    with contextlib.closing(pt.Reconstruction(scan, pt.Settings(pattern_storage="disk"), device="cpu")) as recon:
         recon.start(epochs=1)
         recon.wait()
-        assert recon.result.about["frames"] == "disk"
+        assert recon.result.metadata["frames"] == "disk"
         assert recon.engines.endswith("frames read from disk")
 
 
 def test_patterns_in_memory_are_not_sought_on_disk() -> None:
     with (
-        contextlib.closing(pt.Reconstruction(a_scan(), pt.Settings(frames="disk"), device="cpu")) as recon,
+        contextlib.closing(pt.Reconstruction(a_scan(), pt.Settings(pattern_storage="disk"), device="cpu")) as recon,
         pytest.raises(pt.ReconstructionError, match="the patterns of this scan are in memory, not in a file"),
     ):
         recon.wait()
@@ -179,7 +181,7 @@ GB = 10**9
 
 
 def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
-    loop = Loop(a_scan(), Settings(batch=12, accumulate=4), SingleGroup(CPU))
+    loop = Loop(a_scan(), Settings(batch=12, gradient_accumulation=4), SingleGroup(CPU))
     taken = list[int]()
     batch = loop.shard.batch
 
@@ -322,6 +324,6 @@ def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.
 
 def test_patterns_of_which_no_loop_can_be_made_are_read_beside(tmp_path: Path) -> None:
     scan = in_file(tmp_path, a_scan(), dtype=">u2")
-    loop = Loop(scan, Settings(batch=8, frames="disk"), SingleGroup(CPU))
+    loop = Loop(scan, Settings(batch=8, pattern_storage="disk"), SingleGroup(CPU))
     assert isinstance(loop.shard._ahead, Stream)
     loop.disconnect()

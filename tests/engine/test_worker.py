@@ -44,10 +44,10 @@ def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan:
 
 
 def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ranks: Ranks, scan: Scan) -> None:
-    slower = pt.Settings(probe=pt.Probe(rate=0.003)).model_dump(mode="json")
+    slower = pt.Settings(probe=pt.Probe(learning_rate=0.003)).model_dump(mode="json")
     answers = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
     [change] = answers[0]["status"].changes
-    assert (change.name, change.old, change.new) == ("probe.rate", 0.01, 0.003)
+    assert (change.name, change.old, change.new) == ("probe.learning_rate", 0.01, 0.003)
     assert (change.epoch, change.update) > (0, 0)
     for answer in answers:
         assert answer["status"].changes == (change,)
@@ -69,7 +69,7 @@ def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks,
 
 
 def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None:
-    frozen = pt.Settings(probe=pt.Probe(rate=0))
+    frozen = pt.Settings(probe=pt.Probe(learning_rate=0))
     before = ranks.run(2, work.initial, scan, frozen)[0]
     after = ranks.run(2, work.train, scan, frozen, 20)[0]
     np.testing.assert_array_equal(before["probe"], after["probe"])
@@ -77,7 +77,9 @@ def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None
 
 
 def test_a_loss_that_is_not_finite_stops_all_ranks_with_advice(ranks: Ranks, scan: Scan) -> None:
-    wild = pt.Settings(optimiser="sgd", object=pt.Object(rate=10), probe=pt.Probe(rate=10), loss="intensity")
+    wild = pt.Settings(
+        optimiser="sgd", object=pt.Object(learning_rate=10), probe=pt.Probe(learning_rate=10), loss="intensity"
+    )
     for answer in ranks.run(2, work.diverging, scan, wild):
         assert "Start again with lower ones" in answer
 
@@ -100,7 +102,8 @@ import torch
 import ptynb as pt
 from ptynb.engine.group import SingleGroup
 from ptynb.engine.loop import Loop
-Loop(pt.simulate(patterns=9, window=16), pt.Settings(positions={"rate": 0.1}), SingleGroup(torch.device("cpu"))).step()
+settings = pt.Settings(positions={"learning_rate": 0.1})
+Loop(pt.simulate(patterns=9, window=16), settings, SingleGroup(torch.device("cpu"))).step()
 print("torch._dynamo" in sys.modules)
 """
 

@@ -30,7 +30,7 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
             loop.step()
         return {
             **{name: tensor.numpy() for name, tensor in loop.arrays().items()},
-            **{name: tensor.numpy() for name, tensor in loop.optimised().items()},
+            **{name: tensor.numpy() for name, tensor in loop.parameters().items()},
             "start": start,
             "losses": [epoch.loss for epoch in loop.epochs],
             "patterns": patterns,

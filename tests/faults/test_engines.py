@@ -62,10 +62,10 @@ def nanny_of(pid: int) -> psutil.Process:
 
 def training(scan: Scan, cluster: pt.Cluster, folder: Path, on_failure: str) -> pt.Reconstruction:
     """A run that has kept a state."""
-    keep = pt.Keep(folder=folder / "states", epochs=KEPT_EPOCHS, seconds=None)
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, on_failure=on_failure)
+    keep = pt.Checkpointing(folder=folder / "states", epochs=KEPT_EPOCHS, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, on_failure=on_failure)
     recon.start(LONG)
-    until(lambda: recon.last_state is not None, 60, "a state")
+    until(lambda: recon.latest_checkpoint is not None, 60, "a state")
     return recon
 
 
@@ -96,7 +96,7 @@ def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
     recon.stop()
     recon.close()
     # The engines are those of an undisturbed run again: same numbers, one epoch after the other.
-    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None) as undisturbed:
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None) as undisturbed:
         expected = [epoch.loss for epoch in undisturbed.run(min(len(losses), 20))]
     np.testing.assert_array_equal(losses[: len(expected)], expected)
 
@@ -136,10 +136,10 @@ def test_a_lost_engine_is_noticed_soon_and_the_others_stop(cluster: pt.Cluster, 
 def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_kept(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path
 ) -> None:
-    keep = pt.Keep(folder=tmp_path, epochs=5, seconds=None)
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, timeout=4.0)
+    keep = pt.Checkpointing(folder=tmp_path, epochs=5, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, timeout=4.0)
     recon.start(LONG)
-    until(lambda: recon.last_state is not None, 60, "a state")
+    until(lambda: recon.latest_checkpoint is not None, 60, "a state")
     pid = pid_of(cluster, 1)
     os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
@@ -185,10 +185,10 @@ def test_all_processes_stopped_for_longer_than_the_timeout_go_on_by_themselves(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path
 ) -> None:
     """As on a machine that sleeps. This process is not stopped, but silent for as long."""
-    keep = pt.Keep(folder=tmp_path, epochs=5, seconds=None)
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=keep, timeout=3.0)
+    keep = pt.Checkpointing(folder=tmp_path, epochs=5, seconds=None)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, timeout=3.0)
     recon.start(LONG)
-    until(lambda: recon.last_state is not None, 60, "a state")
+    until(lambda: recon.latest_checkpoint is not None, 60, "a state")
     found = processes_of(cluster)
     last, first = pid_of(cluster, 1), pid_of(cluster, 0)  # so that rank 0 waits for rank 1 when it is stopped
     stopped = [last, first, *found["others"]]
@@ -239,7 +239,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-class Greedy(pt.Imposed):
+class Greedy(pt.CustomConstraint):
     """Asks for too much memory, on rank 1 only, from the third epoch on."""
 
     after = "epoch"
@@ -260,7 +260,7 @@ def test_an_exception_on_one_rank_ends_all_and_is_not_tried_again(cluster: pt.Cl
     assert str(told.value).startswith("Rank 1: RuntimeError: ")
     assert "in impose" in str(told.value)
     assert len(str(told.value).splitlines()) <= 10
-    assert "frames='disk'" in str(told.value)
+    assert "pattern_storage='disk'" in str(told.value)
     assert not recon.can_recover
     with pytest.raises(pt.ReconstructionError, match="did not lose an engine"):
         recon.recover()
@@ -287,14 +287,14 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
     assert [status.world for status in recon.status()] == [1]
     recon.stop()
     losses = [epoch.loss for epoch in recon.epochs]
-    with pt.Reconstruction(scan, pt.Settings(batch=20), device="cpu", keep=None) as alone:
+    with pt.Reconstruction(scan, pt.Settings(batch=20), device="cpu", checkpointing=None) as alone:
         expected = [epoch.loss for epoch in alone.run(min(len(losses), 20))]
     np.testing.assert_allclose(losses[: len(expected)], expected, rtol=1e-3)
     with pytest.raises(pt.ClusterError, match=r"engines of ranks \[0\] are lost, and no others came"):
-        pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None)
+        pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None)
     # Once one can be had again, a new reconstruction has all engines.
     monkeypatch.undo()
-    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None) as both:
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None) as both:
         assert both.step().number == 1
         assert both.engines.startswith("2 engines")
 
@@ -315,15 +315,15 @@ def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on
     cluster: pt.Cluster, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recon = training(scan, cluster, tmp_path, "continue")
-    target = recon.states[0]
+    target = recon.checkpoints[0]
     killing(cluster, monkeypatch)
     with pytest.raises(pt.ReconstructionError, match="it goes on as before: "):
-        recon.go_back(target)
+        recon.restore(target)
     reached = recon.epoch
     until(lambda: recon.state == "running" and recon.epoch > reached, 30, "it goes on")
     assert [one.name for one in recon.changes] == ["engines"]
     assert (recon.failure, recon.branch_name) == (None, "main")
-    recon.go_back(target)
+    recon.restore(target)
     assert (recon.state, recon.epoch) == ("ready", target.epoch)
 
 
@@ -333,7 +333,7 @@ def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
     recon = training(scan, cluster, tmp_path, "pause")
     killing(cluster, monkeypatch)
     with pytest.raises(pt.ReconstructionError, match=r"rank 1 (.|\n)*recover\(\) goes on from the state after epoch"):
-        recon.go_back(recon.states[0])
+        recon.restore(recon.checkpoints[0])
     assert (recon.state, recon.can_recover) == ("failed", True)
     recon.recover()
     reached = recon.epoch
@@ -343,7 +343,7 @@ def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
 
 
 def test_one_that_is_lost_again_and_again_without_getting_further_is_given_up(cluster: pt.Cluster, scan: Scan) -> None:
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, keep=None, on_failure="continue")
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None, on_failure="continue")
     recon._link._recoveries = [None] * 3
     recon.start(LONG)
     os.kill(pid_of(cluster, 1), signal.SIGKILL)

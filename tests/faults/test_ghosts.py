@@ -29,23 +29,23 @@ from tests.faults.test_notebook import processes_of, until
 SCRIPT = """
 import json, sys, time
 import ptynb as pt
-class Slow(pt.Imposed):
+class Slow(pt.CustomConstraint):
     after = "epoch"
     def impose(self, model):
         time.sleep(0.05)
 scan, keep = sys.argv[1:]
 scan = pt.load(scan)
 def start(engines, keep):
-    cluster = pt.Cluster(engines, device="cpu", threads=1, lease=300.0)
+    cluster = pt.Cluster(engines, device="cpu", threads=1, detached_timeout=300.0)
     recon = pt.Reconstruction(
-        scan, pt.Settings(batch=20), cluster, keep=keep, on_failure="continue", extensions=[Slow()]
+        scan, pt.Settings(batch=20), cluster, checkpointing=keep, on_failure="continue", extensions=[Slow()]
     )
     recon.start(100_000)
     if keep is None:
         recon.pause()
     return recon
 others = [start(1, None) for _ in range(2)]
-running = start(2, pt.Keep(folder=keep, epochs=100_000, seconds=None))
+running = start(2, pt.Checkpointing(folder=keep, epochs=100_000, seconds=None))
 while not running.epochs:
     time.sleep(0.02)
 print(json.dumps([recon.cluster.name for recon in (running, *others)]), flush=True)
@@ -126,7 +126,7 @@ def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
 
 
-def found(name: str) -> ghosts.Found:
+def found(name: str) -> ghosts.FoundCluster:
     return next(one for one in ghosts.find() if one.name == name)
 
 
@@ -144,7 +144,7 @@ def test_a_running_one_is_listed_with_its_work_and_goes_on_undisturbed(notebook:
     assert listed["work"]["state"] == "running"
     assert listed["work"]["target"] == 100_000
     assert (listed["holder"], listed["alive"], listed["planned"], listed["dead"]) == (notebook.process.pid, 2, 2, False)
-    assert listed["remark"] == ""
+    assert listed["note"] == ""
     assert {one["pid"] for one in listed["engines"] + listed["others"]} == {
         one.pid for one in processes_of(notebook.running)
     }
@@ -162,7 +162,7 @@ def test_one_whose_folder_is_gone_is_held_by_who_is_connected_to_it(notebook: No
         away.rename(folder)
     assert one.folder is None
     assert one.holder == notebook.process.pid
-    assert not one.dead
+    assert not one.orphaned
 
 
 def test_stop_keeps_the_state_ends_all_of_it_and_touches_nothing_else(
@@ -215,8 +215,8 @@ def test_what_a_crash_left_is_listed_and_ended(
         assert one.holder is None
         assert one.work is not None
         assert one.work.state == "paused"
-        assert not one.dead  # somebody may come back to it
-    assert cli.main(["stop", "--dead"]) == 0
+        assert not one.orphaned  # somebody may come back to it
+    assert cli.main(["stop", "--orphaned"]) == 0
     assert capsys.readouterr().out.count("is left alone: simulated: paused, epoch ") == 2
     own = [process for name in crashed.paused for process in processes_of(name)]
     for one in ghosts.find():
@@ -235,7 +235,7 @@ def test_what_a_crash_left_is_listed_and_ended(
     lines = listing(capsys)
     assert lines[without_controller].endswith("its folder is gone")
     assert all(" nobody " in lines[name] for name in crashed.paused)
-    assert cli.main(["stop", "--dead"]) == 0
+    assert cli.main(["stop", "--orphaned"]) == 0
     assert not [one for one in own if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     assert not any(folders.folder_of(name).exists() for name in crashed.paused)
     assert ghosts.find() == []
@@ -258,7 +258,7 @@ def test_folders_without_processes_and_those_of_other_machines(
         folders.write(folder, "cluster.json", described)
         folders.write(folder, "holder.json", {"pid": 2**22 + 1, "start": started, "machine": machine, "lease": 9.0})
     try:
-        remarks = {name: (found(name).remark, found(name).dead) for name in told}
+        remarks = {name: (found(name).note, found(name).orphaned) for name in told}
         assert remarks == {
             "ptynb-0000000a": ("on lab9: not looked into from here", False),
             "ptynb-0000000b": ("left from before this machine was restarted", True),

@@ -25,7 +25,8 @@ import psutil
 import ptynb as pt
 
 def opened(on_failure="pause", keep=None):
-    return pt.Reconstruction(pt.load({scan!r}), pt.Settings(batch=10), cluster, keep=keep, on_failure=on_failure)
+    scan, settings = pt.load({scan!r}), pt.Settings(batch=10)
+    return pt.Reconstruction(scan, settings, cluster, checkpointing=keep, on_failure=on_failure)
 
 def told(recon):
     result = recon.result
@@ -116,24 +117,26 @@ def test_interrupted_results_and_files_harm_nothing(kernel: Kernel, undisturbed:
 
 
 def test_settings_that_are_interrupted_are_taken_over_everywhere_or_nowhere(kernel: Kernel, undisturbed: Any) -> None:
-    kernel.run("recon = opened(); rate = recon.settings.object.rate; recon.step()")
+    kernel.run("recon = opened(); rate = recon.settings.object.learning_rate; recon.step()")
     changing = (
         "while True:\n    mark()\n    for factor in (0.5, 2.0, 1.0):\n"
-        "        recon.settings = recon.settings.replace(object={'rate': factor * rate})"
+        "        recon.settings = recon.settings.replace(object={'learning_rate': factor * rate})"
     )
     for after, again in [(0.0, None), (0.013, None), (0.031, None), (0.0, 0.002), (0.02, 0.001), (0.04, 0.01)]:
         assert kernel.interrupted(changing, after, again) < PROMPT_SECONDS
         here, there = kernel.run(
             "time.sleep(0.2); recon.state; newest = recon.changes[-1].new if recon.changes else rate\n"
-            "print(json.dumps([recon.settings.object.rate, newest]))"
+            "print(json.dumps([recon.settings.object.learning_rate, newest]))"
         )
         assert here == there
-    kernel.run("recon.settings = recon.settings.replace(object={'rate': rate})")
+    kernel.run("recon.settings = recon.settings.replace(object={'learning_rate': rate})")
     equals(kernel, undisturbed)
 
 
 def test_an_interrupt_while_an_engine_is_replaced(kernel: Kernel, undisturbed: Any, tmp_path: Path) -> None:
-    kernel.run(f"recon = opened('continue', pt.Keep(folder={str(tmp_path / 'states')!r}, epochs=1, seconds=None))")
+    kernel.run(
+        f"recon = opened('continue', pt.Checkpointing(folder={str(tmp_path / 'states')!r}, epochs=1, seconds=None))"
+    )
     kernel.run("recon.step(); recon.keep()")
     losing = (
         "def watch():\n    while not recon._link.recovering: time.sleep(0.005)\n    mark()\n"

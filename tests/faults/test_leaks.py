@@ -65,9 +65,9 @@ def assert_not_grown(before: dict[str, Figures], after: dict[str, Figures], cycl
 
 
 def test_runs_that_are_begun_and_ended_leave_nothing(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
-    keep = pt.Keep(folder=tmp_path, epochs=10, seconds=None)
+    keep = pt.Checkpointing(folder=tmp_path, epochs=10, seconds=None)
     before: dict[str, Figures] = {}
-    with pt.Reconstruction(scan, pt.Settings(batch=8), cluster, keep=keep) as recon:
+    with pt.Reconstruction(scan, pt.Settings(batch=8), cluster, checkpointing=keep) as recon:
         for cycle in range(SETTLED + CYCLES):
             if cycle == SETTLED:
                 before = figures.taken(cluster)
@@ -127,10 +127,10 @@ def test_a_leak_is_seen_and_an_allocators_step_is_none() -> None:
 
 
 def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path: Path) -> None:
-    keep = pt.Keep(folder=tmp_path, epochs=500, seconds=None, pictures=0.5)
+    keep = pt.Checkpointing(folder=tmp_path, epochs=500, seconds=None, pictures=0.5)
     with (
         pt.Cluster(1, device="cpu", threads=1) as cluster,
-        pt.Reconstruction(scan, pt.Settings(batch=16), cluster, keep=keep) as recon,
+        pt.Reconstruction(scan, pt.Settings(batch=16), cluster, checkpointing=keep) as recon,
     ):
         recon.start(EPOCHS // 10)
         recon.wait()
@@ -160,13 +160,13 @@ def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path:
 
 def test_eight_engines_on_two_cores_give_one_engines_losses_and_leave(scan: Scan) -> None:
     settings = pt.Settings(batch=8, optimiser="sgd")
-    with pt.Reconstruction(scan, settings, device="cpu", keep=None) as alone:
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=None) as alone:
         expected = [epoch.loss for epoch in alone.run(3)]
     started = time.monotonic()
     with pt.Cluster(8, device="cpu", threads=1) as cluster:
         assert time.monotonic() - started < START_SECONDS
         name = cluster.name
-        with pt.Reconstruction(scan, settings, cluster, keep=None) as recon:
+        with pt.Reconstruction(scan, settings, cluster, checkpointing=None) as recon:
             losses = [epoch.loss for epoch in recon.run(3)]
         stopped = time.monotonic()
     assert time.monotonic() - stopped < STOP_SECONDS

@@ -18,14 +18,14 @@ import ptynb as pt
 from ptynb.driver import folders, guardian
 from ptynb.driver.launcher import is_alive
 from ptynb.io.state import load_state, newest_state
-from ptynb.snapshot import PictureRequest
+from ptynb.snapshot import RenderRequest
 
 SCRIPT = """
 import sys, time
 import ptynb as pt
 scan, keep, lease_seconds, epochs, ending = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
-cluster = pt.Cluster(2, device="cpu", lease=lease_seconds)
-keep = pt.Keep(folder=keep, epochs=5, seconds=None)
+cluster = pt.Cluster(2, device="cpu", detached_timeout=lease_seconds)
+keep = pt.Checkpointing(folder=keep, epochs=5, seconds=None)
 recon = pt.Reconstruction(pt.load(scan), pt.Settings(batch=20), cluster, keep=keep)
 recon.start(epochs)
 while not recon.epochs:
@@ -92,16 +92,16 @@ def test_a_restarted_kernel_finds_the_run_with_its_whole_record(scan: Path, tmp_
     assert recon.state == "running"
     losses = [epoch.loss for epoch in recon.epochs]
     assert [epoch.number for epoch in recon.epochs] == [*range(1, len(losses) + 1)]
-    first = recon.pictures(PictureRequest(size=64))
+    first = recon.pictures(RenderRequest(size=64))
     reached = recon.epoch
     until(lambda: recon.epoch > reached + 1, 20, "it goes on")
-    second = recon.pictures(PictureRequest(size=64))
+    second = recon.pictures(RenderRequest(size=64))
     assert first is not None
     assert second is not None
     assert (second.epoch, second.update) > (first.epoch, first.update)
-    recon.settings = recon.settings.replace(object={"rate": 0.004})
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.004})
     recon.stop()
-    assert recon.changes[-1].name == "object.rate"
+    assert recon.changes[-1].name == "object.learning_rate"
     assert recon.scan.name == pt.load(scan).name
     assert recon.result.r_factor < 1
     # It is an ordinary one from now on: a lost engine can be replaced, since the scan is in a file.
@@ -120,11 +120,11 @@ def test_a_kernel_that_ends_in_order_leaves_its_run_alone_too(scan: Path, tmp_pa
     recon = pt.attach(name)
     assert recon.state == "running"
     assert recon.cluster is not None
-    recon.settings = recon.settings.replace(probe={"rate": 0.003})
+    recon.settings = recon.settings.replace(probe={"learning_rate": 0.003})
     recon.cluster.detach()
     del recon
     recon = pt.attach(name)
-    assert recon.settings.probe.rate == 0.003
+    assert recon.settings.probe.learning_rate == 0.003
     assert recon.state == "running"
     # One that lost an engine while nobody looked can be recovered.
     assert recon.cluster is not None
@@ -137,8 +137,12 @@ def test_a_kernel_that_ends_in_order_leaves_its_run_alone_too(scan: Path, tmp_pa
     recon.recover()
     assert recon.state in ("loading", "running")
     until(lambda: recon.epoch > 5, 20, "it goes on from a state")
-    assert recon.settings.probe.rate == 0.003
-    until(lambda: [change.name for change in recon.changes] == ["probe.rate", "engines"], 20, "the record is whole")
+    assert recon.settings.probe.learning_rate == 0.003
+    until(
+        lambda: [change.name for change in recon.changes] == ["probe.learning_rate", "engines"],
+        20,
+        "the record is whole",
+    )
     assert recon.cluster is not None
     recon.cluster.stop()
 
@@ -170,7 +174,7 @@ def test_a_run_that_ends_alone_is_kept_and_the_engines_leave_long_before_the_lea
 
 def test_one_that_somebody_else_holds_is_not_taken_away(scan: Path, tmp_path: Path) -> None:
     with pt.Cluster(1, device="cpu") as cluster:
-        recon = pt.Reconstruction(pt.load(scan), pt.Settings(batch=20), cluster, keep=None)
+        recon = pt.Reconstruction(pt.load(scan), pt.Settings(batch=20), cluster, checkpointing=None)
         recon.snapshot()
         program = f"import ptynb as pt; pt.attach({cluster.name!r})"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -200,8 +204,8 @@ def test_frames_that_were_in_the_notebooks_memory_stay_with_the_engines(tmp_path
     program = """
 import sys, time
 import ptynb as pt
-cluster = pt.Cluster(2, device="cpu", lease=100.0)
-recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(batch=16), cluster, keep=None)
+cluster = pt.Cluster(2, device="cpu", detached_timeout=100.0)
+recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(batch=16), cluster, checkpointing=None)
 recon.start(100000)
 while not recon.epochs:
     time.sleep(0.02)

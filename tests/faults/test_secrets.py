@@ -31,8 +31,8 @@ def cluster(base: Path) -> Iterator[pt.Cluster]:
         started = pt.Cluster(2, device="cpu", threads=1)
     with started:
         scan = pt.save_scan(pt.simulate(patterns=40, window=32, seed=5), base / "scan.h5")
-        keep = pt.Keep(folder=base / "states", epochs=2, seconds=None, pictures=0.1)
-        recon = pt.Reconstruction(scan, pt.Settings(batch=20), started, keep=keep)
+        keep = pt.Checkpointing(folder=base / "states", epochs=2, seconds=None, pictures=0.1)
+        recon = pt.Reconstruction(scan, pt.Settings(batch=20), started, checkpointing=keep)
         recon.start(4)
         recon.wait(60)
         recon.save(base / "result.h5")

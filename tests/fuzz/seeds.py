@@ -36,7 +36,9 @@ class Seed:
 
 def _native(folder):
     scan = pt.simulate(6, window=16)
-    pt.save_scan(dataclasses.replace(scan, mask=np.ones((16, 16), bool), object=scan.truth.object), folder / "scan.h5")
+    pt.save_scan(
+        dataclasses.replace(scan, mask=np.ones((16, 16), bool), object=scan.ground_truth.object), folder / "scan.h5"
+    )
     return folder / "scan.h5"
 
 

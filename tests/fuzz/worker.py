@@ -19,7 +19,7 @@ from ptynb.geometry import Geometry
 from ptynb.io.load import load
 from ptynb.io.mask import load_mask
 from ptynb.io.result import load_result
-from ptynb.io.starts.start_from import start_from
+from ptynb.io.starts.start_from import load_initial_guess
 from ptynb.io.state import load_state
 from ptynb.scan import Scan
 from ptynb.settings.runfile import read_run
@@ -49,7 +49,7 @@ def _start(path: Path, given: dict[str, Any]) -> None:
         positions=np.column_stack([rows * 5.0, columns * 4.0]),
         geometry=Geometry(wavelength=1.5e-10, distance=1.2, detector_pixel=(1.5e-10 * 1.2 / (8 * 4e-8),) * 2),
     )
-    repr(start_from(scan, path))
+    repr(load_initial_guess(scan, path))
 
 
 READERS: dict[str, Callable[[Path, dict[str, Any]], object]] = {

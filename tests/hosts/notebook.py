@@ -69,12 +69,12 @@ class Notebook:
     def train(self, folder: str) -> int:
         """Begins a run that goes on when a host is lost; the epoch after which its state was kept first."""
         scan = pt.save_scan(pt.simulate(patterns=100, window=64, seed=5), f"{folder}/scan.h5")
-        keep = pt.Keep(folder=f"{folder}/states", epochs=5, seconds=None)
+        keep = pt.Checkpointing(folder=f"{folder}/states", epochs=5, seconds=None)
         self._recon = recon = pt.Reconstruction(
-            scan, pt.Settings(batch=20), self._cluster, keep=keep, on_failure="continue"
+            scan, pt.Settings(batch=20), self._cluster, checkpointing=keep, on_failure="continue"
         )
         recon.start(100_000)
-        while recon.last_state is None:
+        while recon.latest_checkpoint is None:
             time.sleep(0.02)
         return recon.epoch
 
@@ -90,7 +90,7 @@ class Notebook:
         (change,) = self._recon.changes
         self._recon.stop()
         losses = [epoch.loss for epoch in self._recon.epochs]
-        with pt.Reconstruction(self._recon.scan, pt.Settings(batch=20), keep=None) as alone:
+        with pt.Reconstruction(self._recon.scan, pt.Settings(batch=20), checkpointing=None) as alone:
             expected = [epoch.loss for epoch in alone.run(min(len(losses), 20))]
         return {
             "noticed": noticed,

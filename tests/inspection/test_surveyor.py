@@ -16,7 +16,7 @@ from tests.pairs import each
 
 SCAN = simulate(patterns=60, window=32, seed=2)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
-MASK = np.ones(SCAN.window, bool)
+MASK = np.ones(SCAN.pattern_shape, bool)
 MASK[3:9, 20:24] = False
 
 
@@ -70,7 +70,7 @@ def test_the_first_portions_are_a_sample_of_the_whole_scan():
         surveyor.advance()
     seen = surveyor.survey()
     assert seen.patterns == SAMPLE == sum(scan.frames.reads)
-    where = np.flatnonzero(seen.seen)
+    where = np.flatnonzero(seen.covered)
     assert np.diff(where).max() < 2.1 * 20_000 / SAMPLE
     assert where[0] == 0
     assert where[-1] == 19_999
@@ -89,7 +89,7 @@ def test_later_portions_are_spread_as_well():
     for _ in range(5):
         surveyor.advance()
     # Four portions of ten, beside the sample: in every third of the scan there is one.
-    thirds = np.array_split(surveyor.survey().seen, 3)
+    thirds = np.array_split(surveyor.survey().covered, 3)
     assert min(int(third.sum()) for third in thirds) > 1000
 
 
@@ -117,7 +117,7 @@ def test_patterns_stored_together_are_read_together(tmp_path):
     surveyor = Surveyor(Scan(frames=frames, positions=np.stack(np.divmod(np.arange(1000.0), 32), axis=1)), sample=100)
     while surveyor.in_sample:
         surveyor.advance()
-    chunks = surveyor.survey().seen.reshape(-1, 20)
+    chunks = surveyor.survey().covered.reshape(-1, 20)
     assert (chunks.all(1) == chunks.any(1)).all()
     assert chunks.any(1).sum() == 8
 

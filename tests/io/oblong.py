@@ -33,7 +33,7 @@ class Oblong:
 
 def oblong(window, photons=1e5, step=STEP):
     """The patterns of a raster over a test object, with noise."""
-    truth = simulate(4, window=window, photons=photons, seed=5, step=30).truth
+    truth = simulate(4, window=window, photons=photons, seed=5, step=30).ground_truth
     random = np.random.default_rng(1)
     rows, columns = np.indices((ROWS, COLUMNS)).reshape(2, -1)
     positions = np.column_stack([rows * step[0], columns * step[1]])

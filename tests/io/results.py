@@ -3,7 +3,7 @@
 import numpy as np
 
 from ptynb.provenance import Machines, ScanIdentity, Software
-from ptynb.record import Change, Epoch, Moment
+from ptynb.record import Change, Epoch, Thumbnail
 from ptynb.results import Result
 from ptynb.settings import Settings
 
@@ -23,27 +23,27 @@ FULL = Result(
     epochs=(Epoch(1, 0.5, 0.25, 36.5), Epoch(2, 0.1 + 0.2, 1 / 3, 27.0, 1.7e9 + 0.1)),
     r_factor=0.1 + 0.02,
     settings=SETTINGS,
-    changes=(Change(1, 3, "probe.rate", 0.01, 1e-5, 1.7e9), Change(1, 4, "note", None, ["β", {"a": 1}])),
+    changes=(Change(1, 3, "probe.learning_rate", 0.01, 1e-5, 1.7e9), Change(1, 4, "note", None, ["β", {"a": 1}])),
     pixel_size=(1.25e-8, 2.5e-8),
-    about={"scan": "a name with ü", "backend": "gloo"},
-    optimised={
+    metadata={"scan": "a name with ü", "backend": "gloo"},
+    parameters={
         "weights/weights": np.arange(3.0),
         "slices/thickness": np.array(2e-9),
         "background/background": np.arange(80.0).reshape(8, 10),
     },
     r_factors=((1, 0.3), (2, 0.1)),
-    began_with=Settings(batch=5, seed=7, probe={"rate": 0.01}).model_dump(mode="json"),
+    initial_settings=Settings(batch=5, seed=7, probe={"learning_rate": 0.01}).model_dump(mode="json"),
     update=2,
     started="2026-11-22T08:27:17.000Z",
     ended="2026-11-22T09:00:00.500Z",
-    moments=(
-        Moment(1, complex_array(15, 16), complex_array(8, 10), 2, 1, (3, 4)),
-        Moment(20, complex_array(15, 16), complex_array(4, 5), 2, 2, (3, 4)),
+    history=(
+        Thumbnail(1, complex_array(15, 16), complex_array(8, 10), 2, 1, (3, 4)),
+        Thumbnail(20, complex_array(15, 16), complex_array(4, 5), 2, 2, (3, 4)),
     ),
     scan=ScanIdentity(
         name="a name with ü",
         patterns=9,
-        window=(8, 10),
+        pattern_shape=(8, 10),
         path="/data/ein Scan.cxi",
         size=2**40,
         modified=1.7e9 + 0.25,
@@ -53,7 +53,7 @@ FULL = Result(
         sample_digest="4567cdef",
         prepared=True,
         counts=1e9,
-        fourier=False,
+        is_far_field=False,
         wavelength=1.5e-10,
         distance=2.0,
         detector_pixel=(75e-6, 55e-6),

@@ -15,13 +15,13 @@ import pytest
 from ptynb.engine.keeper import Keeper
 from ptynb.io import branches, kept
 from ptynb.io.hdf5 import FileError
-from ptynb.io.state import State, load_state, save_state, states
-from ptynb.settings import Keep, Settings
+from ptynb.io.state import ReconstructionState, load_state, save_state, states
+from ptynb.settings import Checkpointing, Settings
 from ptynb.snapshot import Epoch
 from tests.io.cases import of_case
 
 PLAIN = Settings().model_dump(mode="json")
-STATE = State(
+STATE = ReconstructionState(
     settings=PLAIN,
     begun=PLAIN,
     scan={"name": "a scan"},
@@ -31,7 +31,7 @@ STATE = State(
     epochs=(),
     changes=(),
     seconds=0.0,
-    awake={"object": True},
+    active={"object": True},
     power=1.0,
     numbers={},
     batch=4,
@@ -142,8 +142,8 @@ def test_states_and_lines_are_listed(root: Path) -> None:
     assert found[-1].size == (root / "state-00006.h5").stat().st_size
     assert abs(found[-1].written - time.time()) < 60
     main, trial = branches.all_branches(root, "trial")
-    assert (main.name, main.states, main.present, main.newest.epoch) == ("main", 3, False, 6)
-    assert (trial.name, trial.states, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
+    assert (main.name, main.checkpoints, main.present, main.newest.epoch) == ("main", 3, False, 6)
+    assert (trial.name, trial.checkpoints, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
     branches.remove(start.parent)
     assert [one.name for one in branches.all_branches(root, "main")] == ["main"]
 
@@ -151,7 +151,7 @@ def test_states_and_lines_are_listed(root: Path) -> None:
 def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert branches.read_note(root / "nothing") == branches.Note()
     branches.stay(root / "state-00002.h5")
-    keeper = Keeper(Keep(folder=root, last=1), 0, 1, "a scan", root / "state-00006.h5")
+    keeper = Keeper(Checkpointing(folder=root, max_to_keep=1), 0, 1, "a scan", root / "state-00006.h5")
     plain = Path.open
 
     def fail(path: Path, *arguments: Any, **more: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypat
 
 def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
     branches.stay(root / "state-00002.h5")
-    keeper = Keeper(Keep(folder=root, last=2), 0, 1, "a scan", root / "state-00006.h5")
+    keeper = Keeper(Checkpointing(folder=root, max_to_keep=2), 0, 1, "a scan", root / "state-00006.h5")
     put(root, 8)
     put(root, 10)
     keeper._remove_old(root)

@@ -299,4 +299,4 @@ def test_energies_without_a_unit_are_guessed_and_told(tmp_path, simulated):
         assert load(path).geometry.energy == pytest.approx(8265.613, rel=1e-6)
         from ptynb.io.info import info
 
-        assert any(f"without a unit; it is taken as {unit}" in remark for remark in info(path).remarks)
+        assert any(f"without a unit; it is taken as {unit}" in remark for remark in info(path).notes)

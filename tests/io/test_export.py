@@ -16,7 +16,7 @@ from ptynb.io.result import load_result, save_result
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 
-FAR = dataclasses.replace(FULL.scan, fourier=True, geometry={})
+FAR = dataclasses.replace(FULL.scan, is_far_field=True, geometry={})
 FLAT = dataclasses.replace(FULL, scan=FAR)
 THICK = dataclasses.replace(FLAT, object=complex_array(3, 30, 33))
 

@@ -30,7 +30,7 @@ def test_what_was_found_is_told_with_its_unit_and_its_place(tmp_path, simulated)
     path = layouts.plain(tmp_path / "scan.h5", simulated)
     found = info(path)
     facts = {fact.name: fact for fact in found.facts}
-    assert (found.format, found.lacks, found.problem) == ("HDF5", (), None)
+    assert (found.format, found.missing, found.problem) == ("HDF5", (), None)
     assert (facts["patterns"].value, facts["patterns"].place) == ("16 of 16 x 16, float32", "measurement/frames")
     assert (facts["distance"].value, facts["distance"].unit, facts["distance"].place) == (
         "2",
@@ -38,14 +38,14 @@ def test_what_was_found_is_told_with_its_unit_and_its_place(tmp_path, simulated)
         "setup@detector_distance",
     )
     assert facts["object pixel"].value == " x ".join(f"{side:.6g}" for side in simulated.pixel_size)
-    assert any("y and x of the probe" in remark for remark in found.remarks)
+    assert any("y and x of the probe" in remark for remark in found.notes)
     assert json.loads(json.dumps(found.to_plain()))["facts"][0]["name"] == "patterns"
     text = str(found)
     assert f"Open it: scan = ptynb.load({str(path)!r})" in text
     assert "setup/photon_energy" in text
     page = found._repr_html_()
     assert page.index("<p ") < page.index("<table>")
-    assert page.count("<p ") == 2 + len(found.remarks), "its name, each remark and how to open it on lines of their own"
+    assert page.count("<p ") == 2 + len(found.notes), "its name, each remark and how to open it on lines of their own"
 
 
 def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(tmp_path, simulated):
@@ -53,11 +53,11 @@ def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(t
     with h5py.File(path, "r+") as file:
         del file["entry/instrument/beam/incident_wavelength"]
     found = info(path)
-    assert [lack.name for lack in found.lacks] == ["the positions", "the wavelength"]
+    assert [lack.name for lack in found.missing] == ["the positions", "the wavelength"]
     assert found.open == f"scan = ptynb.load({str(path)!r}, positions=..., wavelength=...)"
     words = {"wavelength": simulated.geometry.wavelength, "raster": (4, 4), "step": (1e-7, 2e-7)}
     whole = info(path, **words)
-    assert whole.lacks == ()
+    assert whole.missing == ()
     assert {fact.name: fact.place for fact in whole.facts}["step"] == "given"
     scan = eval(whole.open.removeprefix("scan = "), {"ptynb": ptynb})
     np.testing.assert_array_equal(scan.positions, load(path, **words).positions)
@@ -99,8 +99,8 @@ def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_pa
     with h5py.File(tmp_path / "dark.h5", "w") as file:
         file["entry/data/data"] = np.zeros((20, 16, 16), np.uint16)
     found = info(tmp_path / "dark.h5")
-    assert "the positions" in [lack.name for lack in found.lacks]
-    assert [remark for remark in found.remarks if remark.startswith("All counts are zero in the patterns that were")]
+    assert "the positions" in [lack.name for lack in found.missing]
+    assert [remark for remark in found.notes if remark.startswith("All counts are zero in the patterns that were")]
 
 
 def test_why_a_file_cannot_be_opened_is_told_beside_what_it_holds(tmp_path, simulated):
@@ -144,7 +144,7 @@ def test_the_command_prints_it_and_its_status_tells_whether_the_file_opens(tmp_p
     assert cli.main(["info", str(path)]) == 1
     assert "MISSING: the positions; give positions=array" in capsys.readouterr().out
     assert cli.main(["info", str(path), "--json", "--raster", "4", "4", "--step", "1e-7"]) == 0
-    assert json.loads(capsys.readouterr().out)["lacks"] == []
+    assert json.loads(capsys.readouterr().out)["missing"] == []
     assert cli.main(["info", str(path), "--step", "1", "2", "3"]) == 1
     assert "--step has 3 numbers" in capsys.readouterr().err
     assert cli.main(["info", str(tmp_path / "gone.h5")]) == 1

@@ -53,13 +53,13 @@ def test_every_field_comes_back(tmp_path):
     assert same(again.frames.read(0, COUNT), scan.frames.read(0, COUNT))
     for name in ("positions", "mask", "probe", "object"):
         assert same(getattr(again, name), getattr(scan, name)), name
-    for name in ("centred", "clip_negative", "geometry", "name", "truth"):
+    for name in ("centred", "clip_negative", "geometry", "name", "ground_truth"):
         assert getattr(again, name) == getattr(scan, name), name
 
 
 def test_what_is_not_there_stays_away(tmp_path):
     scan = save_scan(Scan.from_arrays(np.ones((COUNT, *WINDOW), np.uint8), POSITIONS), tmp_path / "scan.h5")
-    assert (scan.mask, scan.probe, scan.object, scan.geometry, scan.truth) == (None,) * 5
+    assert (scan.mask, scan.probe, scan.object, scan.geometry, scan.ground_truth) == (None,) * 5
     assert (scan.centred, scan.clip_negative, scan.frames.dtype) == (True, False, np.uint8)
 
 
@@ -71,8 +71,8 @@ def test_saving_returns_the_scan_that_reads_the_file(tmp_path):
 def test_a_saved_simulation_keeps_its_truth(tmp_path):
     scan = simulate(5, window=16, modes=2)
     again = save_scan(scan, tmp_path / "scan.h5")
-    assert same(again.truth.object, scan.truth.object)
-    assert same(again.truth.probe, scan.truth.probe)
+    assert same(again.ground_truth.object, scan.ground_truth.object)
+    assert same(again.ground_truth.probe, scan.ground_truth.probe)
 
 
 def test_simulating_into_a_file_is_simulating_in_memory(tmp_path):
@@ -81,8 +81,8 @@ def test_simulating_into_a_file_is_simulating_in_memory(tmp_path):
     assert same(file.frames.read(0, 9), memory.frames.read(0, 9))
     for name in ("positions", "mask", "probe", "object"):
         assert same(getattr(file, name), getattr(memory, name)), name
-    assert same(file.truth.object, memory.truth.object)
-    assert same(file.truth.probe, memory.truth.probe)
+    assert same(file.ground_truth.object, memory.ground_truth.object)
+    assert same(file.ground_truth.probe, memory.ground_truth.probe)
     assert (file.geometry, file.name, file.centred) == (memory.geometry, memory.name, memory.centred)
 
 

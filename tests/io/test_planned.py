@@ -29,9 +29,9 @@ def test_a_start_that_is_a_scan_is_refused(plan, tmp_path):
 
 def test_the_command_line_names_a_start_and_says_it_again(plan, tmp_path):
     from ptynb.cli import _parser
-    from ptynb.commands.run import again, plan_of
+    from ptynb.commands.run import plan_of, resume_command
 
     (tmp_path / "run.yaml").write_text(f"scan: {plan.scan}\nepochs: 1\nresult: r.h5\n")
     chosen = _parser().parse_args(["run", str(tmp_path / "run.yaml"), "--start", str(plan.start)])
     assert plan_of(chosen).start == plan.start
-    assert f"--start {plan.start}" in again("ptynb run", chosen)
+    assert f"--start {plan.start}" in resume_command("ptynb run", chosen)

@@ -198,24 +198,24 @@ def test_patterns_are_written_in_chunks_of_a_few_as_the_message_says(
     like_the_original(follow(case, tmp_path))
 
 
-@pytest.mark.filterwarnings("ignore::ptynb.io.starts.start.StartWarning")
+@pytest.mark.filterwarnings("ignore::ptynb.io.starts.start.InitialGuessWarning")
 def test_a_start_in_another_window_is_taken_as_the_message_says() -> None:
     whole = pt.simulate(patterns=12, window=24, step=2, seed=3)
-    truth = whole.truth
+    truth = whole.ground_truth
     result = pt.Result(truth.object, truth.probe, whole.positions, (0, 0), (), 0.1, {}, pixel_size=whole.pixel_size)
     bare = pt.Scan.from_arrays(COUNTS, SIMULATED.positions)
     told = r"give the scan a geometry, or crop or bin it to that window"
     with pytest.raises(pt.ScanError, match=told):
-        pt.start_from(bare, result)
+        pt.load_initial_guess(bare, result)
     same = pt.Geometry(
         wavelength=GEOMETRY.wavelength,
         distance=GEOMETRY.distance,
         detector_pixel=tuple(GEOMETRY.wavelength * GEOMETRY.distance / (16 * size) for size in whole.pixel_size),
     )
     known = pt.Scan.from_arrays(COUNTS, SIMULATED.positions, geometry=same)
-    assert pt.start_from(known, result).probe.shape[-2:] == (16, 16)
+    assert pt.load_initial_guess(known, result).probe.shape[-2:] == (16, 16)
     wide = pt.simulate(patterns=12, window=32, step=2, seed=3)
     unknown = pt.Scan.from_arrays(wide.counts(0, 12), wide.positions)
     with pytest.raises(pt.ScanError, match=told):
-        pt.start_from(unknown, result)
-    assert pt.start_from(preparation.crop(unknown, 24), result).probe.shape[-2:] == (24, 24)
+        pt.load_initial_guess(unknown, result)
+    assert pt.load_initial_guess(preparation.crop(unknown, 24), result).probe.shape[-2:] == (24, 24)

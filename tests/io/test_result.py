@@ -29,11 +29,11 @@ def assert_same(one, other):
         if field.name in ARRAYS:
             assert mine.dtype == theirs.dtype
             np.testing.assert_array_equal(mine, theirs)
-        elif field.name == "optimised":
+        elif field.name == "parameters":
             assert mine.keys() == theirs.keys()
             for name in mine:
                 np.testing.assert_array_equal(mine[name], theirs[name])
-        elif field.name == "moments":
+        elif field.name == "history":
             assert len(mine) == len(theirs)
             for ours, others in zip(mine, theirs, strict=True):
                 np.testing.assert_array_equal(ours.object, others.object)
@@ -46,11 +46,11 @@ def assert_same(one, other):
 
 HOSTILE = {
     "a loss that is not a number": {"epochs": (Epoch(1, float("nan"), float("inf"), 0.0),), "r_factor": float("inf")},
-    "nothing done yet": {"epochs": (), "changes": (), "moments": (), "r_factors": ()},
+    "nothing done yet": {"epochs": (), "changes": (), "history": (), "r_factors": ()},
     "long comments": {"comments": "ß" * 200_000},
     "other alphabets": {"title": "分 \u202e עברית 🔬", "comments": "</script><img src=x onerror=alert(1)>"},
     "lines in a name": {"scan": ScanIdentity("a\nb\tc", path="/tmp/\n.h5", given={"patterns": "a/\u0000b"})},
-    "odd names of parts": {"optimised": {"my piece/it's β": np.ones(2), "a/b/c": np.ones((1, 2), np.complex64)}},
+    "odd names of parts": {"parameters": {"my piece/it's β": np.ones(2), "a/b/c": np.ones((1, 2), np.complex64)}},
     "a state per slice": {"object": complex_array(2, 3, 30, 33)},
     "values of all kinds": {"changes": (Change(0, 0, "x", [1, [2.5, None]], {"ü": True}), Change(9, 0, "y", "", 0))},
     "double precision": {"object": complex_array(5, 6).astype(np.complex128)},
@@ -149,8 +149,8 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_newer_result_is_refused(tmp_path):
     path = save_result(FULL, tmp_path / "result.h5")
     with h5py.File(path, "r+") as file:
-        file.attrs["version"] = 3
-    with pytest.raises(FileError, match=r"of version 3; this ptynb reads versions 1 to 2\. Update ptynb"):
+        file.attrs["version"] = 4
+    with pytest.raises(FileError, match=r"of version 4; this ptynb reads versions 1 to 3\. Update ptynb"):
         load_result(path)
 
 
@@ -252,11 +252,11 @@ def test_axes_are_in_metres_of_the_scan(tmp_path):
 def save_first_version(result, path):
     """As ptynb wrote it before the record."""
     with h5py.File(path, "w") as file:
-        texts = {"settings": json.dumps(result.settings), "about": json.dumps(result.about)}
+        texts = {"settings": json.dumps(result.settings), "about": json.dumps(result.metadata)}
         file.attrs.update(format="ptynb result", version=1, r_factor=result.r_factor, **texts)
         file["object"], file["probe"], file["positions"] = result.object, result.probe, result.positions
         file["object"].attrs.update(origin=result.origin, pixel_size=result.pixel_size, pixel_size_unit="m")
-        for name, values in result.optimised.items():
+        for name, values in result.parameters.items():
             file[f"optimised/{name}"] = values
         fields = ("loss", "seconds", "patterns_per_second")
         rows = [(e.number, e.loss, e.seconds, e.patterns_per_second) for e in result.epochs]
@@ -267,12 +267,12 @@ def save_first_version(result, path):
 
 
 def test_the_first_version_is_still_read(tmp_path):
-    names = ("object", "probe", "positions", "origin", "r_factor", "settings", "pixel_size", "about", "optimised")
+    names = ("object", "probe", "positions", "origin", "r_factor", "settings", "pixel_size", "metadata", "parameters")
     changes = tuple(dataclasses.replace(change, when=None) for change in FULL.changes)
     epochs = tuple(dataclasses.replace(epoch, ended=None) for epoch in FULL.epochs)
     fields = {name: getattr(FULL, name) for name in names}
-    background = np.fft.fftshift(FULL.optimised["background/background"])  # whose zero frequency came first
-    fields["optimised"] = FULL.optimised | {"background/background": background}
+    background = np.fft.fftshift(FULL.parameters["background/background"])  # whose zero frequency came first
+    fields["parameters"] = FULL.parameters | {"background/background": background}
     old = Result(**fields, changes=changes, epochs=epochs)
     again = load_result(save_first_version(FULL, tmp_path / "old.h5"))
     assert_same(again, old)
@@ -283,15 +283,15 @@ def test_a_background_is_as_on_the_detector_also_from_files_that_had_the_zero_fr
     for fourier in [True, False]:
         with of_case(fourier, tmp_path) as home:
             counts = np.arange(80.0).reshape(8, 10)
-            scan = dataclasses.replace(FULL.scan, fourier=fourier)
+            scan = dataclasses.replace(FULL.scan, is_far_field=fourier)
             path = save_result(dataclasses.replace(FULL, scan=scan), home / "a.h5")
-            np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
+            np.testing.assert_array_equal(load_result(path).parameters["background/background"], counts)
             with h5py.File(path, "r+") as file:
                 stored = file["optimised/background/background"]
                 np.testing.assert_array_equal(stored[()], counts)
                 stored[...] = np.fft.ifftshift(counts) if fourier else counts
                 del stored.attrs["order"]
-            np.testing.assert_array_equal(load_result(path).optimised["background/background"], counts)
+            np.testing.assert_array_equal(load_result(path).parameters["background/background"], counts)
 
 
 # Broken files

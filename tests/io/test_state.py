@@ -13,7 +13,7 @@ import pytest
 
 from ptynb.io.hdf5 import FileError
 from ptynb.io.state import (
-    State,
+    ReconstructionState,
     companion,
     file_name,
     image,
@@ -28,9 +28,9 @@ from ptynb.io.state import (
 from ptynb.snapshot import Change, Epoch
 
 
-def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> State:
+def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> ReconstructionState:
     random = np.random.default_rng(epoch)
-    return State(
+    return ReconstructionState(
         settings={"batch": 8, "loss": "amplitude"},
         begun={"batch": 8, "loss": "poisson"},
         scan={"name": "a scan", "patterns": 5, "window": [4, 4], "positions": "ab", "file": None, "counts": 1 / 3},
@@ -38,9 +38,9 @@ def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> State:
         update=update,
         target=9,
         epochs=(Epoch(1, 0.1, 1 / 3, 7.0), Epoch(2, float("nan"), 0.2, 8.0)),
-        changes=(Change(1, 2, "probe.rate", 0.1, 0.2),),
+        changes=(Change(1, 2, "probe.learning_rate", 0.1, 0.2),),
         seconds=0.1 + 0.2,
-        awake={"object": True, "point spread": False},
+        active={"object": True, "point spread": False},
         power=1e7 / 3,
         numbers={"algorithm/t": 1 / 3, "algorithm/n_iter": 4},
         batch=8,
@@ -55,11 +55,11 @@ def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> State:
         rows={"waves": random.random((3, 2, 2))},
         run=run,
         token=f"token {epoch}",
-        about={"ptynb": "1"},
+        metadata={"ptynb": "1"},
     )
 
 
-def assert_same(one: State, other: State) -> None:
+def assert_same(one: ReconstructionState, other: ReconstructionState) -> None:
     (record, arrays), (others, theirs) = packed(one), packed(other)
     assert repr(record) == repr(others)
     assert set(arrays) == set(theirs)
@@ -117,8 +117,8 @@ def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -
     with pytest.raises(FileError, match=r"state-00007.h5 is not a state .*Use .*state-00002.h5, the one before it"):
         newest_state(tmp_path)
     with h5py.File(foreign, "w") as file:
-        file.attrs.update(format="ptynb state", version=2)
-    with pytest.raises(FileError, match=r"state of version 2; this ptynb reads 1. Update ptynb"):
+        file.attrs.update(format="ptynb state", version=3)
+    with pytest.raises(FileError, match=r"state of version 3; this ptynb reads 1 to 2\. Update ptynb"):
         load_state(foreign)
     with h5py.File(foreign, "w") as file:
         file.attrs.update(format="ptynb state", version=1)

@@ -18,7 +18,7 @@ WHOLE = {
     "updates_per_epoch": 7,
     "losses": [0.5, 0.25, 0.125],
     "seconds": [0.5, 0.5, 0.5],
-    "changes": [[2, "probe.rate"]],
+    "changes": [[2, "probe.learning_rate"]],
     "engines": "2 engines on CPU, gloo",
     "written": "2026-11-21T10:00:00+00:00",
     "picture": {"epoch": 3, "update": 4, "limits": {"amplitude": [0, 1], "phase": [-1, 1]}, "powers": [0.75, 0.25]},
@@ -48,7 +48,7 @@ def test_a_status_is_taken_over_when_it_changes(tmp_path):
         "2 engines on CPU, gloo",
         "state kept: state-00003.h5",
     )
-    assert folder.shown.changes == ((2, "probe.rate"),)
+    assert folder.shown.changes == ((2, "probe.learning_rate"),)
     assert folder.shown.limits == {"amplitude": (0, 1), "phase": (-1, 1)}
     assert not folder.look()
     put(tmp_path / "later", epoch=4, losses=[0.5, 0.25, 0.125, None])

@@ -1,11 +1,12 @@
 """Files that version 0.1 wrote: run files, settings, results and states mean today what they meant then.
 
-`tests/version_0_1` has them, all of one simulated scan of four patterns, in double precision. Beside them are the losses
-of runs that went on without interruption after the state was kept.
+`tests/version_0_1` has them, all of one simulated scan of four patterns, in double precision. Beside them are the
+losses of runs that went on without interruption after the state was kept.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -18,8 +19,10 @@ import ptynb as pt
 from ptynb.cli import main
 from ptynb.io.result import load_result, save_result
 from ptynb.io.state import load_state, save_state
+from ptynb.record import Change
 from ptynb.scan import Scan
 from ptynb.settings import Settings
+from ptynb.settings.runfile import read_run
 
 FILES = Path(__file__).parents[1] / "version_0_1"
 LOSSES = json.loads((FILES / "losses.json").read_text())
@@ -87,6 +90,42 @@ def test_a_run_file_is_run_as_it_was_then(scan: Scan, tmp_path: Path) -> None:
     assert main(["run", str(path)]) == 0
     np.testing.assert_allclose(load_result(tmp_path / "run.result.h5").losses, LOSSES["run"], rtol=TOLERANCE)
     assert len([*(tmp_path / "kept").glob("state-*.h5")]) == 2
+
+
+def test_earlier_names_are_translated_in_records_and_nothing_else_is(tmp_path: Path) -> None:
+    result = load_result(unpacked("adam.result.h5", tmp_path))
+    state = load_state(unpacked("adam.state.h5", tmp_path))
+    names = {change.name for change in result.changes}
+    assert {"probe.learning_rate", "probe.start_epoch", "pattern_intensities.learning_rate", "regularizers"} < names
+    assert {"gradient_sync", "sync_every", "gradient_accumulation", "batch_sampling", "opr.end_epoch"} < names
+    first = next(change for change in result.changes if change.name == "regularizers")
+    assert [entry["kind"] for entry in first.old] == ["pacbed", "similarity", "sparsity"]
+    sync = next(change for change in result.changes if change.name == "gradient_sync")
+    assert (sync.old, sync.new) == ("dense", "sparse")
+    assert state.changes == result.changes
+    assert result.settings == Settings(**result.settings).model_dump(mode="json")
+    assert result.began_with["object"]["parametrization"] == "amplitude_phase"
+    assert {"weights/weights", "variations/ways"} <= {*result.optimised}  # components keep their names
+    assert {"weights", "variations", "offset"} <= {*state.awake}
+
+
+def test_a_file_of_today_is_not_translated(tmp_path: Path) -> None:
+    result = load_result(unpacked("rpie.result.h5", tmp_path))
+    change = Change(1, 0, "weights.rate", 0.1, 0.2)  # what a component of a user's own may have as a name
+    again = load_result(save_result(dataclasses.replace(result, changes=(change,)), tmp_path / "second.h5"))
+    assert again.changes == (change,)
+
+
+def test_an_earlier_name_beside_the_present_one_is_refused(tmp_path: Path) -> None:
+    text = "probe: {rate: 0.1, learning_rate: 0.2}"
+    with pytest.raises(
+        pt.SettingsError, match=r"'probe\.rate' is the earlier name of 'probe\.learning_rate'; give only"
+    ):
+        Settings.from_yaml(text)
+    path = tmp_path / "run.yaml"
+    path.write_text(f"scan: a.h5\nepochs: 1\nresult: b.h5\nsettings: {{{text}}}\n")
+    with pytest.raises(pt.SettingsError, match=r"run\.yaml: 'settings\.probe\.rate' is the earlier name"):
+        read_run(path)
 
 
 @pytest.mark.parametrize("name", ["form.yaml", "settings.yaml"])

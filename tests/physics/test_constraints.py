@@ -19,48 +19,48 @@ from ptynb.settings import constraints as kinds
 from tests.pairs import each
 
 RANDOM = np.random.default_rng(0)
-THICK = {"slices": pt.Slices(count=4, thickness=1e-5), "tilt": pt.Tilt(each=True, rate=0.1)}
+THICK = {"slices": pt.Slices(count=4, thickness=1e-5), "tilt": pt.Tilt(per_position=True, learning_rate=0.1)}
 
 # One of each kind, with settings that it needs.
 SOME: dict[str, tuple[kinds.Constraint, dict[str, Any]]] = {
     "orthogonal_modes": (kinds.OrthogonalModes(), {}),
     "probe_support": (kinds.ProbeSupport(radius=0.3, edge=0.1), {}),
     "probe_aperture": (kinds.ProbeAperture(radius=0.2, edge=0.05), {}),
-    "fixed_power": (kinds.FixedPower(), {}),
+    "fixed_probe_power": (kinds.FixedProbePower(), {}),
     "centred_probe": (kinds.CentredProbe(), {}),
-    "blur": (kinds.Blur(sigma=1.5), {}),
+    "gaussian_blur": (kinds.GaussianBlur(sigma=1.5), {}),
     "depth_blur": (kinds.DepthBlur(sigma=0.8), THICK),
     "low_pass": (kinds.LowPass(cutoff=0.5), {}),
     "missing_wedge": (kinds.MissingWedge(slope=2.0), THICK),
-    "threshold": (kinds.Threshold(kept=0.2), {}),
+    "dct_threshold": (kinds.DCTThreshold(keep_fraction=0.2), {}),
     "positive_phase": (kinds.PositivePhase(), {}),
     "amplitude_limits": (kinds.AmplitudeLimits(low=0.5, high=1.0), {}),
-    "tied_amplitude": (kinds.TiedAmplitude(ratio=0.2), {}),
+    "amplitude_phase_coupling": (kinds.AmplitudePhaseCoupling(ratio=0.2), {}),
     "denoise": (kinds.Denoise(amount=0.1), {}),
     "smooth": (kinds.Smooth(strength=0.5), {}),
     "object_support": (kinds.ObjectSupport(margin=0.2), {}),
-    "centred_depth": (kinds.CentredDepth(), THICK),
-    "no_ramp": (kinds.NoRamp(), {}),
-    "no_grid": (kinds.NoGrid(period_y=4.0, period_x=4.0), {}),
-    "zero_mean_positions": (kinds.ZeroMeanPositions(), {"positions": pt.Positions(rate=0.1)}),
+    "recenter_depth": (kinds.RecenterDepth(), THICK),
+    "remove_phase_ramp": (kinds.RemovePhaseRamp(), {}),
+    "remove_grid_artifacts": (kinds.RemoveGridArtifacts(period_y=4.0, period_x=4.0), {}),
+    "zero_mean_positions": (kinds.ZeroMeanPositions(), {"positions": pt.Positions(learning_rate=0.1)}),
     "smooth_tilts": (kinds.SmoothTilts(sigma=5.0), THICK),
 }
 IDEMPOTENT = {
     "orthogonal_modes",
-    "fixed_power",
+    "fixed_probe_power",
     "centred_probe",
     "low_pass",
     "missing_wedge",
-    "threshold",
+    "dct_threshold",
     "positive_phase",
     "amplitude_limits",
-    "tied_amplitude",
+    "amplitude_phase_coupling",
     "object_support",
-    "centred_depth",
-    "no_grid",
+    "recenter_depth",
+    "remove_grid_artifacts",
     "zero_mean_positions",
 }
-UNSEEN = {"orthogonal_modes", "centred_probe", "no_ramp"}
+UNSEEN = {"orthogonal_modes", "centred_probe", "remove_phase_ramp"}
 """No pattern changes by these."""
 
 
@@ -125,18 +125,18 @@ def test_what_is_no_constraint_is_refused() -> None:
         impose(kinds.Constraint(), a_loop({}).model)
 
 
-@each("kind", sorted(set(SOME) - {"centred_probe", "centred_depth"}))  # these have nothing to move
+@each("kind", sorted(set(SOME) - {"centred_probe", "recenter_depth"}))  # these have nothing to move
 def test_each_changes_its_own_and_nothing_else(kind: str) -> None:
     _, before, after = imposed(kind)
     found = changed(before, after) & {"object", "probe"} | {
         name for name in changed(before, after) if "moves" in name or "angles" in name
     }
     expected = {
-        "no_ramp": {"object", "probe"},
+        "remove_phase_ramp": {"object", "probe"},
         "zero_mean_positions": {"pieces.1.moves"},
         "smooth_tilts": {"slab_parts.1.angles"},
     }
-    of_probe = {"orthogonal_modes", "probe_support", "probe_aperture", "fixed_power"}
+    of_probe = {"orthogonal_modes", "probe_support", "probe_aperture", "fixed_probe_power"}
     assert found == expected.get(kind, {"probe"} if kind in of_probe else {"object"})
 
 
@@ -200,13 +200,13 @@ def test_probe_has_no_frequencies_outside_its_aperture() -> None:
 
 
 def test_power_goes_back_to_that_of_the_start() -> None:
-    loop, before, after = imposed("fixed_power")
+    loop, before, after = imposed("fixed_probe_power")
     assert (np.abs(after["probe"]) ** 2).sum() == pytest.approx(loop.model.probe.power, rel=1e-9)
     assert (np.abs(before["probe"]) ** 2).sum() != pytest.approx(loop.model.probe.power, rel=1e-2)
 
 
 def test_blur_is_a_gaussian_filter() -> None:
-    for kind, axes, sigma in (("blur", (2, 3), 1.5), ("depth_blur", (1,), 0.8)):
+    for kind, axes, sigma in (("gaussian_blur", (2, 3), 1.5), ("depth_blur", (1,), 0.8)):
         _, before, after = imposed(kind)
         expected = before["object"]
         for axis in axes:
@@ -235,7 +235,7 @@ def test_missing_wedge_is_empty_and_the_mean_of_the_slices_stays() -> None:
 
 
 def test_threshold_keeps_the_largest_coefficients() -> None:
-    _, before, after = imposed("threshold")
+    _, before, after = imposed("dct_threshold")
     dct = functools.partial(fft.dctn, axes=(-2, -1), norm="ortho")
     both = [dct((values["object"] - 1).real) + 1j * dct((values["object"] - 1).imag) for values in (before, after)]
     kept = np.abs(both[1]) > 1e-9
@@ -254,7 +254,7 @@ def test_phase_amplitude_and_their_tie() -> None:
     _, before, after = imposed("amplitude_limits")
     np.testing.assert_allclose(np.abs(after["object"]), np.abs(before["object"]).clip(0.5, 1.0))
     np.testing.assert_allclose(np.angle(after["object"]), np.angle(before["object"]))
-    _, before, after = imposed("tied_amplitude")
+    _, before, after = imposed("amplitude_phase_coupling")
     np.testing.assert_allclose(np.abs(after["object"]), np.exp(-0.2 * np.angle(before["object"])))
     np.testing.assert_allclose(np.angle(after["object"]), np.angle(before["object"]))
 
@@ -300,7 +300,7 @@ def test_contrast_goes_to_the_middle_slice() -> None:
     object = np.ones(loop.model.object.values.shape, complex)
     object[:, 0] = 0.5
     loop.model.object.set(torch.from_numpy(object))
-    impose(kinds.CentredDepth(), loop.model)
+    impose(kinds.RecenterDepth(), loop.model)
     contrast = np.abs(object_of(loop.model) - 1).sum((0, 2, 3))
     assert contrast.argmax() in (1, 2)
     assert (contrast > 0).sum() == 1
@@ -311,7 +311,7 @@ def test_a_ramp_goes_from_the_object_to_the_probe() -> None:
     height, width = loop.model.object.values.shape[-2:]
     ramp = np.exp(1j * (0.05 * np.arange(height)[:, None] - 0.03 * np.arange(width)[None, :]))
     loop.model.object.set(torch.from_numpy(ramp[None, None]))
-    impose(kinds.NoRamp(), loop.model)
+    impose(kinds.RemovePhaseRamp(), loop.model)
     phase = np.angle(object_of(loop.model))
     assert np.ptp(phase) < 1e-9
 
@@ -322,7 +322,7 @@ def test_the_rasters_periods_leave_the_spectrum() -> None:
     grid = 1 + 0.1 * np.cos(2 * np.pi * np.arange(height) / 4)[:, None] * np.ones(width)
     detail = 0.05 * np.cos(2 * np.pi * 5 * np.arange(width) / width)[None, :]
     loop.model.object.set(torch.from_numpy((grid + detail).astype(complex)[None, None]))
-    impose(kinds.NoGrid(period_y=4.0, period_x=4.0, width=2.5), loop.model)
+    impose(kinds.RemoveGridArtifacts(period_y=4.0, period_x=4.0, width=2.5), loop.model)
     rows = object_of(loop.model)[0, 0]
     spectrum = np.abs(np.fft.fft(rows[:, width // 2])) / height
     at = round(height / 4)
@@ -346,6 +346,6 @@ def test_tilts_become_weighted_means_of_those_around() -> None:
 
 
 def test_when_it_is_due() -> None:
-    constraint = kinds.FixedPower(first=3, every=2, last=8)
+    constraint = kinds.FixedProbePower(start_epoch=3, every=2, end_epoch=8)
     assert [epoch for epoch in range(1, 12) if constraint.due(epoch)] == [3, 5, 7]
-    assert [epoch for epoch in range(1, 4) if kinds.FixedPower().due(epoch)] == [1, 2, 3]
+    assert [epoch for epoch in range(1, 4) if kinds.FixedProbePower().due(epoch)] == [1, 2, 3]

@@ -17,7 +17,7 @@ from ptynb.physics.hotpath import (
     moved_probes,
     varied,
 )
-from ptynb.physics.losses import Amplitude, loss_of, make_loss
+from ptynb.physics.losses import AmplitudeLoss, loss_of, make_loss
 from ptynb.physics.steps import shift_ramps
 from tests.pairs import all_pairs, case
 
@@ -343,7 +343,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
     finally:
         torch.set_num_threads(before)
     modelled = far_field_patterns(given) * at_detector[0][:, None, None] + at_detector[1]
-    expected = loss_of(modelled, held, None, Amplitude(0.1))
+    expected = loss_of(modelled, held, None, AmplitudeLoss(0.1))
     (-1.7 * expected).backward()
     assert value == pytest.approx(expected.item(), rel=1e-12)
     for name, gradient, leaf in zip(NAMES, gradients, leaves, strict=True):
@@ -555,7 +555,7 @@ def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(
     one = far_field_misfit(given, detection)
     patterns = far_field_patterns(given)
     patterns = patterns * (1 if weights is None else weights[:, None, None]) + (0 if background is None else background)
-    two = loss_of(patterns, problem.counts, problem.mask, Amplitude(floor, damping))
+    two = loss_of(patterns, problem.counts, problem.mask, AmplitudeLoss(floor, damping))
     torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
     leaves = [leaf for leaf in (weights, background) if leaf is not None]
     for left, right in (

@@ -6,7 +6,7 @@ import torch
 
 from ptynb.physics.losses import (
     SLOPE_DAMPING,
-    Amplitude,
+    AmplitudeLoss,
     Sums,
     WeightedSum,
     amplitude_residual,
@@ -82,7 +82,7 @@ def test_a_damped_slope_is_as_before_where_there_is_light_and_0_where_there_is_n
     model = torch.logspace(-12, 2, side * side, dtype=torch.float64).reshape(1, side, side)
     counts = torch.full((1, side, side), 3.0)
     plain, damped = (make_loss("amplitude", MEAN, damped=one) for one in (False, True))
-    assert isinstance(damped, Amplitude)
+    assert isinstance(damped, AmplitudeLoss)
     assert damped.damping == SLOPE_DAMPING * MEAN > 0
     (value, slope), (same, less) = (one.value_and_slope(model.clone(), counts, None) for one in (plain, damped))
     assert same == value

@@ -32,7 +32,7 @@ def a_loop(scan: Scan, settings: Settings) -> Loop:
 def value_of(loop: Loop) -> torch.Tensor:
     batch = loop.shard.batch(np.arange(5), 5)
     value: torch.Tensor = loop.model(batch)
-    extra = object_terms(loop.settings.terms, loop.model.object.values)
+    extra = object_terms(loop.settings.regularizers, loop.model.object.values)
     return value + extra * loop.problem.normaliser
 
 

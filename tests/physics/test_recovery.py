@@ -1,6 +1,6 @@
 """Simulated scans on which only one piece of the physics recovers the truth: with it, and without it.
 
-The patterns come from `expose`, in plain numpy and finer steps, apart from the reconstruction's own model.
+The patterns are `simulate_diffraction`'s, in plain numpy and finer steps, apart from the reconstruction's own model.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def reconstructed(scan: Scan, epochs: int, **settings: Any) -> pt.Result:
 
 def area_of(scan: Scan) -> tuple[slice, slice]:
     """The part of the truth between the outermost probe centres."""
-    window = np.array(scan.window)
+    window = np.array(scan.pattern_shape)
     low = np.ceil(scan.positions.min(0) + window / 2).astype(int)
     high = np.floor(scan.positions.max(0) + window / 2).astype(int)
     return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
 
 
 def error(result: pt.Result, scan: Scan, truth: NDArray[Any] | None = None) -> float:
-    assert scan.truth is not None
-    true = scan.truth.object if truth is None else truth
+    assert scan.ground_truth is not None
+    true = scan.ground_truth.object if truth is None else truth
     return compare(result.projection, true, area_of(scan), result.origin).error
 
 
@@ -70,12 +70,12 @@ def mottled(shape: tuple[int, ...], seed: int, sigma: float = 2.0) -> NDArray[np
 @each("count", [2, 4, 8])
 def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count: int) -> None:
     scan = base(256, step=4, photons=1e7, noise=False)
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     assert scan.pixel_size is not None
-    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(count)])
+    slices = np.array([mottled(scan.ground_truth.object.shape, seed) for seed in range(count)])
     thickness = 120 * scan.pixel_size[0] ** 2 / 1.5e-10
-    thick = pt.expose(
-        slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, guess=scan.probe
+    thick = pt.simulate_diffraction(
+        slices, scan.ground_truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, guess=scan.probe
     )
     thin = reconstructed(thick, 60)
     resolved = reconstructed(thick, 80, slices=pt.Slices(count=count, thickness=thickness))
@@ -91,15 +91,17 @@ def test_a_thick_object_is_recovered_slice_by_slice_where_one_slice_fails(count:
 
 def test_an_unknown_thickness_is_found() -> None:
     scan = base(196, step=4, photons=1e7, noise=False)
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     assert scan.pixel_size is not None
-    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(2)])
+    slices = np.array([mottled(scan.ground_truth.object.shape, seed) for seed in range(2)])
     thickness = 150 * scan.pixel_size[0] ** 2 / 1.5e-10
-    thick = pt.expose(slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness)
+    thick = pt.simulate_diffraction(
+        slices, scan.ground_truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness
+    )
     wrong = pt.Slices(count=2, thickness=0.8 * thickness)
     kept = reconstructed(thick, 120, slices=wrong)
-    found = reconstructed(thick, 120, slices=wrong.model_copy(update={"rate": 0.005, "first": 10}))
-    ratio = float(found.optimised["slices/thickness"]) / thickness
+    found = reconstructed(thick, 120, slices=wrong.model_copy(update={"learning_rate": 0.005, "start_epoch": 10}))
+    ratio = float(found.parameters["slices/thickness"]) / thickness
     print(f"thickness found {ratio:.4f} of the true one; R {kept.r_factor:.4f} -> {found.r_factor:.4f}")
     assert ratio == pytest.approx(1, abs=0.02)
     assert found.r_factor < kept.r_factor
@@ -108,18 +110,22 @@ def test_an_unknown_thickness_is_found() -> None:
 def test_the_tilt_of_each_pattern_is_found() -> None:
     """One common tilt would only displace the slices; tilts that differ blur them unless they are known."""
     scan = base(196, step=4, photons=1e7, noise=False)
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     assert scan.pixel_size is not None
-    slices = np.array([mottled(scan.truth.object.shape, seed) for seed in range(2)])
+    slices = np.array([mottled(scan.ground_truth.object.shape, seed) for seed in range(2)])
     thickness = 150 * scan.pixel_size[0] ** 2 / 1.5e-10
     tilts = np.random.default_rng(2).uniform(-2, 2, (len(scan), 2)) * scan.pixel_size[0] / thickness
-    thick = pt.expose(slices, scan.truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, tilt=tilts)
+    thick = pt.simulate_diffraction(
+        slices, scan.ground_truth.probe, scan.positions, geometry=scan.geometry, thickness=thickness, tilt=tilts
+    )
     plan = pt.Slices(count=2, thickness=thickness)
     ignored = reconstructed(thick, 60, slices=plan)
     step = 1e3 * scan.pixel_size[0] / thickness / 10
-    fading = pt.Schedule(kind="cosine", epochs=80, final=0.05)
-    found = reconstructed(thick, 80, slices=plan, tilt=pt.Tilt(each=True, rate=step, first=5), schedule=fading)
-    angles = found.optimised["tilt/angles"]
+    fading = pt.Schedule(kind="cosine", epochs=80, end_factor=0.05)
+    found = reconstructed(
+        thick, 80, slices=plan, tilt=pt.Tilt(per_position=True, learning_rate=step, start_epoch=5), schedule=fading
+    )
+    angles = found.parameters["tilt/angles"]
     miss = (angles - angles.mean(0)) - (tilts - tilts.mean(0))
     ratio = np.sqrt((miss**2).sum() / (tilts**2).sum())
     print(f"tilts: rms error {ratio:.4f} of their size; R {ignored.r_factor:.4f} -> {found.r_factor:.4f}")
@@ -133,13 +139,13 @@ def test_the_tilt_of_each_pattern_is_found() -> None:
 def test_positions_wrong_by_three_pixels_are_found() -> None:
     scan = base()
     wrong = np.random.default_rng(0).normal(0, 3 / math.sqrt(2), scan.positions.shape)
-    start = dataclasses.replace(scan, positions=scan.positions + wrong, truth=None)
+    start = dataclasses.replace(scan, positions=scan.positions + wrong, ground_truth=None)
     found = reconstructed(
         start,
         200,
         batch=8,
-        positions=pt.Positions(rate=0.1, first=3, limit=12),
-        schedule=pt.Schedule(kind="cosine", epochs=200, final=0.05),
+        positions=pt.Positions(learning_rate=0.1, start_epoch=3, max_shift=12),
+        schedule=pt.Schedule(kind="cosine", epochs=200, end_factor=0.05),
     )
     miss = found.positions + found.origin - scan.positions
     miss -= miss.mean(0)
@@ -154,16 +160,16 @@ def test_an_affine_error_of_the_positions_is_found() -> None:
     angle = math.radians(2)
     error = 1.02 * np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     centre = scan.positions.mean(0)
-    start = dataclasses.replace(scan, positions=(scan.positions - centre) @ error.T + centre, truth=None)
+    start = dataclasses.replace(scan, positions=(scan.positions - centre) @ error.T + centre, ground_truth=None)
     found = reconstructed(
         start,
         200,
         batch=8,
-        affine=pt.Affine(rate=0.3, first=3),
-        positions=pt.Positions(limit=12),
-        schedule=pt.Schedule(kind="cosine", epochs=200, final=0.1),
+        affine=pt.Affine(learning_rate=0.3, start_epoch=3),
+        positions=pt.Positions(max_shift=12),
+        schedule=pt.Schedule(kind="cosine", epochs=200, end_factor=0.1),
     )
-    left = found.optimised["affine/matrix"] @ error
+    left = found.parameters["affine/matrix"] @ error
     scale = math.sqrt(abs(np.linalg.det(left))) - 1
     rotation = math.degrees(math.atan2(left[1, 0] - left[0, 1], left[0, 0] + left[1, 1]))
     print(f"affine: scale off by {100 * scale:.4f} %, rotation by {rotation:.4f} degrees")
@@ -176,8 +182,8 @@ def test_an_affine_error_of_the_positions_is_found() -> None:
 
 def drifting(scan: Scan) -> NDArray[np.complex128]:
     """Probes (pattern, 1, y, x) that lean and swing in two ways while the scan goes on."""
-    assert scan.truth is not None
-    probe = scan.truth.probe[0].astype(complex)
+    assert scan.ground_truth is not None
+    probe = scan.ground_truth.probe[0].astype(complex)
     side = probe.shape[0]
     y, x = np.meshgrid(*[(np.arange(side) - side // 2) / side] * 2, indexing="ij")
     time = np.linspace(-1, 1, len(scan))[:, None, None]
@@ -187,17 +193,19 @@ def drifting(scan: Scan) -> NDArray[np.complex128]:
 
 def test_a_drifting_probe_is_followed() -> None:
     scan = base()
-    assert scan.truth is not None
-    moving = pt.expose(scan.truth.object, drifting(scan), scan.positions, geometry=scan.geometry, guess=scan.probe)
+    assert scan.ground_truth is not None
+    moving = pt.simulate_diffraction(
+        scan.ground_truth.object, drifting(scan), scan.positions, geometry=scan.geometry, guess=scan.probe
+    )
     fixed = reconstructed(moving, 50, batch=8)
-    followed = reconstructed(moving, 50, batch=8, variations=pt.Variations(rank=2))
+    followed = reconstructed(moving, 50, batch=8, opr=pt.OPR(modes=2))
     loss_ratio = fixed.losses[-1] / followed.losses[-1]
     errors = error(fixed, moving), error(followed, moving)
     print(f"OPR: loss lower by {loss_ratio:.1f}, object error {errors[0]:.4f} -> {errors[1]:.4f}")
     assert loss_ratio > 8
     assert errors[1] < 0.03
     assert errors[0] > 5 * errors[1]
-    assert followed.optimised["variations/ways"].shape == (2, 64, 64)
+    assert followed.parameters["variations/ways"].shape == (2, 64, 64)
 
 
 def test_four_modes_of_a_partly_coherent_beam_are_recovered() -> None:
@@ -211,15 +219,20 @@ def test_four_modes_of_a_partly_coherent_beam_are_recovered() -> None:
 
 def test_the_brightness_of_each_pattern_is_found() -> None:
     scan = base()
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     weights = np.random.default_rng(0).uniform(0.5, 1.5, len(scan))
     weights /= weights.mean()
-    flickering = pt.expose(
-        scan.truth.object, scan.truth.probe, scan.positions, geometry=scan.geometry, guess=scan.probe, weights=weights
+    flickering = pt.simulate_diffraction(
+        scan.ground_truth.object,
+        scan.ground_truth.probe,
+        scan.positions,
+        geometry=scan.geometry,
+        guess=scan.probe,
+        weights=weights,
     )
     plain = reconstructed(flickering, 60)
-    weighted = reconstructed(flickering, 60, weights=pt.Weights(rate=0.03))
-    found = weighted.optimised["weights/weights"]
+    weighted = reconstructed(flickering, 60, pattern_intensities=pt.PatternIntensities(learning_rate=0.03))
+    found = weighted.parameters["weights/weights"]
     print(
         f"weights: rms error {np.std(found / weights):.4f}; "
         f"object {error(plain, scan):.4f} -> {error(weighted, scan):.4f}"
@@ -233,20 +246,20 @@ def test_the_brightness_of_each_pattern_is_found() -> None:
 
 def test_a_background_is_found() -> None:
     scan = base()
-    assert scan.truth is not None
+    assert scan.ground_truth is not None
     y, x = np.mgrid[:64, :64]
     background = 60 * np.exp(-((y - 30) ** 2 + (x - 40) ** 2) / 400) + 10
-    bright = pt.expose(
-        scan.truth.object,
-        scan.truth.probe,
+    bright = pt.simulate_diffraction(
+        scan.ground_truth.object,
+        scan.ground_truth.probe,
         scan.positions,
         geometry=scan.geometry,
         guess=scan.probe,
         background=background,
     )
     plain = reconstructed(bright, 60)
-    cleaned = reconstructed(bright, 60, background=pt.Background(rate=0.05))
-    found = cleaned.optimised["background/background"]
+    cleaned = reconstructed(bright, 60, background=pt.Background(learning_rate=0.05))
+    found = cleaned.parameters["background/background"]
     print(
         f"background: {np.abs(found - background).mean() / background.mean():.3f} off; "
         f"object {error(plain, scan):.4f} -> {error(cleaned, scan):.4f}"
@@ -258,12 +271,14 @@ def test_a_background_is_found() -> None:
 def test_large_pixels_need_an_oversampled_detector() -> None:
     """A probe twice as wide as the window that the patterns' pixels allow."""
     scan = base(256, photons=1e7, noise=False)
-    assert scan.truth is not None
-    coarse = pt.expose(scan.truth.object, scan.truth.probe, scan.positions, oversampling=2, noise=False)
+    assert scan.ground_truth is not None
+    coarse = pt.simulate_diffraction(
+        scan.ground_truth.object, scan.ground_truth.probe, scan.positions, oversampling=2, noise=False
+    )
     wide = reconstructed(coarse, 60, detector=pt.Detector(oversampling=2))
     narrow = reconstructed(coarse, 60)
     area = area_of(scan)
-    errors = [compare(result.object, scan.truth.object, area, result.origin).error for result in (wide, narrow)]
+    errors = [compare(result.object, scan.ground_truth.object, area, result.origin).error for result in (wide, narrow)]
     print(f"oversampling: error {errors[1]:.4f} without, {errors[0]:.4f} with")
     assert wide.probe.shape == (1, 64, 64)
     assert errors[0] < 0.06
@@ -273,15 +288,20 @@ def test_large_pixels_need_an_oversampled_detector() -> None:
 @each(
     ("fault", "settings"),
     [
-        ({"blur": 0.8}, {"detector": pt.Detector(blur=0.8)}),
+        ({"blur": 0.8}, {"detector": pt.Detector(psf_sigma=0.8)}),
         ({"saturation": 1500.0}, {"detector": pt.Detector(saturation=1500.0)}),
     ],
 )
 def test_a_detectors_fault_is_undone_by_its_model(fault: dict[str, Any], settings: dict[str, Any]) -> None:
     scan = base(photons=1e6)
-    assert scan.truth is not None
-    spoilt = pt.expose(
-        scan.truth.object, scan.truth.probe, scan.positions, geometry=scan.geometry, guess=scan.probe, **fault
+    assert scan.ground_truth is not None
+    spoilt = pt.simulate_diffraction(
+        scan.ground_truth.object,
+        scan.ground_truth.probe,
+        scan.positions,
+        geometry=scan.geometry,
+        guess=scan.probe,
+        **fault,
     )
     plain, modelled = reconstructed(spoilt, 60), reconstructed(spoilt, 60, **settings)
     print(f"{fault}: object {error(plain, scan):.4f} -> {error(modelled, scan):.4f}")
@@ -294,11 +314,15 @@ def test_a_detectors_fault_is_undone_by_its_model(fault: dict[str, Any], setting
 
 def test_two_states_of_an_object_explain_what_one_cannot() -> None:
     scan = base(256, photons=1e7)
-    assert scan.truth is not None
-    states = np.array([scan.truth.object, np.roll(scan.truth.object, 5, axis=1)])  # a sample that jumps to and fro
-    flickering = pt.expose(states[:, None], scan.truth.probe, scan.positions, geometry=scan.geometry)
+    assert scan.ground_truth is not None
+    states = np.array(
+        [scan.ground_truth.object, np.roll(scan.ground_truth.object, 5, axis=1)]
+    )  # a sample that jumps to and fro
+    flickering = pt.simulate_diffraction(
+        states[:, None], scan.ground_truth.probe, scan.positions, geometry=scan.geometry
+    )
     one = reconstructed(flickering, 60)
-    two = reconstructed(flickering, 60, object=pt.Object(states=2))
+    two = reconstructed(flickering, 60, object=pt.Object(modes=2))
     print(f"states: loss {one.losses[-1]:.6f} -> {two.losses[-1]:.6f}")
     assert two.object.shape[0] == 2
     assert two.losses[-1] < one.losses[-1] / 1.5
@@ -330,13 +354,13 @@ def test_both_layers_of_a_crystal_are_resolved_by_electrons() -> None:
     shape = (int(positions.max()) + window + 8,) * 2
     layers = np.array([lattice(shape, pixel, 2.8e-10, turn, 0.5) for turn in (0.0, math.radians(30))])
     geometry = pt.Geometry(wavelength=wavelength, distance=1.0, detector_pixel=(wavelength / (window * pixel),) * 2)
-    scan = pt.expose(layers, probe[None], positions, geometry=geometry, thickness=100e-10)
+    scan = pt.simulate_diffraction(layers, probe[None], positions, geometry=geometry, thickness=100e-10)
     result = reconstructed(
         scan,
         40,
         slices=pt.Slices(count=2, thickness=100e-10),
-        object=pt.Object(form="polar", amplitude_rate=0),
-        probe=pt.Probe(rate=0.002),
+        object=pt.Object(parametrization="amplitude_phase", amplitude_learning_rate=0),
+        probe=pt.Probe(learning_rate=0.002),
     )
     rows, columns = area_of(scan)
     off = result.origin
@@ -364,12 +388,12 @@ def test_a_diverging_beam_through_a_diffuser_shows_the_object_in_its_shadows() -
     edge = 1 / (1 + np.exp((np.maximum(np.abs(y), np.abs(x)) - 40) / 1.5))
     probe = edge * (0.7 + 0.8 * rough / math.sqrt((np.abs(rough) ** 2).mean()))
     probe *= math.sqrt(1e7 / (np.abs(probe) ** 2).sum())
-    assert base().truth is not None
+    assert base().ground_truth is not None
     positions = random.uniform(5, 65, (49, 2))
     true = mottled((180, 180), 3, 1.5)
     guess = edge * math.sqrt(1e7 / (edge**2).sum())
-    scan = pt.expose(true, probe[None], positions, geometry=geometry, guess=guess.astype(complex))
-    result = reconstructed(scan, 200, batch=8, object=pt.Object(rate=0.02), probe=pt.Probe(rate=0.02))
+    scan = pt.simulate_diffraction(true, probe[None], positions, geometry=geometry, guess=guess.astype(complex))
+    result = reconstructed(scan, 200, batch=8, object=pt.Object(learning_rate=0.02), probe=pt.Probe(learning_rate=0.02))
     found = compare(result.object, true, (slice(50, 130), slice(50, 130)), result.origin).error
     print(f"near field: object error {found:.4f}")
     assert found < 0.05
@@ -377,13 +401,13 @@ def test_a_diverging_beam_through_a_diffuser_shows_the_object_in_its_shadows() -
 
 def test_poissons_likelihood_beats_amplitudes_at_a_hundred_counts_a_pattern() -> None:
     scan = base(1600, step=2, photons=100)
-    assert scan.truth is not None
-    known = dataclasses.replace(scan, probe=scan.truth.probe)
+    assert scan.ground_truth is not None
+    known = dataclasses.replace(scan, probe=scan.ground_truth.probe)
     errors = {}
     for loss, rate, epochs in (("amplitude", 0.002, (15, 30)), ("poisson", 0.03, (40,))):
         with pt.Reconstruction(
             known,
-            pt.Settings(loss=loss, object=pt.Object(rate=rate), probe=pt.Probe(rate=0), batch=64),
+            pt.Settings(loss=loss, object=pt.Object(learning_rate=rate), probe=pt.Probe(learning_rate=0), batch=64),
             device="cpu",
         ) as recon:
             found = []
@@ -433,7 +457,7 @@ def test_an_object_is_recovered_from_a_tilted_sample_where_plain_diffraction_fai
     scan = Scan.from_arrays(np.array(patterns), positions, probe=probe, geometry=geometry)
     plain = dataclasses.replace(scan, geometry=None)
     area = (slice(18, 54), slice(18, 54))
-    tilted, flat = (reconstructed(one, 60, probe=pt.Probe(rate=0.003)) for one in (scan, plain))
+    tilted, flat = (reconstructed(one, 60, probe=pt.Probe(learning_rate=0.003)) for one in (scan, plain))
     errors = [compare(result.object, true, area, result.origin).error for result in (tilted, flat)]
     print(
         f"reflection: object error {errors[1]:.4f} with a plain Fourier transform, {errors[0]:.4f} with tilted planes"
@@ -454,9 +478,9 @@ def test_one_pattern_of_a_known_random_probe_gives_a_band_limited_object() -> No
     true = np.fft.ifft2(np.fft.fft2(mottled((side, side), 2, 1.0)) * (frequency <= 0.125))
     speckle = np.fft.ifft2(np.fft.fft2(random.standard_normal((side, side, 2)) @ [1, 1j]) * (frequency <= 0.3))
     probe = speckle * math.sqrt(1e8 / (np.abs(speckle) ** 2).sum())
-    scan = pt.expose(true, probe[None], [[0.0, 0.0]])
-    shot = {"batch": 1, "object": pt.Object(rate=0.02, padding=0), "probe": pt.Probe(rate=0)}
-    fading = pt.Schedule(kind="cosine", epochs=600, final=0.05)
+    scan = pt.simulate_diffraction(true, probe[None], [[0.0, 0.0]])
+    shot = {"batch": 1, "object": pt.Object(learning_rate=0.02, padding=0), "probe": pt.Probe(learning_rate=0)}
+    fading = pt.Schedule(kind="cosine", epochs=600, end_factor=0.05)
     found = reconstructed(scan, 600, schedule=fading, constraints=(pt.constraints.LowPass(cutoff=0.25),), **shot)
     free = reconstructed(scan, 600, schedule=fading, **shot)
 

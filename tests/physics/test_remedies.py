@@ -21,7 +21,7 @@ FINE = (64, 64), (25e-9, 25e-9), XRAY
 SCAN = pt.simulate(patterns=9, window=17, step=3, seed=3)  # a side of which nothing is compiled first
 TILTED = replace(
     SCAN,
-    truth=None,
+    ground_truth=None,
     geometry=pt.TiltedGeometry(
         wavelength=1e-9,
         detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
@@ -31,7 +31,7 @@ TILTED = replace(
 )
 NEAR = replace(
     SCAN,
-    truth=None,
+    ground_truth=None,
     geometry=pt.NearField(
         wavelength=1e-10, focus_to_sample=math.inf, sample_to_detector=0.01, detector_pixel=(1e-6, 1e-6)
     ),
@@ -46,13 +46,13 @@ def probe(**aberrations: Any) -> np.ndarray:
 
 
 def reconstructed(scan: pt.Scan, **settings: Any) -> None:
-    with pt.Reconstruction(scan, pt.Settings(**settings), device="cpu", keep=None) as recon:
+    with pt.Reconstruction(scan, pt.Settings(**settings), device="cpu", checkpointing=None) as recon:
         recon.step()
 
 
 def guessed(slices: int) -> pt.Scan:
     """A first guess of so many slices."""
-    shape = SCAN.truth.object.shape[-2:]
+    shape = SCAN.ground_truth.object.shape[-2:]
     return replace(SCAN, object=np.ones((slices, *shape), np.complex64))
 
 
@@ -64,8 +64,8 @@ def speck() -> pt.Scan:
 
 
 def exposed(count: int) -> pt.Scan:
-    truth = SCAN.truth
-    return pt.expose(truth.object, np.repeat(truth.probe[None], count, axis=0), SCAN.positions)
+    truth = SCAN.ground_truth
+    return pt.simulate_diffraction(truth.object, np.repeat(truth.probe[None], count, axis=0), SCAN.positions)
 
 
 def number(words: str, sentence: str) -> float:

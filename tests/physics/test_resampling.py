@@ -36,7 +36,7 @@ def test_the_spectrum_anywhere_is_the_sum_written_out(window, batch):
     found = spectrum_at(torch.from_numpy(field), points).numpy()
     expected = spectrum_by_hand(field, frequencies) * scale
     assert np.abs(found - expected).max() < 2e-5 * np.abs(expected).max()
-    assert points.seen.all()
+    assert points.covered.all()
 
 
 @each("window", WINDOWS)
@@ -52,7 +52,7 @@ def test_at_its_own_frequencies_it_is_the_transform(window):
 def test_what_the_grid_does_not_hold_is_not_seen():
     frequencies = np.array([[-4.0, 4.5], [4.0, -4.5], [4.1, 0.0], [0.0, -4.6], [np.inf, 0.0], [np.nan, 1.0]])
     points = resampling((8, 9), frequencies, np.ones(6), dtype=torch.complex128)
-    assert points.seen.tolist() == [True, True, False, False, False, False]
+    assert points.covered.tolist() == [True, True, False, False, False, False]
     values = spectrum_at(torch.ones(8, 9, dtype=torch.complex128).cumsum(0).cumsum(1), points)
     assert (values[:2] != 0).all()
     assert (values[2:] == 0).all()

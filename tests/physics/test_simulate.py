@@ -8,14 +8,16 @@ from tests.pairs import each
 
 
 def arrays_of(scan):
-    return scan.counts(0, len(scan)), scan.positions, scan.probe, scan.truth.object, scan.truth.probe
+    return scan.counts(0, len(scan)), scan.positions, scan.probe, scan.ground_truth.object, scan.ground_truth.probe
 
 
 def modelled(scan):
     """Centred patterns of the truth by the reconstruction's own model, in double precision."""
     positions = torch.from_numpy(scan.positions)
     corners = positions.round()
-    object, probe = (torch.from_numpy(a).to(torch.complex128) for a in (scan.truth.object, scan.truth.probe))
+    object, probe = (
+        torch.from_numpy(a).to(torch.complex128) for a in (scan.ground_truth.object, scan.ground_truth.probe)
+    )
     waves = exit_waves(object[None, None], corners.long(), moved_probes(probe, positions - corners))
     return torch.fft.fftshift(far_field_intensity(waves), dim=(-2, -1)).numpy()
 
@@ -60,9 +62,9 @@ def test_the_same_arguments_give_the_same_scan():
 def test_another_seed_gives_another_scan():
     one, other = (simulate(6, window=16, seed=seed) for seed in (0, 1))
     assert not np.array_equal(one.positions, other.positions)
-    size = tuple(map(min, one.truth.object.shape, other.truth.object.shape))
+    size = tuple(map(min, one.ground_truth.object.shape, other.ground_truth.object.shape))
     cut = (slice(size[0]), slice(size[1]))
-    assert not np.array_equal(one.truth.object[cut], other.truth.object[cut])
+    assert not np.array_equal(one.ground_truth.object[cut], other.ground_truth.object[cut])
     assert not np.array_equal(one.counts(0, 6), other.counts(0, 6))
 
 
@@ -74,7 +76,7 @@ def test_noise_off_changes_nothing_else():
 
 @each("modes", range(1, 9))
 def test_modes_are_orthogonal_with_the_stated_powers(modes):
-    probe = simulate(4, window=32, modes=modes, photons=5e5).truth.probe.astype(np.complex128).reshape(modes, -1)
+    probe = simulate(4, window=32, modes=modes, photons=5e5).ground_truth.probe.astype(np.complex128).reshape(modes, -1)
     gram = probe.conj() @ probe.T
     powers = np.array(MODE_POWERS[:modes]) / sum(MODE_POWERS[:modes]) * 5e5
     # Stored in single precision.
@@ -83,7 +85,7 @@ def test_modes_are_orthogonal_with_the_stated_powers(modes):
 
 def test_photons_are_those_of_a_pattern_behind_nothing():
     scan = simulate(9, window=32, photons=3e5)
-    assert np.square(np.abs(scan.truth.probe)).sum() == pytest.approx(3e5, rel=1e-6)
+    assert np.square(np.abs(scan.ground_truth.probe)).sum() == pytest.approx(3e5, rel=1e-6)
     total = scan.counts(0, 9).sum((1, 2))
     assert (total < 3e5).all()
     assert (total > 1e5).all()
@@ -91,7 +93,7 @@ def test_photons_are_those_of_a_pattern_behind_nothing():
 
 def test_the_guess_has_the_spectrum_of_the_main_mode_and_another_defocus():
     scan = simulate(4, window=32)
-    truth, guess = np.fft.fft2(scan.truth.probe[0]), np.fft.fft2(scan.probe[0])
+    truth, guess = np.fft.fft2(scan.ground_truth.probe[0]), np.fft.fft2(scan.probe[0])
     frequency = np.fft.fftfreq(32)
     squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
     # The true defocus is exp(2.2 πi n k²); the guess has three quarters of it.
@@ -103,7 +105,7 @@ def test_the_guess_has_the_spectrum_of_the_main_mode_and_another_defocus():
 def test_every_window_is_inside_the_true_object(subpixel):
     scan = simulate(23, window=16, step=7.3, subpixel=subpixel)
     assert scan.positions.min() >= 1
-    assert (np.rint(scan.positions) + 16 <= scan.truth.object.shape).all()
+    assert (np.rint(scan.positions) + 16 <= scan.ground_truth.object.shape).all()
     assert (scan.positions == np.rint(scan.positions)).all() == (not subpixel)
 
 

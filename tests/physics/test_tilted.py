@@ -105,7 +105,7 @@ def test_the_far_field_is_that_of_point_sources_in_space(name, window):
     geometry = setup(window, name)
     wave = random_waves(window)
     points = far_field_resampling(window, geometry, dtype=torch.complex128)
-    seen = points.seen.numpy()
+    seen = points.covered.numpy()
     assert seen.mean() > 0.8
     outgoing = geometry.detector_centre / np.linalg.norm(geometry.detector_centre)
     if geometry.outgoing is not None:
@@ -127,8 +127,8 @@ def test_small_angles_on_the_conjugate_basis_are_the_plain_far_field(name, windo
     for curved, aperture in ((False, 0.06), (True, 1e-8)):
         geometry = dataclasses.replace(setup(window, name, aperture=aperture), outgoing=None)
         points = far_field_resampling(window, geometry, curved=curved, dtype=torch.complex128)
-        assert points.seen.numpy().mean() > 0.85
-        difference = (tilted_far_field(waves, points) - expected)[..., points.seen]
+        assert points.covered.numpy().mean() > 0.85
+        difference = (tilted_far_field(waves, points) - expected)[..., points.covered]
         assert difference.abs().max() < 1e-5 * expected.abs().max()
 
 
@@ -239,7 +239,7 @@ def test_on_a_facing_sample_all_is_as_in_free_space():
     assert (found == 0).any()
     waves = torch.from_numpy(random_waves((9, 12)))
     points = probe_resampling((9, 12), geometry, dtype=torch.complex128)
-    torch.testing.assert_close(points.seen, found != 0)
+    torch.testing.assert_close(points.covered, found != 0)
     expected = propagate(waves, (found != 0).to(waves))
     torch.testing.assert_close(probe_on_sample(waves, points), expected, rtol=0, atol=3e-5)
 
@@ -279,10 +279,10 @@ def test_a_detector_that_reaches_behind_the_sample_sees_nothing_there():
     )
     points = far_field_resampling((8, 8), geometry, dtype=torch.complex128)
     heights = np.fft.fftfreq(8, 1 / 8) * 0.1 + 0.05
-    np.testing.assert_array_equal(points.seen.numpy().any(1), heights > 0)
+    np.testing.assert_array_equal(points.covered.numpy().any(1), heights > 0)
     values = tilted_far_field(torch.from_numpy(random_waves((8, 8))), points)
     assert torch.isfinite(values.abs()).all()
-    assert (values[~points.seen] == 0).all()
+    assert (values[~points.covered] == 0).all()
 
 
 def test_a_sample_that_is_no_mirror_has_its_own_normal_as_the_message_says():

@@ -105,17 +105,17 @@ def smooth_scan(
         probe=probe if guesses else None,
         object=object if guesses else None,
         geometry=geometry,
-        truth=Truth(object, probe),
+        ground_truth=Truth(object, probe),
     )
 
 
 def misfit(scan, *, object=None, probe=None):
     """Largest difference between the patterns and the model of the truth (or of what is given), over its peak."""
-    object = scan.truth.object if object is None else object
-    probe = scan.truth.probe if probe is None else probe
+    object = scan.ground_truth.object if object is None else object
+    probe = scan.ground_truth.probe if probe is None else probe
     counts = scan.counts(0, len(scan))
-    mask = np.ones(scan.window, bool) if scan.mask is None else scan.mask
-    if not scan.centred and scan.fourier:
+    mask = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
+    if not scan.centred and scan.is_far_field:
         counts, mask = np.fft.fftshift(counts, axes=(-2, -1)), np.fft.fftshift(mask)
     model = modelled(object, probe, scan.positions, scan.geometry)
     return np.abs((counts - model)[:, mask]).max() / model.max()

@@ -58,7 +58,7 @@ def test_pixels_without_response_are_masked():
 def test_counts_below_the_threshold_become_zero(dtype):
     patterns = np.array([-5, -1, 0, 1, 2, 3] * 6).reshape(1, 6, 6).astype(dtype)
     scan = dataclasses.replace(
-        smooth_scan(guesses=False), frames=ArrayFrames.of(patterns), positions=np.zeros((1, 2)), truth=None
+        smooth_scan(guesses=False), frames=ArrayFrames.of(patterns), positions=np.zeros((1, 2)), ground_truth=None
     )
     with pytest.raises(ScanError, match="expected counts of at least 0"):
         scan.counts(0, 1)

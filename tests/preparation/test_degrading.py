@@ -18,7 +18,7 @@ def constant_scan(value, count=40):
         smooth_scan(WINDOW, guesses=False),
         frames=ArrayFrames.of(patterns),
         positions=np.random.default_rng(0).uniform(0, 9, (count, 2)),
-        truth=None,
+        ground_truth=None,
     )
 
 

@@ -61,7 +61,7 @@ def test_scattering_around_the_disc_moves_it_little():
 def test_bad_pixels_are_left_out():
     scan = disc_scan()
     patterns = scan.frames.array.copy()
-    mask = np.ones(scan.window, bool)
+    mask = np.ones(scan.pattern_shape, bool)
     mask[32:, 28:31] = False  # a beam stop on its holder, across the edge
     mask[20:24, 36] = False
     patterns[:, ~mask] = math.nan
@@ -107,7 +107,7 @@ def test_positions_stay_where_they_are_in_metres():
     assert made.geometry.detector_pixel[0] / FAR.distance * 11.37 == pytest.approx(0.0006, rel=0.01)
 
     def metres(scan):
-        return (scan.positions + np.array(scan.window) // 2) * scan.pixel_size
+        return (scan.positions + np.array(scan.pattern_shape) // 2) * scan.pixel_size
 
     np.testing.assert_allclose(metres(made), metres(scan), rtol=1e-12)
     assert prepare.calibrate_from_disc(scan, 0.0006, wavelength=2e-10).geometry.wavelength == 2e-10

@@ -80,4 +80,4 @@ def test_the_scan_given_stays_as_it_was(name):
     for field in ("positions", "mask", "probe", "object"):
         np.testing.assert_array_equal(getattr(scan, field), getattr(before, field))
     np.testing.assert_array_equal(scan.frames.read(0, 8), before.frames.read(0, 8))
-    assert (scan.geometry, scan.centred, scan.window) == (before.geometry, before.centred, before.window)
+    assert (scan.geometry, scan.centred, scan.pattern_shape) == (before.geometry, before.centred, before.window)

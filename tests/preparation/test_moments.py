@@ -26,16 +26,16 @@ def test_the_centre_of_mass_of_a_phase_ramp_is_its_slope(window, centred):
     """A slope of g [rad / pixel] in the object moves the far field by n g / 2π detector pixels."""
     scan = smooth_scan(window, centred=True, guesses=False)
     slope = np.array([0.3, -0.2])
-    y, x = np.mgrid[: scan.truth.object.shape[0], : scan.truth.object.shape[1]]
+    y, x = np.mgrid[: scan.ground_truth.object.shape[0], : scan.ground_truth.object.shape[1]]
     flat, ramp = (
-        modelled(object, scan.truth.probe, scan.positions[:2], scan.geometry)
+        modelled(object, scan.ground_truth.probe, scan.positions[:2], scan.geometry)
         for object in (np.ones(y.shape), np.exp(1j * (slope[0] * y + slope[1] * x)))
     )
     both = np.concatenate([flat, ramp])
     if not centred:
         both = np.fft.ifftshift(both, axes=(-2, -1))
     scan = dataclasses.replace(
-        scan, frames=ArrayFrames.of(both), positions=scan.positions[:4], centred=centred, truth=None
+        scan, frames=ArrayFrames.of(both), positions=scan.positions[:4], centred=centred, ground_truth=None
     )
     found = prepare.centre_of_mass(scan)
     np.testing.assert_allclose(found[2:] - found[:2], np.tile(slope * window / (2 * np.pi), (2, 1)), atol=1e-6)
@@ -68,7 +68,7 @@ def test_patterns_are_moved_back_to_the_centre_with_their_probe(window, centred,
         frames=ArrayFrames.of(np.roll(np.nan_to_num(scan.counts(0, 8)), shift, axis=(1, 2))),
         mask=np.roll(scan.mask, shift, axis=(0, 1)),
         probe=scan.probe * ramp,
-        truth=dataclasses.replace(scan.truth, probe=scan.truth.probe * ramp),
+        ground_truth=dataclasses.replace(scan.ground_truth, probe=scan.ground_truth.probe * ramp),
     )
     assert misfit(moved) < EXACT
     if not centred:

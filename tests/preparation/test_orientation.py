@@ -21,7 +21,7 @@ def test_a_mirrored_experiment_fits_its_mirrored_truth(geometry, window, axes, c
     both = prepare.flip(scan, axes, positions=True)
     assert misfit(both) < EXACT
     assert guess_misfit(both) < EXACT
-    assert not np.allclose(both.truth.object, scan.truth.object)
+    assert not np.allclose(both.ground_truth.object, scan.ground_truth.object)
 
 
 @each("geometry", [FAR, NEAR, None])
@@ -56,15 +56,15 @@ def test_twice_mirrored_is_as_before():
     np.testing.assert_array_equal(twice.counts(0, 8), scan.counts(0, 8))
     np.testing.assert_array_equal(twice.mask, scan.mask)
     np.testing.assert_array_equal(twice.probe, scan.probe)
-    np.testing.assert_array_equal(twice.truth.object, scan.truth.object)
+    np.testing.assert_array_equal(twice.ground_truth.object, scan.ground_truth.object)
 
 
 @each("object_side", [-3, 0, 4])
 def test_a_truth_of_another_size_than_the_guess_is_mirrored_with_it(object_side):
     scan = smooth_scan((48, 45))
-    truth = scan.truth.object
+    truth = scan.ground_truth.object
     longer = np.pad(truth, ((0, 4), (0, 0)), constant_values=1)[: len(truth) + object_side]
-    scan = dataclasses.replace(scan, truth=Truth(longer, scan.truth.probe))
+    scan = dataclasses.replace(scan, ground_truth=Truth(longer, scan.ground_truth.probe))
     both = prepare.flip(scan, "y", positions=True)
     assert misfit(both) < EXACT
     assert guess_misfit(both) < EXACT
@@ -77,7 +77,7 @@ def test_a_transposed_experiment_fits_its_transposed_truth(geometry, window, cen
     scan = smooth_scan(window, geometry=geometry, sigma=3.0, centred=centred, bad=True)
     limit = 1e-6 if min(window) < 40 else EXACT
     both = prepare.transpose(scan, positions=True)
-    assert both.window == window[::-1]
+    assert both.pattern_shape == window[::-1]
     assert misfit(both) < limit
     assert guess_misfit(both) < limit
     without = dataclasses.replace(scan, object=None)
@@ -95,7 +95,7 @@ def test_transposing_the_detector_leaves_the_probe_where_it_is_in_metres():
     made = prepare.transpose(scan)
 
     def metres(scan):
-        return (scan.positions + np.array(scan.window) // 2) * scan.pixel_size
+        return (scan.positions + np.array(scan.pattern_shape) // 2) * scan.pixel_size
 
     np.testing.assert_allclose(metres(made), metres(scan), rtol=1e-12)
     np.testing.assert_allclose(metres(prepare.transpose_positions(scan)), metres(scan)[:, ::-1], rtol=1e-12)
@@ -104,7 +104,7 @@ def test_transposing_the_detector_leaves_the_probe_where_it_is_in_metres():
 def test_a_guess_that_no_longer_holds_the_windows_is_refused():
     scan = smooth_scan((48, 45), guesses=True)
     long = np.pad(scan.object, ((0, 40), (0, 0)), constant_values=1)
-    scan = dataclasses.replace(scan, object=long, positions=scan.positions + np.array([40, 0]), truth=None)
+    scan = dataclasses.replace(scan, object=long, positions=scan.positions + np.array([40, 0]), ground_truth=None)
     with pytest.raises(ScanError, match="is not inside the given object"):
         prepare.transpose(scan)
     assert prepare.transpose(scan, positions=True).object.shape == long.shape[::-1]

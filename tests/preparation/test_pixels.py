@@ -39,7 +39,7 @@ def test_faults_are_found_and_nothing_else(centred):
     scan = simulate(patterns=100, photons=1e6, seed=1)
     assert prepare.find_bad_pixels(scan).all()
     faulty = broken(scan)
-    expected = np.ones(scan.window, bool)
+    expected = np.ones(scan.pattern_shape, bool)
     for places in FAULTS.values():
         for place in places:
             expected[place] = False
@@ -58,7 +58,7 @@ def test_noise_is_no_fault(photons):
 
 def test_masked_pixels_stay_bad_and_judge_nobody():
     scan = simulate(patterns=50)
-    mask = np.ones(scan.window, bool)
+    mask = np.ones(scan.pattern_shape, bool)
     mask[31:34, 31:34] = False
     mask[32, 32] = True
     patterns = scan.frames.array.copy()

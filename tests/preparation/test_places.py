@@ -36,7 +36,7 @@ def test_a_map_acts_in_metres_about_the_mean():
     np.testing.assert_allclose(after - after.mean(0), expected, rtol=1e-9, atol=1e-15)
     back = prepare.affine_positions(made, np.linalg.inv(matrix))
     np.testing.assert_allclose(back.positions, scan.positions, rtol=1e-12)
-    assert made.truth is scan.truth
+    assert made.ground_truth is scan.ground_truth
 
 
 def test_a_rotation_keeps_distances_in_metres():
@@ -70,7 +70,7 @@ def test_a_guess_grows_with_the_scan_and_stays_under_it():
 
 
 def test_positions_without_an_object_are_mirrored_in_their_own_extent():
-    scan = dataclasses.replace(smooth_scan(guesses=False), truth=None)
+    scan = dataclasses.replace(smooth_scan(guesses=False), ground_truth=None)
     made = prepare.flip_positions(scan, "x")
     np.testing.assert_array_equal(made.positions[:, 0], scan.positions[:, 0])
     low, high = scan.positions[:, 1].min(), scan.positions[:, 1].max()

@@ -28,10 +28,10 @@ def test_a_binned_scan_fits_its_truth_once_the_pixels_size_is_allowed_for(window
     """Exact: the new model samples the far field, and the sum over a block multiplies the autocorrelation."""
     scan = smooth_scan(window, sigma=2.0, centred=centred)
     made = prepare.bin(scan, factor)
-    assert made.window == (window[0] // factor[0], window[1] // factor[1])
+    assert made.pattern_shape == (window[0] // factor[0], window[1] // factor[1])
     measured = autocorrelation(made.counts(0, 8))
     transfer = [pixel_transfer(side, f) for side, f in zip(window, factor, strict=True)]
-    for object, probe in ((made.truth.object, made.truth.probe), (made.object, made.probe)):
+    for object, probe in ((made.ground_truth.object, made.ground_truth.probe), (made.object, made.probe)):
         sampled = autocorrelation(modelled(object, probe, made.positions, made.geometry))
         expected = sampled * transfer[0][:, None] * transfer[1][None, :]
         np.testing.assert_allclose(measured, expected, atol=2e-6 * np.abs(measured).max())
@@ -42,7 +42,7 @@ def test_a_binned_scan_fits_its_truth_once_the_pixels_size_is_allowed_for(window
 def test_binned_counts_are_sums_that_do_not_overflow(dtype):
     patterns = np.random.default_rng(1).integers(100, 127, (8, 12, 18)).astype(dtype)
     scan = dataclasses.replace(
-        smooth_scan(), frames=ArrayFrames.of(patterns), probe=None, object=None, truth=None, geometry=None
+        smooth_scan(), frames=ArrayFrames.of(patterns), probe=None, object=None, ground_truth=None, geometry=None
     )
     made = prepare.bin(scan, (2, 3))
     total = sum(patterns[:, y::2, x::3].astype(np.int64) for y in range(2) for x in range(3))
@@ -74,7 +74,7 @@ def test_a_resampled_scan_fits_its_truth(window, factor, centred):
     """Up to linear interpolation of a pattern about 8 pixels wide, or a mean over pixels of it."""
     scan = smooth_scan(window, sigma=2.0 if factor > 1 else 1.5, centred=centred)
     made = prepare.resample(scan, factor)
-    assert made.window == (round(window[0] * factor), round(window[1] * factor))
+    assert made.pattern_shape == (round(window[0] * factor), round(window[1] * factor))
     np.testing.assert_allclose(made.pixel_size, scan.pixel_size)
     assert misfit(made) < 0.02
     assert guess_misfit(made) < 0.02
@@ -122,10 +122,12 @@ def test_even_light_stays_even_up_to_the_edges_of_the_detector(factor, rows_lost
     """48 pixels as 49: the last one has its middle beyond the edge and is bad; half covered ones count in full."""
     scan = dataclasses.replace(smooth_scan((48, 45)), frames=ArrayFrames.of(np.ones((8, 48, 45))))
     made = prepare.resample(scan, factor)
-    mask = np.ones(made.window, bool) if made.mask is None else made.mask
-    assert mask[: made.window[0] - rows_lost].all()
-    assert not mask[made.window[0] - rows_lost :].any()
-    np.testing.assert_allclose(made.counts(0, 8)[:, mask], 48 * 45 / made.window[0] / made.window[1], rtol=1e-12)
+    mask = np.ones(made.pattern_shape, bool) if made.mask is None else made.mask
+    assert mask[: made.pattern_shape[0] - rows_lost].all()
+    assert not mask[made.pattern_shape[0] - rows_lost :].any()
+    np.testing.assert_allclose(
+        made.counts(0, 8)[:, mask], 48 * 45 / made.pattern_shape[0] / made.pattern_shape[1], rtol=1e-12
+    )
 
 
 @each("factor", [2, 0.6])

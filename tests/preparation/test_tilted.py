@@ -35,15 +35,17 @@ def tilted_scan(window=(48, 45)):
     positions = np.random.default_rng(2).uniform(0, 12, (8, 2)) + np.array([6, 7])
     object, probe = smooth_object((window[0] + 26, window[1] + 29)), smooth_probe(window, 4.0)
     patterns = modelled(object, probe, positions, GEOMETRY, window)
-    return Scan(frames=ArrayFrames.of(patterns), positions=positions, geometry=GEOMETRY, truth=Truth(object, probe))
+    return Scan(
+        frames=ArrayFrames.of(patterns), positions=positions, geometry=GEOMETRY, ground_truth=Truth(object, probe)
+    )
 
 
 @each("window", [(28, 30), (29, 27), (64, 61)])
 def test_a_window_about_the_middle_fits_its_truth(window):
     scan = tilted_scan()
-    made = prepare.pad(scan, window) if window > scan.window else prepare.crop(scan, window)
+    made = prepare.pad(scan, window) if window > scan.pattern_shape else prepare.crop(scan, window)
     counts, mask = made.counts(0, 8), np.ones(window, bool) if made.mask is None else made.mask
-    model = modelled(made.truth.object, made.truth.probe, made.positions, GEOMETRY, window)
+    model = modelled(made.ground_truth.object, made.ground_truth.probe, made.positions, GEOMETRY, window)
     assert np.abs((counts - model)[:, mask]).max() / model.max() < 1e-6
 
 

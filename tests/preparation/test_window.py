@@ -13,7 +13,7 @@ CLOSE = 1e-6
 
 
 def metres(scan):
-    return (scan.positions + np.array(scan.window) // 2) * scan.pixel_size
+    return (scan.positions + np.array(scan.pattern_shape) // 2) * scan.pixel_size
 
 
 @each("window", [(28, 30), (29, 27), (30, 29), (48, 45), (28, 45)])
@@ -22,11 +22,11 @@ def metres(scan):
 def test_a_cropped_scan_fits_its_cropped_truth(window, geometry, centred):
     scan = smooth_scan((48, 45), geometry=geometry, centred=centred, bad=True)
     made = prepare.crop(scan, window)
-    assert made.window == window
+    assert made.pattern_shape == window
     assert misfit(made) < CLOSE
     assert guess_misfit(made) < CLOSE
     if geometry is not None:
-        np.testing.assert_allclose(made.pixel_size, np.array(scan.pixel_size) * scan.window / window)
+        np.testing.assert_allclose(made.pixel_size, np.array(scan.pixel_size) * scan.pattern_shape / window)
         without = prepare.crop(dataclasses.replace(scan, object=None), window)
         np.testing.assert_allclose(metres(without), metres(scan), rtol=1e-12)
 
@@ -60,7 +60,7 @@ def test_cropping_shows_the_pixels_around_the_zero_frequency():
 def test_a_padded_scan_fits_its_padded_truth(window, geometry, centred, measured, bad):
     scan = smooth_scan((48, 45), geometry=geometry, centred=centred, bad=bad)
     made = prepare.pad(scan, window, measured=measured)
-    assert made.window == window
+    assert made.pattern_shape == window
     assert misfit(made) < CLOSE
     assert guess_misfit(made) < CLOSE
     y, x = window[0] // 2 - 24, window[1] // 2 - 22
@@ -89,7 +89,7 @@ def test_padding_and_cropping_back_is_as_before():
 @each("window", [(40, 39), (41, 42), (56, 57)])
 def test_a_near_field_window_is_cut_out_of_the_shadow(window):
     scan = smooth_scan((48, 45), geometry=NEAR, sigma=3.0, bad=True)
-    made = prepare.pad(scan, window) if window > scan.window else prepare.crop(scan, window)
+    made = prepare.pad(scan, window) if window > scan.pattern_shape else prepare.crop(scan, window)
     assert isinstance(made.geometry, NearField)
     assert made.pixel_size == scan.pixel_size
     assert misfit(made) < 1e-4
@@ -108,7 +108,7 @@ def test_types_stay():
     scan = dataclasses.replace(scan, probe=scan.probe.astype(np.complex64), object=scan.object.astype(np.complex64))
     made = prepare.crop(scan, 28)
     assert (made.probe.dtype, made.object.dtype) == (np.complex64, np.complex64)
-    assert made.truth.object.dtype == np.complex128
+    assert made.ground_truth.object.dtype == np.complex128
 
 
 REFUSED = {

@@ -45,7 +45,7 @@ def test_shift_factor_and_ramp_cost_nothing(shift, factor, cycles):
     comparison = compare(object, truth, AREA)
     assert comparison.error < 5e-5
     np.testing.assert_allclose(comparison.aligned, truth[AREA], atol=1e-3)
-    np.testing.assert_array_equal(comparison.truth, truth[AREA])
+    np.testing.assert_array_equal(comparison.ground_truth, truth[AREA])
 
 
 def test_the_object_may_begin_elsewhere():

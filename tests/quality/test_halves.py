@@ -6,7 +6,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from ptynb.frames import ArrayFrames, HDF5Frames, SelectedFrames
-from ptynb.quality import halves
+from ptynb.quality import split_scan
 from ptynb.quality.halves import in_second_half
 from ptynb.scan import Scan, ScanError
 from tests.pairs import each
@@ -65,7 +65,7 @@ def test_each_half_covers_what_the_scan_covers(positions):
 def test_every_pattern_is_in_one_half_with_its_position():
     patterns, positions = some_patterns(35), spiral(35)
     scan = Scan.from_arrays(patterns, positions, mask=np.arange(80).reshape(WINDOW) > 3, name="dots")
-    parts = halves(scan)
+    parts = split_scan(scan)
     seen = []
     for number, half in enumerate(parts, start=1):
         assert half.name == f"dots, half {number} of 2"
@@ -79,7 +79,7 @@ def test_every_pattern_is_in_one_half_with_its_position():
 
 def test_an_engine_gets_only_its_part_of_a_half():
     patterns = some_patterns(48)
-    half = halves(Scan.from_arrays(patterns, raster(6, 8)))[1]
+    half = split_scan(Scan.from_arrays(patterns, raster(6, 8)))[1]
     whole = half.frames.read(0, len(half))
     part = pickle.loads(pickle.dumps(half.part(np.array([5, 9, 13]))))
     assert len(part) == len(half)
@@ -120,4 +120,4 @@ def test_indices_outside_are_refused(indices):
 
 def test_a_single_pattern_has_no_halves():
     with pytest.raises(ScanError, match="The scan has 1 pattern; expected at least 2"):
-        halves(Scan.from_arrays(some_patterns(1), np.zeros((1, 2))))
+        split_scan(Scan.from_arrays(some_patterns(1), np.zeros((1, 2))))

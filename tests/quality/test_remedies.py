@@ -107,7 +107,7 @@ CASES = {
     ),
     "a correlation of one": Case(
         lambda _: pt.figure(RESULT, "frc"),
-        "give another result, or scan.truth, after 'frc'",
+        "give another result, or scan.ground_truth, after 'frc'",
         lambda *_: (pt.figure(RESULT, "frc", RESULT), pt.figure(RESULT, "frc", TRUTH)),
     ),
     "positions of a truth": Case(

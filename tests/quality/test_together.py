@@ -37,7 +37,7 @@ def result(shape=(120, 130), origin=(0, 0), shift=(0.0, 0.0), ramp=(0.0, 0.0), f
         "r_factor": 0.1,
         "settings": Settings().model_dump(mode="json"),
         "pixel_size": pixel,
-        "about": {"scan": "dots", "engines": "1 CPU engine"},
+        "metadata": {"scan": "dots", "engines": "1 CPU engine"},
     }
     return Result(**{**fields, **given})
 
@@ -77,7 +77,7 @@ def test_objects_of_other_shape_and_origin_are_cut_to_the_common_area():
     assert not together.left_out
     # an object is lit from a quarter of the window inside its borders
     assert together.area == (slice(28, 102), slice(28, 102))
-    one, two, three = (together.seen(name) for name in ("one", "two", "three"))
+    one, two, three = (together.covered(name) for name in ("one", "two", "three"))
     np.testing.assert_allclose(one, two)
     np.testing.assert_allclose(one, three)
     assert together.registered("three", "two").shift == pytest.approx((0, 0), abs=1e-6)
@@ -92,7 +92,7 @@ def test_other_pixels_are_brought_to_those_of_the_first(factor):
     together = Together({"one": result(), "other": other})
     assert together.placed["other"].resampled
     assert not together.placed["one"].resampled
-    one, two = together.seen("one"), together.seen("other")
+    one, two = together.covered("one"), together.covered("other")
     assert one.shape == two.shape
     assert np.abs(one - two).max() < (0.08 if factor < 1 else 0.05)
     assert together.registered("other", "one").shift == pytest.approx((0, 0), abs=0.02)
@@ -110,7 +110,7 @@ def test_a_pixel_size_that_is_hardly_another_changes_nothing():
 def test_what_lies_elsewhere_is_left_out_with_a_sentence_and_the_rest_is_compared():
     together = Together({"one": result(), "far": result(origin=(500, 0)), "two": result(shift=(0.5, 0.0))})
     assert together.left_out["far"].startswith("far is not compared: it shares with those before 0 x ")
-    assert together.seen("far").shape == (104, 114)
+    assert together.covered("far").shape == (104, 114)
     assert together.difference("two", "one").registered.shift == pytest.approx((-0.5, 0), abs=1e-3)
     with pytest.raises(ValueError, match="far is not compared"):
         together.difference("far", "one")
@@ -121,9 +121,9 @@ def test_slices_are_chosen_and_those_without_it_left_out():
     thick = dataclasses.replace(base, object=np.stack([base.object, base.object**0.5]))
     whole = Together({"thin": base, "thick": thick})
     y, x = whole.area
-    np.testing.assert_allclose(whole.seen("thick"), (base.object**1.0 * base.object**0.5)[y, x])
+    np.testing.assert_allclose(whole.covered("thick"), (base.object**1.0 * base.object**0.5)[y, x])
     second = Together({"thick": thick, "thin": base}, slice=1)
-    np.testing.assert_allclose(second.seen("thick"), (base.object**0.5)[y, x])
+    np.testing.assert_allclose(second.covered("thick"), (base.object**0.5)[y, x])
     assert "no slice 1" in second.left_out["thin"]
     with pytest.raises(ValueError, match="no slice 1"):
         Together({"thin": base}, slice=1)
@@ -149,18 +149,18 @@ SCANS = {
 
 @each("meaning", SCANS)
 def test_what_a_ring_correlation_means_is_told_by_the_scans(meaning):
-    one, other = (result(about={"scan": scan}) for scan in SCANS[meaning])
+    one, other = (result(metadata={"scan": scan}) for scan in SCANS[meaning])
     words = {"agreement, not the resolution": "not the resolution"}.get(meaning, meaning.replace("  ", " "))
     assert words in independence(one, other)
 
 
 def test_only_settings_that_differ_are_told():
     one = Settings()
-    two = one.replace(probe={"modes": 3}, object={"rate": 0.125})
+    two = one.replace(probe={"modes": 3}, object={"learning_rate": 0.125})
     results = {name: result(settings=settings.model_dump(mode="json")) for name, settings in (("a", one), ("b", two))}
     rows = settings_that_differ(results)
     assert rows["probe.modes"] == (one.probe.modes, 3)
-    assert rows["object.rate"] == (one.object.rate, 0.125)
+    assert rows["object.learning_rate"] == (one.object.learning_rate, 0.125)
     assert len(rows) == 2
     assert settings_that_differ({"a": results["a"]}) == {}
 

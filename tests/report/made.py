@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.record import Change, Epoch, Moment
+from ptynb.record import Change, Epoch, Thumbnail
 from ptynb.results import Machines, Result, ScanIdentity, Software
 from ptynb.settings import Settings
 
@@ -47,15 +47,15 @@ def result(shape: tuple[int, ...] = (96, 96), *, modes: int = 2, window: int = 2
         "r_factor": 0.0421,
         "r_factors": tuple((n, 0.6 / n) for n in (4, 8, 12)),
         "settings": Settings(probe={"modes": modes}).model_dump(mode="json"),
-        "changes": (Change(5, 0, "probe.rate", 0.01, 0.005, 1.7e9),),
+        "changes": (Change(5, 0, "probe.learning_rate", 0.01, 0.005, 1.7e9),),
         "pixel_size": PIXEL,
-        "optimised": {"positions/start": positions + random.normal(0, 0.5, positions.shape)},
-        "moments": tuple(Moment(n, field((48, 48), n, 0.5 / n), probe(1, window)[0], 2) for n in (2, 6)),
+        "parameters": {"positions/start": positions + random.normal(0, 0.5, positions.shape)},
+        "history": tuple(Thumbnail(n, field((48, 48), n, 0.5 / n), probe(1, window)[0], 2) for n in (2, 6)),
         "scan": ScanIdentity("star-17", 50, (window, window), "/data/star-17.cxi", 12345, 1.7e9, {"energy": 8000.0}),
         "software": Software("0.1.0", "2.13", "2.1", "3.14", "3.11", "Linux"),
         "machines": Machines(2, 1, ("cpu", "cpu"), "2 engines on CPU", "gloo", "host", "16"),
         "ended": "2026-05-01T12:30:00.000Z",
-        "about": {"scan": "star-17"},
+        "metadata": {"scan": "star-17"},
         "title": "Star, run 17",
         "comments": "Realigned *before* this run.",
     }

@@ -16,7 +16,7 @@ from ptynb.report.figure_marks import metric, round_length
 from ptynb.snapshot import Change, Epoch, Result
 
 SCAN = simulate(patterns=64, window=32, step=3, modes=2, seed=2)
-TRUTH = SCAN.truth
+TRUTH = SCAN.ground_truth
 RESULT = Result(
     object=TRUTH.object,
     probe=TRUTH.probe,
@@ -25,9 +25,9 @@ RESULT = Result(
     epochs=tuple(Epoch(number, 1 / number, 0.1, 640.0) for number in range(1, 11)),
     r_factor=0.0321,
     settings={},
-    changes=(Change(4, 0, "probe.rate", 0.01, 0.02),),
+    changes=(Change(4, 0, "probe.learning_rate", 0.01, 0.02),),
     pixel_size=SCAN.pixel_size,
-    about={"scan": "made up"},
+    metadata={"scan": "made up"},
 )
 
 
@@ -100,8 +100,8 @@ def test_hidden_probe_modes_are_counted(count):
         {"epochs": (), "changes": ()},
         {"epochs": RESULT.epochs[:1]},
         {"r_factor": float("nan")},
-        {"about": {}},
-        {"about": {"scan": "costs $_$"}},
+        {"metadata": {}},
+        {"metadata": {"scan": "costs $_$"}},
     ],
     ids=["no pixel size", "no epoch", "one epoch", "no R-factor", "no name", "a name that is no formula"],
 )
@@ -163,7 +163,7 @@ def test_the_truth_itself_has_no_error(crop):
     comparison = compare_with_truth(result, TRUTH)
     assert comparison.error < 1e-5
     extent = np.ptp(SCAN.positions, axis=0)
-    assert ((extent - comparison.truth.shape >= 0) & (extent - comparison.truth.shape < 2)).all()
+    assert ((extent - comparison.ground_truth.shape >= 0) & (extent - comparison.ground_truth.shape < 2)).all()
 
 
 def test_no_window_and_no_state_of_pyplot_is_touched():

@@ -86,8 +86,8 @@ def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
     assert headings == ["Star, run 17", "Comments", *sections]
     told = text_of(tree)
     for words in (
-        "star-17", "2026-05-01 12:30 UTC", "0.0421", "20 nm", "Realigned before this run.", "probe.modes", "probe.rate",
-        "2 engines on CPU", "gloo", "/data/star-17.cxi", "ptynb run scan.result.h5 --again",
+        "star-17", "2026-05-01 12:30 UTC", "0.0421", "20 nm", "Realigned before this run.", "probe.modes",
+        "probe.learning_rate", "2 engines on CPU", "gloo", "/data/star-17.cxi", "ptynb run scan.result.h5 --reproduce",
         "scan = pt.load('/data/star-17.cxi', energy=8000.0)", "settings = pt.Settings(probe=pt.Probe(modes=2))",
         "recon.run(12)", "halves",
     ):  # fmt: skip
@@ -167,7 +167,7 @@ def test_hostile_words_are_shown_and_make_no_element(tmp_path, page, hostile):
         "settings": {**tame.settings, hostile: hostile, "loss": hostile},
         "changes": (dataclasses.replace(tame.changes[0], name=hostile, old=hostile, new={hostile: [hostile]}),),
         "failure": hostile,
-        "about": {hostile: hostile},
+        "metadata": {hostile: hostile},
     }
     both = [dataclasses.replace(tame, **given), tame]
     allowed = {one.tag for one in parsed(page).iter()} | {
@@ -206,7 +206,7 @@ def test_comments_are_markdown_whose_links_are_text(tmp_path):
 def test_a_truth_gives_error_and_resolution(tmp_path):
     true = field((128, 128), noise=0.0)
     noisy = true * (1 + 0.02 * np.random.default_rng(3).standard_normal(true.shape))
-    page = pt.report(result(object=noisy), tmp_path / "a.html", truth=Truth(object=true, probe=probe(1, 24)))
+    page = pt.report(result(object=noisy), tmp_path / "a.html", ground_truth=Truth(object=true, probe=probe(1, 24)))
     told = text_of(parsed(page))
     assert "period, against the truth" in told
     assert "Fourier ring correlation with the truth" in str(data_of(parsed(page))["curves"]["frc"]["title"])
@@ -243,7 +243,7 @@ def test_several_results_are_compared(tmp_path):
 
 
 def test_the_two_halves_of_a_scan_give_its_resolution(tmp_path):
-    halves = [result(object=field((96, 96), n), about={"scan": f"star, half {n} of 2"}) for n in (1, 2)]
+    halves = [result(object=field((96, 96), n), metadata={"scan": f"star, half {n} of 2"}) for n in (1, 2)]
     told = text_of(parsed(pt.report(halves, tmp_path / "a.html")))
     assert re.search(r"Resolution of a half\d+\.?\d* nm \(period, FRC\)", told)
     assert "this is the resolution of a half" in told
@@ -257,21 +257,24 @@ def test_results_of_different_samples_are_told_apart_and_not_refused(tmp_path):
 
 NAN = np.complex64(np.nan)
 ODD = {
-    "no epoch": {"epochs": (), "moments": (), "r_factors": (), "r_factor": float("nan")},
+    "no epoch": {"epochs": (), "history": (), "r_factors": (), "r_factor": float("nan")},
     "not a number anywhere": {"object": np.full((64, 64), NAN), "probe": np.full((1, 24, 24), NAN)},
     "positions that are no numbers": {"positions": np.full((4, 2), np.nan)},
     "no pixel size": {"pixel_size": None},
     "two states of two slices": {"object": field((2, 2, 64, 64))},
     "a dark probe": {"probe": np.zeros((2, 24, 24), np.complex64)},
-    "settings of another version": {"settings": {"loss": "amplitude", "gone": {"rate": 1}}, "began_with": {"gone": 2}},
-    "a record from before": {"scan": ScanIdentity(""), "title": "", "ended": "", "about": {"scan": "old"}},
+    "settings of another version": {
+        "settings": {"loss": "amplitude", "gone": {"learning_rate": 1}},
+        "initial_settings": {"gone": 2},
+    },
+    "a record from before": {"scan": ScanIdentity(""), "title": "", "ended": "", "metadata": {"scan": "old"}},
     "twenty modes": {"probe": probe(20, 24)},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_odd_results_have_a_report(tmp_path, odd):
-    given = {"positions": np.array([[0.0, 0.0], [40.0, 40.0]]), "optimised": {}, **odd}
+    given = {"positions": np.array([[0.0, 0.0], [40.0, 40.0]]), "parameters": {}, **odd}
     assert parsed(pt.report(result(**given), tmp_path / "a.html")) is not None
 
 
@@ -282,7 +285,7 @@ def test_what_is_no_result_is_refused_and_says_what_to_give(tmp_path):
     with pytest.raises(ValueError, match="no result to report"):
         pt.report([], tmp_path / "a.html")
     with pytest.raises(ValueError, match="2 results and a truth"):
-        pt.report([result(), result()], tmp_path / "a.html", truth=Truth(field((96, 96)), probe(1, 24)))
+        pt.report([result(), result()], tmp_path / "a.html", ground_truth=Truth(field((96, 96)), probe(1, 24)))
     with pytest.raises(FileError, match=r"no folder .*make it first"):
         pt.report(result(), tmp_path / "nowhere" / "a.html")
     assert not list(tmp_path.iterdir())
@@ -292,7 +295,7 @@ def test_a_file_is_replaced_whole_and_named_in_the_command(tmp_path):
     path = save_result(result(), tmp_path / "my run.result.h5")
     (tmp_path / "a.html").write_text("before")
     pt.report(path, tmp_path / "a.html")
-    assert "ptynb run 'my run.result.h5' --again" in text_of(parsed(tmp_path / "a.html"))
+    assert "ptynb run 'my run.result.h5' --reproduce" in text_of(parsed(tmp_path / "a.html"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.html", "my run.result.h5"]
 
 

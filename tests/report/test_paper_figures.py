@@ -235,7 +235,7 @@ def test_an_unusual_result_has_its_figures_too(change, kinds):
         ({"kind": "phase", "width": 89.0}, "width is 89.0 m; expected 0.03 to 1 m"),
         ({"kind": "phase", "letters": 12}, "letters is 12 points; expected 6 to 9."),
         ({"kind": "phase", "colours": "viridi"}, "colours is 'viridi'; did you mean 'viridis'"),
-        ({"kind": "frc"}, "needs two; give another result, or scan.truth"),
+        ({"kind": "frc"}, "needs two; give another result, or scan.ground_truth"),
         ({"kind": "positions", "against": TRUTH}, "A truth has no positions"),
         ({"kind": "overview", "against": RESULT}, "use pt.figure(result, 'frc', other)"),
     ],

@@ -38,7 +38,7 @@ def test_the_page_and_what_the_folder_tells_are_served(server):
     told = json.loads(content)
     assert (status, told["name"], told["state"], told["pictures"]) == (200, "siemens (night)", "running", ["phase"])
     assert told["facts"][0] == "epoch 3 of 200 + 4/7 updates"
-    assert told["changes"] == [[3, "probe.rate"]]
+    assert told["changes"] == [[3, "probe.learning_rate"]]
     assert ask(server, inside(server, "phase.jpg?3"))[2] == JPEG
     curve = ask(server, inside(server, "curve.svg"))
     assert curve[1]["Content-Type"] == "image/svg+xml"

@@ -32,8 +32,8 @@ def scan() -> Scan:
 def recon(scan: Scan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pt.Reconstruction]:
     """After an epoch, with a kept state and a folder that can be watched."""
     folder: Path = tmp_path_factory.mktemp("kept")
-    keep = pt.Keep(folder=folder, seconds=None, pictures=0.01)
-    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", keep=keep) as made:
+    keep = pt.Checkpointing(folder=folder, seconds=None, pictures=0.01)
+    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=keep) as made:
         made.step()
         made.keep()
         made.save(folder / "one.h5")
@@ -45,7 +45,7 @@ def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
     form = SettingsForm(ticks=True, scan=recon.scan)
     form.more.button.value = True
     form.more.open_all()
-    form.row("probe.rate")
+    form.row("probe.learning_rate")
     editor = form.editor(structure().lists[0].name)
     editor.add.click()
     form.settle()
@@ -79,7 +79,7 @@ WIDGETS: dict[str, Opened] = {
 
 @pytest.mark.parametrize("opened", WIDGETS.values(), ids=WIDGETS.keys())
 def test_widgets_that_are_opened_and_closed_leave_nothing(opened: Opened, recon: pt.Reconstruction) -> None:
-    folder = recon.last_state.parent  # type: ignore[union-attr]
+    folder = recon.latest_checkpoint.parent  # type: ignore[union-attr]
     before: Counter[str] = Counter()
     for time in range(TIMES + 1):
         if time == 1:  # the first may leave what all of a kind share

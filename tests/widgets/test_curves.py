@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ptynb.widgets.axes import POINTS
-from ptynb.widgets.curves import BOTTOM, COLOURS, DASHES, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Curve, Panel, curves
+from ptynb.widgets.curves import BOTTOM, COLOURS, DASHES, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Curve, CurvePanel, curves
 
 
 def falling(name, count=20, rate=0.1, faint=False):
@@ -33,13 +33,13 @@ def texts(root):
 
 def test_without_a_value_it_says_so():
     for curve in (Curve("a", [], []), Curve("a", [1, 2], [math.nan, -1.0])):
-        root, lines = drawn(Panel("Loss", "epoch", (curve,)))
+        root, lines = drawn(CurvePanel("Loss", "epoch", (curve,)))
         assert lines == []
         assert "nothing to draw yet" in [text for text, _, _ in texts(root)]
 
 
 def test_curves_share_their_axes():
-    root, (one, two) = drawn(Panel("Loss", "epoch", (falling("one"), falling("two", 10, 0.3))))
+    root, (one, two) = drawn(CurvePanel("Loss", "epoch", (falling("one"), falling("two", 10, 0.3))))
     ticks = [(float(text), y - 4) for text, x, y in texts(root) if re.fullmatch(r"\de[+-]\d+", text) and x < LEFT]
     (first, first_y), (last, last_y) = ticks[0], ticks[-1]
     scale = (last_y - first_y) / math.log10(last / first)
@@ -51,7 +51,7 @@ def test_curves_share_their_axes():
 
 def test_each_curve_has_dash_colour_and_name_of_its_own_in_all_panels():
     several = tuple(falling(f"run {number}", rate=0.1 + 0.02 * number) for number in range(5))
-    root, _ = drawn(Panel("Loss", "epoch", several), Panel("Loss", "seconds", several))
+    root, _ = drawn(CurvePanel("Loss", "epoch", several), CurvePanel("Loss", "seconds", several))
     lines = list(root.iter("polyline"))
     assert len(lines) == 10
     assert [(line.get("stroke"), line.get("stroke-dasharray")) for line in lines[:5]] == list(
@@ -67,7 +67,7 @@ def test_each_curve_has_dash_colour_and_name_of_its_own_in_all_panels():
 @pytest.mark.parametrize("last", [1.0, 1e-3])
 def test_names_at_equal_ends_do_not_overlap_and_stay_inside(count, last):
     same = tuple(Curve(f"run {number}", [1, 2], [1.0, last]) for number in range(count))
-    root, _ = drawn(Panel("Loss", "epoch", (*same, Curve("other", [1, 2], [1e-3, 0.9]))))
+    root, _ = drawn(CurvePanel("Loss", "epoch", (*same, Curve("other", [1, 2], [1e-3, 0.9]))))
     heights = sorted(y for text, x, y in texts(root) if x > WIDTH - RIGHT)
     assert len(heights) == count + 1
     assert all(above - below >= 11 for below, above in itertools.pairwise(heights))
@@ -77,7 +77,7 @@ def test_names_at_equal_ends_do_not_overlap_and_stay_inside(count, last):
 def test_a_linear_panel_has_its_limits_thresholds_and_marks():
     frc = Curve("FRC", [0.0, 1.0, 2.0], [1.0, 0.5, -0.2])
     level = Curve("half-bit", [0.0, 1.0, 2.0], [0.5, 0.4, 0.3], faint=True)
-    panel = Panel("FRC", "1/nm", (frc, level), logarithmic=False, lowest=0, highest=1, marks=((1.2, "0.83 nm"),))
+    panel = CurvePanel("FRC", "1/nm", (frc, level), logarithmic=False, lowest=0, highest=1, marks=((1.2, "0.83 nm"),))
     root, (line, faint) = drawn(panel)
     assert line[0] == (LEFT, TOP)
     assert line[1][1] == pytest.approx((TOP + HEIGHT - BOTTOM) / 2)
@@ -91,14 +91,14 @@ def test_a_linear_panel_has_its_limits_thresholds_and_marks():
 
 def test_names_are_text_and_long_ones_shortened_with_the_whole_beneath():
     hostile, long = "<b>&", "a name that is much too long for the space"
-    root, _ = drawn(Panel("<i>", "epoch", (falling(hostile), falling(long, rate=0.3))))
+    root, _ = drawn(CurvePanel("<i>", "epoch", (falling(hostile), falling(long, rate=0.3))))
     assert hostile in [text for text, _, _ in texts(root)]
     assert [element.text for element in root.iter("title")] == [long]
     assert root.get("aria-label") == "<i>"
 
 
 def test_long_curves_are_thinned_and_keep_their_ends():
-    _, (line,) = drawn(Panel("Loss", "epoch", (falling("long", 12345, 1e-4),)))
+    _, (line,) = drawn(CurvePanel("Loss", "epoch", (falling("long", 12345, 1e-4),)))
     assert POINTS / 2 <= len(line) <= POINTS + 1
     assert line[-1][0] == WIDTH - RIGHT
 
@@ -106,7 +106,7 @@ def test_long_curves_are_thinned_and_keep_their_ends():
 @pytest.mark.parametrize("values", [[0.25] * 7, [1e-300, 1e300], [1e12, 1e-12], [7.0], [5e-324, 1.7e308, 0.5]])
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_any_range_is_drawn_with_labels_that_can_be_read(values, logarithmic):
-    root, lines = drawn(Panel("Loss", "epoch", (Curve("a", range(1, len(values) + 1), values),), logarithmic))
+    root, lines = drawn(CurvePanel("Loss", "epoch", (Curve("a", range(1, len(values) + 1), values),), logarithmic))
     assert lines
     heights = sorted(y for text, x, y in texts(root) if x < LEFT)
     assert all(above - below >= 11 for below, above in itertools.pairwise(heights))

@@ -22,10 +22,10 @@ ALL = [setting.name for setting in structure().settings]
 # What a value needs beside it to be valid.
 TOGETHER: dict[str, dict[str, Any]] = {
     "slices.count": {"slices.thickness": 1e-9},
-    "slices.rate": {"slices.count": 2, "slices.thickness": 1e-9},
-    "tilt.rate": {"slices.count": 2, "slices.thickness": 1e-9},
+    "slices.learning_rate": {"slices.count": 2, "slices.thickness": 1e-9},
+    "tilt.learning_rate": {"slices.count": 2, "slices.thickness": 1e-9},
     "momentum": {"optimiser": "sgd"},
-    "accumulate": {"batch": 4096},
+    "gradient_accumulation": {"batch": 4096},
 }
 
 
@@ -54,11 +54,11 @@ class Restructured(Steered):
 
     restructured = 0
 
-    def can_restructure(self, settings: Settings) -> str | None:
+    def reconfigure_error(self, settings: Settings) -> str | None:
         return "precision can't change; make another." if settings.precision == "double" else None
 
-    def restructure(self, settings: Settings) -> None:
-        if sentence := self.can_restructure(settings):
+    def reconfigure(self, settings: Settings) -> None:
+        if sentence := self.reconfigure_error(settings):
             raise RuntimeError(sentence)
         self.restructured += 1
         self._settings = settings
@@ -125,11 +125,11 @@ def test_every_field_is_in_the_form_once_with_label_help_and_range(form):
         assert row.input.description
         assert row.input.tooltip == row.setting.description
     assert len({row.input.description for row in rows}) == len(ALL), "labels tell them apart"
-    assert set(one.editors) == {"constraints", "terms"}
+    assert set(one.editors) == {"constraints", "regularizers"}
     assert "1 to 64" in one.row("probe.modes").about.value
     assert "Number of incoherent probe modes" in one.row("probe.modes").about.value
     assert "above 0" in one.row("slices.thickness").about.value
-    assert "object pixels" in one.row("positions.limit").about.value
+    assert "object pixels" in one.row("positions.max_shift").about.value
 
 
 def test_simple_fields_come_first_and_the_rest_is_made_on_demand(form):
@@ -140,8 +140,8 @@ def test_simple_fields_come_first_and_the_rest_is_made_on_demand(form):
     assert one.more.pages.layout.display is None
     assert one.more.pages.selected_index is None
     one.more.pages.selected_index = [*one.more.pages.titles].index("Detector")
-    assert {"detector.blur", "detector.oversampling", "detector.saturation"} <= one.rows.keys()
-    assert "object.form" not in one.rows
+    assert {"detector.psf_sigma", "detector.oversampling", "detector.saturation"} <= one.rows.keys()
+    assert "object.parametrization" not in one.rows
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -180,7 +180,7 @@ def test_each_value_survives_being_shown(shared, name):
 
 @pytest.mark.parametrize("entries", structure().lists, ids=lambda entries: entries.name)
 def test_entries_of_every_kind_are_added_filled_switched_moved_and_removed(shared, entries):
-    one, deep = shared, {"slices": {"count": 2, "thickness": 1e-9}, "object": {"states": 2}}
+    one, deep = shared, {"slices": {"count": 2, "thickness": 1e-9}, "object": {"modes": 2}}
     for kind in entries.kinds:
         one.settings = Settings(**deep)
         editor = one.editor(entries.name)
@@ -192,13 +192,13 @@ def test_entries_of_every_kind_are_added_filled_switched_moved_and_removed(share
         for setting in missing:
             assert "a value is needed" in panel.rows[setting.name].about.value
         for setting in kind.settings:
-            if setting.required or setting.name not in ("last", "low", "high"):
+            if setting.required or setting.name not in ("end_epoch", "low", "high"):
                 write(panel.rows[setting.name], another(setting))
         assert one.problems == {}
         (made,) = getattr(one.settings, entries.name)
         assert made.kind == kind.kind
         for setting in kind.settings:
-            if setting.required or setting.name not in ("last", "low", "high"):
+            if setting.required or setting.name not in ("end_epoch", "low", "high"):
                 assert getattr(made, setting.name) == another(setting)
         panel.on.value = False
         assert getattr(one.settings, entries.name) == ()
@@ -210,11 +210,11 @@ def test_entries_of_every_kind_are_added_filled_switched_moved_and_removed(share
 
 
 def test_the_order_of_entries_is_that_of_the_settings(form):
-    one = form(Settings(constraints=[{"kind": "blur", "sigma": 1.0}, {"kind": "fixed_power"}]))
+    one = form(Settings(constraints=[{"kind": "gaussian_blur", "sigma": 1.0}, {"kind": "fixed_probe_power"}]))
     panels = [*one.editor("constraints").panels.values()]
     panels[1].up.click()
-    assert [constraint.kind for constraint in one.settings.constraints] == ["fixed_power", "blur"]
-    assert one.more.pages.titles[-2:] == ("Terms", "Constraints (2 on)")
+    assert [constraint.kind for constraint in one.settings.constraints] == ["fixed_probe_power", "gaussian_blur"]
+    assert one.more.pages.titles[-2:] == ("Regularizers", "Constraints (2 on)")
 
 
 # What is wrong
@@ -259,29 +259,29 @@ def test_what_can_not_go_together_is_told_at_the_top(form):
     one.row("slices.thickness").input.value = "2"
     assert one._message.value == ""
     assert one.settings.slices.thickness == 2e-9
-    one.row("positions.first").input.value = "5"
-    one.row("positions.last").input.value = "4"
-    assert "positions: its last epoch is 4 and its first 5" in one._message.value
+    one.row("positions.start_epoch").input.value = "5"
+    one.row("positions.end_epoch").input.value = "4"
+    assert "positions: its end_epoch is 4 and its start_epoch 5" in one._message.value
 
 
 def test_all_that_holds_edits_back_is_named_at_the_top_also_while_it_runs(form):
     recon = Steered()
     one = form(live=True, recon=recon)
-    one.row("probe.rate").input.value = "fast"
+    one.row("probe.learning_rate").input.value = "fast"
     editor = one.editor("constraints")
-    editor.kind.value = "blur"
+    editor.kind.value = "gaussian_blur"
     editor.add.click()
     (panel,) = editor.panels.values()
     panel.rows["sigma"].input.value = "-1"
-    one.row("object.rate").input.value = "0.5"
+    one.row("object.learning_rate").input.value = "0.5"
     one.settle()
     assert recon.assigned == []
-    assert "until this is put right: Probe rate, Blur: Sigma.<" in one._message.value
-    one.row("probe.rate").input.value = "0.2"
+    assert "until this is put right: Probe learning rate, Gaussian blur: Sigma.<" in one._message.value
+    one.row("probe.learning_rate").input.value = "0.2"
     editor.panels[panel.entry].remove.click()
     one.settle()
     assert one._message.value == ""
-    assert recon.settings == Settings(object={"rate": 0.5}, probe={"rate": 0.2})
+    assert recon.settings == Settings(object={"learning_rate": 0.5}, probe={"learning_rate": 0.2})
 
 
 def test_an_emptied_field_is_none_or_its_default(form):
@@ -297,11 +297,11 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
     one = form()
     one.row("optimiser").input.value = "rpie"
     assert one.settings == Settings(optimiser="rpie")
-    assert one.row("object.rate").input.value == "1"
-    one.row("object.rate").input.value = "0.3"
-    assert "(default 1)" in one.row("object.rate").about.value
+    assert one.row("object.learning_rate").input.value == "1"
+    one.row("object.learning_rate").input.value = "0.3"
+    assert "(default 1)" in one.row("object.learning_rate").about.value
     one.row("optimiser").input.value = "adam"
-    assert (one.settings.object.rate, one.settings.probe.rate) == (0.3, 0.01)
+    assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.3, 0.01)
 
 
 # Units
@@ -319,12 +319,12 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
         ("tilt.x", "1 deg", "mrad", 0.017453292519943295),
         ("batch", "7", "", 7),
         ("batch", "7.5", "", 7.5),
-        ("probe.rate", "1e-3", "", 1e-3),
-        ("probe.rate", "fast", "", "fast"),
+        ("probe.learning_rate", "1e-3", "", 1e-3),
+        ("probe.learning_rate", "fast", "", "fast"),
         ("slices.thickness", " none ", "nm", None),
         ("slices.thickness", "1e9999999", "nm", "1e9999999"),
         ("batch", "9" * 5000, "", "9" * 5000),
-        ("probe.rate", "9" * 5000, "", "9" * 5000),
+        ("probe.learning_rate", "9" * 5000, "", "9" * 5000),
     ],
     ids=lambda value: f"{value!s:.20}",
 )
@@ -396,7 +396,10 @@ def test_settings_given_to_the_form_are_shown(form):
 
 def test_settings_go_through_a_file_and_entries_switched_off_stay_in_the_form(form, tmp_path):
     lines: list[str] = []
-    one = form(Settings(constraints=[{"kind": "blur", "sigma": 2.0}, {"kind": "fixed_power"}]), tell=lines.append)
+    one = form(
+        Settings(constraints=[{"kind": "gaussian_blur", "sigma": 2.0}, {"kind": "fixed_probe_power"}]),
+        tell=lines.append,
+    )
     next(iter(one.editor("constraints").panels.values())).on.value = False
     one.row("slices.thickness").input.value = "3 nm"
     one.files.name.value = str(tmp_path / "mine.yaml")
@@ -404,13 +407,16 @@ def test_settings_go_through_a_file_and_entries_switched_off_stay_in_the_form(fo
     one.settle()
     saved = Settings.from_yaml(tmp_path / "mine.yaml")
     assert saved == one.settings
-    assert [constraint.kind for constraint in saved.constraints] == ["fixed_power"]
+    assert [constraint.kind for constraint in saved.constraints] == ["fixed_probe_power"]
     one.settings = Settings()
     one.files.load.click()
     one.settle()
     assert one.settings == saved
     panels = one.editor("constraints").children[1].children
-    assert [(panel.entry.kind, panel.on.value) for panel in panels] == [("fixed_power", True), ("blur", False)]
+    assert [(panel.entry.kind, panel.on.value) for panel in panels] == [
+        ("fixed_probe_power", True),
+        ("gaussian_blur", False),
+    ]
     assert f"Path({str(tmp_path / 'mine.yaml')!r}).write_text(settings.to_yaml())" in lines
     assert lines[-1] == f"settings = pt.Settings.from_yaml(Path({str(tmp_path / 'mine.yaml')!r}))"
 
@@ -493,9 +499,11 @@ def test_fields_are_found_by_their_words(form):
 def test_ticked_fields_have_ranges(form):
     one = form(ticks=True)
     assert one.ranges() == {}
-    rate, modes, loss, thick = (one.tick(name) for name in ("object.rate", "probe.modes", "loss", "slices.thickness"))
+    rate, modes, loss, thick = (
+        one.tick(name) for name in ("object.learning_rate", "probe.modes", "loss", "slices.thickness")
+    )
     rate.tick.value = True
-    assert one.ranges() == {"object.rate": (0.001, 0.1, True)}
+    assert one.ranges() == {"object.learning_rate": (0.001, 0.1, True)}
     modes.tick.value = True
     modes.low.value, modes.high.value = "1", "4"
     loss.tick.value = True
@@ -507,7 +515,7 @@ def test_ticked_fields_have_ranges(form):
     assert ranges["loss"] == ("amplitude", "poisson")
     assert ranges["slices.thickness"] == (1e-9, 4e-9, False)
     rate.tick.value = False
-    assert "object.rate" not in one.ranges()
+    assert "object.learning_rate" not in one.ranges()
 
 
 def test_a_range_stays_what_it_is_in_another_unit(form):
@@ -560,14 +568,16 @@ def test_the_rest_is_shown_only_where_it_can_not_be_restructured(form):
 def test_a_change_is_applied_to_what_runs_and_told(form):
     recon, lines = Steered(), []
     one = form(live=True, recon=recon, tell=lines.append)
-    one.row("probe.rate").input.value = "0.002"
+    one.row("probe.learning_rate").input.value = "0.002"
     one.settle()
-    one.editor("constraints").kind.value = "blur"
+    one.editor("constraints").kind.value = "gaussian_blur"
     one.editor("constraints").add.click()
     (panel,) = one.editor("constraints").panels.values()
     panel.rows["sigma"].input.value = "0.5"
     one.settle()
-    assert recon.settings == Settings(probe={"rate": 0.002}, constraints=[{"kind": "blur", "sigma": 0.5}])
+    assert recon.settings == Settings(
+        probe={"learning_rate": 0.002}, constraints=[{"kind": "gaussian_blur", "sigma": 0.5}]
+    )
     names = {"recon": Steered()}
     for line in lines:
         exec(line, names)
@@ -580,21 +590,21 @@ def test_what_engines_have_to_be_held_for_waits_for_apply(form):
     assert "with Apply" in one.row("probe.modes").about.value
     assert one.waiting.layout.display == "none"
     one.row("probe.modes").input.value = "3"
-    one.row("probe.rate").input.value = "0.002"
+    one.row("probe.learning_rate").input.value = "0.002"
     one.settle()
-    assert recon.settings == Settings(probe={"rate": 0.002}), "only what may change while it runs"
+    assert recon.settings == Settings(probe={"learning_rate": 0.002}), "only what may change while it runs"
     assert one.waiting.layout.display is None
     assert "1 → 3" in one.waiting._about.value
-    recon.settings = recon.settings.replace(object={"rate": 0.5})
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.5})
     one.refresh()
     one.settle()
     assert one.row("probe.modes").input.value == "3", "what waits is not lost to a change from elsewhere"
     one.waiting.apply.click()
     one.settle()
-    assert recon.settings == Settings(probe={"rate": 0.002, "modes": 3}, object={"rate": 0.5})
+    assert recon.settings == Settings(probe={"learning_rate": 0.002, "modes": 3}, object={"learning_rate": 0.5})
     assert recon.restructured == 1
     assert one.waiting.layout.display == "none"
-    assert lines[-1] == "recon.restructure(recon.settings.replace(probe={'modes': 3}))"
+    assert lines[-1] == "recon.reconfigure(recon.settings.replace(probe={'modes': 3}))"
     one.row("batch").input.value = "8"
     one.waiting.discard.click()
     one.settle()
@@ -607,10 +617,10 @@ def test_an_answer_that_comes_after_discard_shows_nothing(form):
     asked, answer = threading.Event(), threading.Event()
 
     class Slow(Restructured):
-        def can_restructure(self, settings: Settings) -> str | None:
+        def reconfigure_error(self, settings: Settings) -> str | None:
             asked.set()
             answer.wait(30)
-            return super().can_restructure(settings)
+            return super().reconfigure_error(settings)
 
     one = form(live=True, recon=Slow())
     one.row("batch").input.value = "8"
@@ -636,12 +646,12 @@ def test_what_can_not_be_applied_says_why(form):
 def test_a_file_for_another_reconstruction_is_not_applied_in_parts_that_can_not_be(form, tmp_path):
     recon, lines = Steered(), []
     one = form(live=True, recon=recon, tell=lines.append)
-    (tmp_path / "other.yaml").write_text("batch: 8\nprobe: {rate: 0.002}")
+    (tmp_path / "other.yaml").write_text("batch: 8\nprobe: {learning_rate: 0.002}")
     one.files.name.value = str(tmp_path / "other.yaml")
     one.files.load.click()
     one.settle()
-    assert recon.settings == Settings(probe={"rate": 0.002})
-    assert lines == ["recon.settings = recon.settings.replace(probe={'rate': 0.002})"]
+    assert recon.settings == Settings(probe={"learning_rate": 0.002})
+    assert lines == ["recon.settings = recon.settings.replace(probe={'learning_rate': 0.002})"]
     assert "make a new Reconstruction" in one.waiting._about.value
     assert one.waiting.apply.disabled
     one.waiting.discard.click()
@@ -653,28 +663,28 @@ def test_what_needs_something_that_waits_waits_with_it(form):
     one = form(live=True, recon=recon)
     one.row("slices.count").input.value = "2"
     one.row("slices.thickness").input.value = "2 nm"
-    one.row("slices.rate").input.value = "0.1"
+    one.row("slices.learning_rate").input.value = "0.1"
     one.settle()
     assert recon.settings == Settings()
     one.waiting.apply.click()
     one.settle()
-    assert recon.settings == Settings(slices={"count": 2, "thickness": 2e-9, "rate": 0.1})
+    assert recon.settings == Settings(slices={"count": 2, "thickness": 2e-9, "learning_rate": 0.1})
 
 
 def test_a_part_is_frozen_and_freed_at_the_rate_it_had(form):
     recon = Steered()
     one = form(live=True, recon=recon)
-    one.row("probe.rate").input.value = "0.004"
-    freeze = one.freezes["probe.rate"]
+    one.row("probe.learning_rate").input.value = "0.004"
+    freeze = one.freezes["probe.learning_rate"]
     assert freeze.description == "Freeze"
     freeze.click()
     one.settle()
-    assert recon.settings.probe.rate == 0
+    assert recon.settings.probe.learning_rate == 0
     assert freeze.description == "Free"
     freeze.click()
     one.settle()
-    assert recon.settings.probe.rate == 0.004
-    assert one.freezes["positions.rate"].disabled, "it never had a rate"
+    assert recon.settings.probe.learning_rate == 0.004
+    assert one.freezes["positions.learning_rate"].disabled, "it never had a rate"
 
 
 def test_the_form_follows_what_python_changes_and_keeps_what_is_being_typed(form):
@@ -682,16 +692,16 @@ def test_the_form_follows_what_python_changes_and_keeps_what_is_being_typed(form
     one = form(live=True, recon=recon)
     heard: list[Settings] = []
     one.on_change(heard.append)
-    one.row("object.rate").input.value = "-1"
-    recon.settings = recon.settings.replace(probe={"rate": 0.5})
+    one.row("object.learning_rate").input.value = "-1"
+    recon.settings = recon.settings.replace(probe={"learning_rate": 0.5})
     until = time.monotonic() + 10
-    while one.row("probe.rate").input.value != "0.5" and time.monotonic() < until:
+    while one.row("probe.learning_rate").input.value != "0.5" and time.monotonic() < until:
         time.sleep(0.02)
-    assert one.row("probe.rate").input.value == "0.5"
-    assert one.row("object.rate").input.value == "-1"
-    one.row("object.rate").input.value = "0.1"
+    assert one.row("probe.learning_rate").input.value == "0.5"
+    assert one.row("object.learning_rate").input.value == "-1"
+    one.row("object.learning_rate").input.value = "0.1"
     one.settle()
-    assert recon.settings == Settings(object={"rate": 0.1}, probe={"rate": 0.5})
+    assert recon.settings == Settings(object={"learning_rate": 0.1}, probe={"learning_rate": 0.5})
     assert heard[-1] == recon.settings
 
 
@@ -707,7 +717,7 @@ def test_what_can_not_be_followed_is_told_and_the_form_goes_on(form):
 
     one.complain, one.refresh = told.append, fail_once
     assert asked.acquire(timeout=10)
-    recon.settings = recon.settings.replace(probe={"rate": 0.5})
+    recon.settings = recon.settings.replace(probe={"learning_rate": 0.5})
     until = time.monotonic() + 10
     while one.settings != recon.settings and time.monotonic() < until:
         time.sleep(0.02)
@@ -719,10 +729,10 @@ def test_a_refused_change_is_told_and_the_form_shows_what_holds(form):
     recon = Steered()
     one = form(live=True, recon=recon)
     recon.refuse = "An engine is gone; recover() first."
-    one.row("probe.rate").input.value = "0.002"
+    one.row("probe.learning_rate").input.value = "0.002"
     one.settle()
     assert "An engine is gone; recover() first." in one._failure.value
-    assert one.row("probe.rate").input.value == "0.01"
+    assert one.row("probe.learning_rate").input.value == "0.01"
     assert one.settings == Settings()
 
 

@@ -12,28 +12,28 @@ import ipywidgets
 import pytest
 
 import ptynb as pt
-from ptynb.snapshot import Branch, KeptState
+from ptynb.snapshot import Branch, Checkpoint
 from ptynb.widgets.history import History
 from ptynb.widgets.parts import below
 
 
-def a_state(epoch: int, branch: str = "main", **more: Any) -> KeptState:
+def a_state(epoch: int, branch: str = "main", **more: Any) -> Checkpoint:
     path = Path("/kept") / ("" if branch == "main" else f"branches/{branch}") / f"state-{epoch:05d}.h5"
-    return KeptState(path, branch, epoch, more.pop("update", 0), 1 / (1 + epoch), 1e9 + epoch, 2_500_000, **more)
+    return Checkpoint(path, branch, epoch, more.pop("update", 0), 1 / (1 + epoch), 1e9 + epoch, 2_500_000, **more)
 
 
 class Recon:
     """Keeps what it was asked for."""
 
     def __init__(self) -> None:
-        self.states: tuple[KeptState, ...] = (a_state(2), a_state(4, stays=True))
+        self.checkpoints: tuple[Checkpoint, ...] = (a_state(2), a_state(4, stays=True))
         self.names, self.branch_name, self.epoch, self.closed = ["main"], "main", 7, False
         self.asked: list[Any] = []
         self.error: Exception | None = None
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        newest = self.states[-1]
+        newest = self.checkpoints[-1]
         return tuple(
             Branch(name, Path("/kept"), newest, 1, 10, present=name == self.branch_name) for name in self.names
         )
@@ -45,20 +45,20 @@ class Recon:
 
     def keep(self) -> Path:
         self._ask("keep")
-        self.states += (a_state(self.epoch),)
-        return self.states[-1].path
+        self.checkpoints += (a_state(self.epoch),)
+        return self.checkpoints[-1].path
 
-    def go_back(self, state: Any) -> None:
-        self._ask("go back", state)
-        self.epoch = state.epoch
+    def restore(self, checkpoint: Any) -> None:
+        self._ask("go back", checkpoint)
+        self.epoch = checkpoint.epoch
 
-    def branch(self, name: str | None = None, state: Any = None) -> str:
-        self._ask("branch", name, state)
+    def branch(self, name: str | None = None, checkpoint: Any = None) -> str:
+        self._ask("branch", name, checkpoint)
         self.branch_name = name or "branch"
         self.names.append(self.branch_name)
         return self.branch_name
 
-    def switch(self, name: str) -> None:
+    def switch_branch(self, name: str) -> None:
         self._ask("switch", name)
         self.branch_name = name
 
@@ -89,36 +89,36 @@ def test_states_are_listed_newest_last_and_refreshed_by_itself(recon: Recon, vie
     assert labels(view)[0] == "now, on main"
     assert labels(view)[2] == f"4 0.2 main {stamp} 2.5 MB stays"
     assert labels(view)[1].startswith("2 0.33333 main")
-    view.list.value = str(recon.states[0].path)
-    recon.states += (a_state(6, update=3),)
+    view.list.value = str(recon.checkpoints[0].path)
+    recon.checkpoints += (a_state(6, update=3),)
     until = time.monotonic() + 10
     while len(view.list.options) < 4:
         assert time.monotonic() < until
         time.sleep(0.05)
     assert labels(view)[3].startswith("6 + 3 0.14286")
-    assert view.list.value == str(recon.states[0].path)  # what was chosen stays chosen
+    assert view.list.value == str(recon.checkpoints[0].path)  # what was chosen stays chosen
 
 
 def test_a_choice_made_just_as_states_are_removed_means_what_was_seen_or_nothing(recon: Recon, view: History) -> None:
-    first, second = (str(state.path) for state in recon.states)
-    recon.states = (recon.states[1], a_state(6))
+    first, second = (str(state.path) for state in recon.checkpoints)
+    recon.checkpoints = (recon.checkpoints[1], a_state(6))
     view.refresh()
     view.list.set_state({"chosen": [second]})  # as a browser says it
-    click(view, view.go_back)
+    click(view, view.restore)
     assert recon.asked == [("go back", a_state(4, stays=True))]
     view.list.set_state({"chosen": [first]})
-    for button in (view.go_back, view.branch):
+    for button in (view.restore, view.branch):
         click(view, button)
         assert "state-00002.h5 was removed meanwhile" in view._message.value
     assert len(recon.asked) == 1
 
 
 def test_a_chosen_state_that_is_removed_leaves_nothing_chosen(recon: Recon, view: History) -> None:
-    view.list.value = str(recon.states[0].path)
-    recon.states = recon.states[1:]
+    view.list.value = str(recon.checkpoints[0].path)
+    recon.checkpoints = recon.checkpoints[1:]
     view.refresh()
     assert view.list.value is None
-    assert view.go_back.disabled
+    assert view.restore.disabled
     assert view.branch.disabled
     view.branch.disabled = False  # a click that was on its way
     click(view, view.branch)
@@ -129,25 +129,25 @@ def test_a_chosen_state_that_is_removed_leaves_nothing_chosen(recon: Recon, view
 def test_what_is_chosen_after_the_click_is_no_part_of_it(recon: Recon, view: History) -> None:
     held = threading.Event()
     view._actions.put(held.wait)
-    view.list.value = str(recon.states[0].path)
-    view.go_back.click()
+    view.list.value = str(recon.checkpoints[0].path)
+    view.restore.click()
     view.name.value = "trial"
     view.branch.click()
     recon.names.append("other")
     view.refresh()
     view.branches.value = "other"
-    view.switch.click()
-    view.list.value, view.name.value, view.branches.value = str(recon.states[1].path), "later", "main"
+    view.switch_branch.click()
+    view.list.value, view.name.value, view.branches.value = str(recon.checkpoints[1].path), "later", "main"
     held.set()
     view._actions.settle()
     assert recon.asked == [("go back", a_state(2)), ("branch", "trial", a_state(2)), ("switch", "other")]
 
 
 def test_a_refresh_never_turns_a_button_off_that_was_on(recon: Recon, view: History) -> None:
-    view.list.value = str(recon.states[0].path)
+    view.list.value = str(recon.checkpoints[0].path)
     seen: list[bool] = []
-    view.go_back.observe(lambda change: seen.append(change["new"]), "disabled")
-    recon.states += (a_state(6),)
+    view.restore.observe(lambda change: seen.append(change["new"]), "disabled")
+    recon.checkpoints += (a_state(6),)
     recon.names.append("trial")
     view.refresh()
     assert len(view.list.options) == 4
@@ -157,27 +157,27 @@ def test_a_refresh_never_turns_a_button_off_that_was_on(recon: Recon, view: Hist
 def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
     lines: list[str] = []
     view.tell = lines.append
-    assert view.go_back.disabled
-    view.list.value = str(recon.states[0].path)
-    assert not view.go_back.disabled
-    click(view, view.go_back)
+    assert view.restore.disabled
+    view.list.value = str(recon.checkpoints[0].path)
+    assert not view.restore.disabled
+    click(view, view.restore)
     click(view, view.keep)
     view.name.value = "trial"
     click(view, view.branch)
     assert recon.asked == [("go back", a_state(2)), ("keep",), ("branch", "trial", a_state(2))]
     assert view.branches.value == "trial"
-    assert view.switch.disabled
+    assert view.switch_branch.disabled
     view.branches.value = "main"
-    assert not view.switch.disabled
-    click(view, view.switch)
+    assert not view.switch_branch.disabled
+    click(view, view.switch_branch)
     view.list.value = "now"
     click(view, view.branch)
     assert recon.asked[-2:] == [("switch", "main"), ("branch", None, None)]
     assert lines == [
-        "recon.go_back(2)",
+        "recon.restore(2)",
         "recon.keep()",
         "recon.branch('trial', 2)",
-        "recon.switch('main')",
+        "recon.switch_branch('main')",
         "recon.branch('branch')",
     ]
     assert "branch branch now" in view._message.value
@@ -186,12 +186,12 @@ def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
 def test_a_state_that_no_epoch_names_is_told_by_its_file(recon: Recon, view: History) -> None:
     lines: list[str] = []
     view.tell = lines.append
-    recon.states = (a_state(2, "trial"), a_state(4, update=3))
+    recon.checkpoints = (a_state(2, "trial"), a_state(4, update=3))
     view.refresh()
-    for state in recon.states:
+    for state in recon.checkpoints:
         view.list.value = str(state.path)
-        click(view, view.go_back)
-    assert lines == ["recon.go_back('/kept/branches/trial/state-00002.h5')", "recon.go_back('/kept/state-00004.h5')"]
+        click(view, view.restore)
+    assert lines == ["recon.restore('/kept/branches/trial/state-00002.h5')", "recon.restore('/kept/state-00004.h5')"]
 
 
 def test_an_error_is_shown_and_nothing_is_told(recon: Recon, view: History) -> None:
@@ -227,14 +227,14 @@ def test_closing_ends_the_threads(recon: Recon) -> None:
 
 def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
     scan = pt.simulate(patterns=36, window=32)
-    keep = pt.Keep(folder=tmp_path, seconds=None)
-    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", keep=keep) as recon:
+    keep = pt.Checkpointing(folder=tmp_path, seconds=None)
+    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=keep) as recon:
         view = pt.history(recon)
         [*recon.run(1)]
         click(view, view.keep)
         [*recon.run(1)]
         view.list.value = view.list.offered[1]
-        click(view, view.go_back)
+        click(view, view.restore)
         assert (recon.epoch, view._message.value.count("epoch 1 again")) == (1, 1)
         assert view.branches.offered == ["main", "main-2"]
         view.close()
@@ -242,6 +242,6 @@ def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
 
 def test_states_and_branches_are_told_in_a_line() -> None:
     state = a_state(4, update=3, stays=True)
-    assert repr(state) == "<State on main after epoch 4 and 3 updates, loss 0.2, 2.5 MB, stays>"
+    assert repr(state) == "<Checkpoint on main after epoch 4 and 3 updates, loss 0.2, 2.5 MB, stays>"
     branch = Branch("main-4", Path("/kept"), a_state(9), 2, 10, origin="main", epoch=4, present=True)
     assert repr(branch) == "<Branch main-4: 2 states up to epoch 9, from main at epoch 4, present>"

@@ -26,7 +26,7 @@ from tests.inspection.scans import made, raster
 
 SCAN = simulate(patterns=36, window=32, seed=3)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
-MASK = np.ones(SCAN.window, bool)
+MASK = np.ones(SCAN.pattern_shape, bool)
 MASK[3:5, 20:24] = False
 
 

@@ -99,19 +99,19 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         field.fill("0.004")
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
-        expect(changes).to_contain_text("probe.rate", timeout=5_000)
+        expect(changes).to_contain_text("probe.learning_rate", timeout=5_000)
         assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
         records = ask(
             kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
         )
-        assert records[0] == records[1] == [(*held[0], "probe.rate", 0.01, 0.004)]
+        assert records[0] == records[1] == [(*held[0], "probe.learning_rate", 0.01, 0.004)]
 
         freeze = view.get_by_label("freeze probe")
         freeze.check()
         expect(changes).to_contain_text("0.0", timeout=5_000)
         wait_until(kernel, "[s.rates.get('probe', 0.0) for s in recon.status()] == [0.0, 0.0]")
         freeze.uncheck()
-        wait_until(kernel, "recon.settings.probe.rate == 0.004")
+        wait_until(kernel, "recon.settings.probe.learning_rate == 0.004")
         view.locator('figure[data-name="phase"] .ptynb-pane-stage').click()
         view.locator('figure[data-name="modelled"]').wait_for(timeout=20_000)
         expect(view.get_by_text("counts measured")).to_be_visible()

@@ -187,7 +187,7 @@ def test_frames_go_out_with_object_and_probe(recon, sent, view):
     assert [picture["title"] for picture in probe["pictures"]] == ["mode 1", "mode 2"]
     assert bytes(first["pictures"][0]["image"]).startswith(b"\x89PNG")
     assert first["facts"]["update"] > 0
-    assert recon.requests[0] == pt.PictureRequest()
+    assert recon.requests[0] == pt.RenderRequest()
 
 
 def test_pictures_are_no_finer_than_the_screen_shows(recon, sent, view):
@@ -196,12 +196,12 @@ def test_pictures_are_no_finer_than_the_screen_shows(recon, sent, view):
     browser_sends(view._panes.object, coarse=3)
     until(lambda: recon.requests[-1].size == -(-longest // 3))
     browser_sends(view._panes.object, coarse=1)
-    until(lambda: recon.requests[-1].size == pt.PictureRequest().size)
+    until(lambda: recon.requests[-1].size == pt.RenderRequest().size)
 
 
 def test_state_epoch_loss_and_curve_are_told(recon, view):
     recon.epochs = (Epoch(1, 0.5, 0.1, 1000.0), Epoch(2, 0.125, 0.1, 1234.0))
-    recon.changes = (Change(1, 3, f"probe.rate{HOSTILE}", 0.01, HOSTILE),)
+    recon.changes = (Change(1, 3, f"probe.learning_rate{HOSTILE}", 0.01, HOSTILE),)
     recon.engines = HOSTILE
     until(lambda: "<b>2</b> of 40" in view._summary.value)
     assert ">running</b>" in view._summary.value
@@ -218,7 +218,9 @@ def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view)
     until(lambda: "batch 16<" in view._summary.value)
     recon.batch = HOSTILE
     recon.settings = Settings(batch=8, batch_per="engine")
-    until(lambda: f"batch {html.escape(HOSTILE)}; settings.for_engines(2) turns rates for 8" in view._summary.value)
+    until(
+        lambda: f"batch {html.escape(HOSTILE)}; settings.scale_for_engines(2) turns rates for 8" in view._summary.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, vi
 def test_a_rate_field_changes_that_rate_alone(recon, view, part):
     browser_sends(view._controls.rates[part].widget, value=0.25)
     until(lambda: recon.assigned)
-    assert recon.assigned[0] == Settings().replace(**{part: {"rate": 0.25}})
+    assert recon.assigned[0] == Settings().replace(**{part: {"learning_rate": 0.25}})
     steady(lambda: len(recon.assigned) == 1 and view._controls.rates[part].widget.value == 0.25)
 
 
@@ -302,14 +304,14 @@ def test_the_last_rate_typed_is_the_one_that_counts(recon, view):
     for value in (0.5, 0.01):
         browser_sends(view._controls.rates["object"].widget, value=value)
     until(lambda: len(recon.assigned) == 2)
-    steady(lambda: recon.settings.object.rate == 0.01 == view._controls.rates["object"].widget.value, 0.2)
+    steady(lambda: recon.settings.object.learning_rate == 0.01 == view._controls.rates["object"].widget.value, 0.2)
 
 
 def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, view):
     field = view._controls.rates["object"].widget
     browser_sends(field, value=-1.0)
-    until(lambda: "object.rate is -1.0" in view._message.value)
-    steady(lambda: "object.rate is -1.0" in view._message.value)
+    until(lambda: "object.learning_rate is -1.0" in view._message.value)
+    steady(lambda: "object.learning_rate is -1.0" in view._message.value)
     assert "greater than or equal to 0" in html.unescape(view._message.value)
     assert recon.settings == Settings()
     assert field.value == 0.01
@@ -318,7 +320,7 @@ def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, v
 
 def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent, view):
     view._complain("still to be read")
-    recon.settings = Settings().replace(probe={"rate": 0.5})
+    recon.settings = Settings().replace(probe={"learning_rate": 0.5})
     until(lambda: view._controls.rates["probe"].widget.value == 0.5)
     assert values_sent(sent, view._controls.rates["probe"].widget, "value") == [0.5]
     steady(lambda: len(recon.assigned) == 1)
@@ -327,11 +329,11 @@ def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent,
 
 def test_quick_changes_by_python_are_never_undone_by_the_view(recon, view):
     view._actions.put(lambda: time.sleep(0.3))  # busy with what was clicked before
-    recon.settings = Settings().replace(probe={"rate": 0.5})
+    recon.settings = Settings().replace(probe={"learning_rate": 0.5})
     until(lambda: view._controls.rates["probe"].widget.value == 0.5)
-    recon.settings = Settings().replace(probe={"rate": 0.75})
+    recon.settings = Settings().replace(probe={"learning_rate": 0.75})
     until(lambda: view._controls.rates["probe"].widget.value == 0.75)
-    steady(lambda: recon.settings.probe.rate == 0.75, 0.5)
+    steady(lambda: recon.settings.probe.learning_rate == 0.75, 0.5)
 
 
 def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view):
@@ -529,7 +531,7 @@ def test_two_views_of_one_reconstruction_show_the_same(recon, sent, view):
     browser_sends(view._controls.rates["object"].widget, value=0.125)
     until(lambda: other._controls.rates["object"].widget.value == 0.125)
     other.close()
-    steady(lambda: recon.settings.object.rate == 0.125, 0.1)
+    steady(lambda: recon.settings.object.learning_rate == 0.125, 0.1)
 
 
 # What is seen
@@ -550,7 +552,7 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
     browser_sends(view._panes._flat, value=False)
     browser_sends(view._panes._modes, value=1)
     browser_sends(view._panes._modes_as, index=1)
-    wanted = pt.PictureRequest(panes=("phase", "complex"), slice=1, flat=False, modes=1, modes_as="amplitude")
+    wanted = pt.RenderRequest(panes=("phase", "complex"), slice=1, flat=False, modes=1, modes_as="amplitude")
     until(lambda: recon.requests[-1] == wanted)
     until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == ["phase", "complex"])
     until(lambda: [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"])
@@ -558,13 +560,13 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
 
 def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
     confirm_frames(view)
-    recon.slices = recon.states = 3
-    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"states": 3})
+    recon.slices = recon.checkpoints = 3
+    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
     until(lambda: view._panes._slice.max == view._panes._state.max == 3)
     browser_sends(view._panes._slice, value=3)
     browser_sends(view._panes._state, value=2)
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (2, 1))
-    recon.slices, recon.states = 2, 1
+    recon.slices, recon.checkpoints = 2, 1
     recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
     assert (view._panes._slice.value, view._panes._state.value) == (0, 1)
@@ -699,23 +701,23 @@ def test_start_adds_epochs(recon, view):
 def test_frozen_is_a_rate_of_0_and_freed_is_the_rate_before(recon, view):
     lines = []
     view.tell = lines.append
-    recon.settings = Settings(probe={"rate": 0.03})
+    recon.settings = Settings(probe={"learning_rate": 0.03})
     until(lambda: view._controls.rates["probe"].widget.value == 0.03)
     box = view._controls.frozen["probe"].widget
     browser_sends(box, value=True)
-    until(lambda: recon.settings.probe.rate == 0)
+    until(lambda: recon.settings.probe.learning_rate == 0)
     until(lambda: view._controls.rates["probe"].widget.value == 0)
     browser_sends(box, value=False)
-    until(lambda: recon.settings.probe.rate == 0.03)
+    until(lambda: recon.settings.probe.learning_rate == 0.03)
     until(lambda: view._controls.rates["probe"].widget.value == 0.03)
     until(lambda: len(lines) == 2)
     assert lines == [
-        'recon.settings = recon.settings.replace(probe={"rate": 0.0})',
-        'recon.settings = recon.settings.replace(probe={"rate": 0.03})',
+        'recon.settings = recon.settings.replace(probe={"learning_rate": 0.0})',
+        'recon.settings = recon.settings.replace(probe={"learning_rate": 0.03})',
     ]
     for line in lines:
         exec(line, {"recon": recon})
-    assert recon.settings.probe.rate == 0.03
+    assert recon.settings.probe.learning_rate == 0.03
 
 
 def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, view):
@@ -726,7 +728,7 @@ def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, v
     until(lambda: frozen["positions"].widget.layout.display is None)
     recon.moving = {"object": 0.01}  # frozen it can still be freed
     steady(lambda: frozen["positions"].widget.layout.display is None, 0.1)
-    recon.settings = recon.settings.replace(object={"rate": 0.0})
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
     until(lambda: frozen["object"].widget.value)
     steady(lambda: len(recon.assigned) == 1, 0.2)
 

@@ -12,8 +12,8 @@ from tests.widgets.test_live import browser_sends, click, confirm_frames, points
 @pytest.fixture
 def recon():
     scan = pt.simulate(patterns=36, window=32, modes=2, seed=1)
-    settings = pt.Settings(probe=pt.Probe(modes=2), positions=pt.Positions(rate=0.02))
-    with pt.Reconstruction(scan, settings, device="cpu", keep=None) as made:
+    settings = pt.Settings(probe=pt.Probe(modes=2), positions=pt.Positions(learning_rate=0.02))
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=None) as made:
         yield made
 
 
@@ -39,8 +39,8 @@ def test_a_session_with_the_mouse_is_what_the_engine_does(recon, view):
     until(lambda: view._panes.object.frame["facts"]["epoch"] >= 3)
 
     browser_sends(controls.frozen["probe"].widget, value=True)
-    until(lambda: any(change.name == "probe.rate" and change.new == 0 for change in recon.changes))
-    until(lambda: "probe.rate" in view._record.value)
+    until(lambda: any(change.name == "probe.learning_rate" and change.new == 0 for change in recon.changes))
+    until(lambda: "probe.learning_rate" in view._record.value)
     until(lambda: controls.frozen["positions"].widget.layout.display is None)
 
     browser_sends(view._patterns.number.widget, value=17)
@@ -58,7 +58,7 @@ def test_a_session_with_the_mouse_is_what_the_engine_does(recon, view):
     assert lines == [
         "recon.r_factor_every = 2",
         "recon.start(epochs=2000)",
-        'recon.settings = recon.settings.replace(probe={"rate": 0.0})',
+        'recon.settings = recon.settings.replace(probe={"learning_rate": 0.0})',
         "recon.pattern(17)",
         "recon.stop()",
     ]

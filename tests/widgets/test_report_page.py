@@ -280,7 +280,7 @@ def test_hostile_words_do_nothing(shown: Open) -> None:
         machines=dataclasses.replace(tame.machines, kind=words),
         settings={**tame.settings, words: words},
         changes=(dataclasses.replace(tame.changes[0], name=words, old=words, new=words),),
-        about={words: words, "scan": words},
+        metadata={words: words, "scan": words},
     )
     for source in (hostile, {words: hostile, f"{words} 2": tame}):
         one = shown(source)
@@ -312,7 +312,7 @@ def test_on_paper_everything_is_there(shown: Open) -> None:
     one.page.pdf(path=folder / "report.pdf", format="A4")
     reader = PdfReader(folder / "report.pdf")
     text = " ".join(page.extract_text() for page in reader.pages)
-    for words in ("Star, run 17", "0.0421", "Realigned", "probe.rate", "regularisation", "--again", "gloo"):
+    for words in ("Star, run 17", "0.0421", "Realigned", "probe.learning_rate", "rpie_alpha", "--reproduce", "gloo"):
         assert words in text, words
     assert "Save" not in text
     assert len(reader.pages) < 12

@@ -20,12 +20,12 @@ from ptynb.widgets import tuner
 from ptynb.widgets.trials import ROWS, score_plots, trials_table
 from ptynb.widgets.tuner import Tuner
 
-RANGES: dict[str, Range] = {"probe.rate": Between(1e-3, 1e-1, True), "batch": (8, 16, 32)}
+RANGES: dict[str, Range] = {"probe.learning_rate": Between(1e-3, 1e-1, True), "batch": (8, 16, 32)}
 PICTURE = render.picture(np.linspace(-1, 1, 64).reshape(8, 8), "phase")
 
 
 def trial(number: int, state: Any = "complete", score: float | None = None, **other: Any) -> TunedTrial:
-    values = {"probe.rate": 10.0 ** -(1 + number % 3), "batch": (8, 16, 32)[number % 3]}
+    values = {"probe.learning_rate": 10.0 ** -(1 + number % 3), "batch": (8, 16, 32)[number % 3]}
     return TunedTrial(number, values, state, score, (1.0,) * number, 1.5, (number % 2,), PICTURE, **other)
 
 
@@ -111,8 +111,8 @@ def test_start_makes_a_study_of_what_is_chosen_and_tells_the_line(desk: Desk) ->
     assert desk.open() == {"Stop"}
     assert "<code>/kept/new.journal</code>" in desk.tuner._summary.value
     assert desk.lines == [
-        "study = pt.tune(scan, settings, {'probe.rate': pt.between(0.001, 0.1, log=True), 'batch': (8, 16, 32)}, "
-        "cluster, trials=8, epochs=12, metric='frc', study='/kept/new.journal')"
+        "study = pt.tune(scan, settings, {'probe.learning_rate': pt.between(0.001, 0.1, log=True), 'batch': "
+        "(8, 16, 32)}, cluster, trials=8, epochs=12, metric='frc', study='/kept/new.journal')"
     ]
 
 
@@ -151,7 +151,7 @@ def test_trials_are_shown_as_they_come_with_the_best_marked_in_words(desk: Desk)
     assert "<b>4</b> of 20 trials" in desk.tuner._summary.value
     assert "1 under way" in desk.tuner._summary.value
     assert "best score <b>0.02</b> in trial 2" in desk.tuner._summary.value
-    assert "score against probe.rate" in desk.tuner._plots.value
+    assert "score against probe.learning_rate" in desk.tuner._plots.value
     desk.tuner._order.value = "newest first"
     until(lambda: desk.tuner._table.value.index("trial 5") < desk.tuner._table.value.index("trial 2"))
     before = desk.tuner._table.value
@@ -200,7 +200,7 @@ def test_a_second_click_on_start_is_told_to_press_stop_first_and_that_helps(desk
 
 def test_what_goes_wrong_is_shown_and_ends_nothing(desk: Desk) -> None:
     def refuse() -> Any:
-        raise ValueError("probe.rate: the lowest value is not below the highest.")
+        raise ValueError("probe.learning_rate: the lowest value is not below the highest.")
 
     given, desk.tuner._ranges = desk.tuner._ranges, refuse
     desk.click("Start")
@@ -241,14 +241,14 @@ def test_many_trials_are_cut_with_a_word() -> None:
 
 def test_plots_put_scores_where_their_parameters_are() -> None:
     trials = [
-        TunedTrial(1, {"probe.rate": 1e-3, "batch": 8}, "complete", 1.0),
-        TunedTrial(2, {"probe.rate": 1e-2, "batch": 16}, "complete", 10.0),
-        TunedTrial(3, {"probe.rate": 1e-1, "batch": 32}, "complete", 100.0),
-        TunedTrial(4, {"probe.rate": 1e-1, "batch": 32}, "pruned"),
+        TunedTrial(1, {"probe.learning_rate": 1e-3, "batch": 8}, "complete", 1.0),
+        TunedTrial(2, {"probe.learning_rate": 1e-2, "batch": 16}, "complete", 10.0),
+        TunedTrial(3, {"probe.learning_rate": 1e-1, "batch": 32}, "complete", 100.0),
+        TunedTrial(4, {"probe.learning_rate": 1e-1, "batch": 32}, "pruned"),
     ]
     text = score_plots(trials, RANGES)
     plots = [ElementTree.fromstring(f"<svg{part.split('</svg>')[0]}</svg>") for part in text.split("<svg")[1:]]
-    assert [plot.get("aria-label") for plot in plots] == ["score against probe.rate", "score against batch"]
+    assert [plot.get("aria-label") for plot in plots] == ["score against probe.learning_rate", "score against batch"]
     for plot, places in zip(plots, ([0.5, 1], [0.5, 5 / 6]), strict=True):
         dots = [(float(dot.get("cx", 0)), float(dot.get("cy", 0))) for dot in plot.findall("circle")]
         assert [round((x - 62) / 166, 3) for x, _ in dots] == [round(place, 3) for place in places]

@@ -61,7 +61,7 @@ def test_the_view_waits_for_the_folder_and_follows_it(tmp_path, view):
     assert (view._message.value, view._curve.value.count("<circle")) == ("", 1)
     for words in (">running</b>", "epoch 3 of 200", "loss 0.33333", "2 engines on CPU", "last written just now"):
         assert words in view._summary.value
-    assert "<td>3</td><td>probe.rate</td>" in view._record.value
+    assert "<td>3</td><td>probe.learning_rate</td>" in view._record.value
     made = run(tmp_path / "kept", 4)
     until(lambda: shown(view, "phase")["image"] == made.files["phase"])
     time.sleep(0.6)  # pictures and status are files of their own
@@ -145,7 +145,7 @@ def test_the_page_follows_a_run_in_a_browser(tmp_path, served, page):
     (tmp_path / "kept" / "phase.jpg").write_bytes(b"\xff\xd8 no picture \xff\xd9")
     run(tmp_path / "kept", 12, state="paused")
     expect(page.locator("#facts")).to_contain_text("epoch 12 of 200", timeout=10_000)
-    expect(page.locator("#changes td").nth(1)).to_have_text("probe.rate")
+    expect(page.locator("#changes td").nth(1)).to_have_text("probe.learning_rate")
     page.wait_for_function(f"document.getElementById('curve').src !== '{before}'", timeout=10_000)
     screenshot(page, "watch-page")
     assert all(url.startswith(served.address) for url in asked)

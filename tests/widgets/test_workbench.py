@@ -163,7 +163,7 @@ def reconstruct(session: Session) -> None:
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
     session.bench.get_by_label("freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
-    expect(view).to_contain_text("probe.rate")
+    expect(view).to_contain_text("probe.learning_rate")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
     stage.scroll_into_view_if_needed()
     stage.click()
@@ -172,9 +172,9 @@ def reconstruct(session: Session) -> None:
     block(session)
     session.bench.get_by_text("Kept states and branches").click()
     session.click("Keep now")
-    session.wait("len(bench.recon.states) >= 1")
+    session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
-    kept = session.ask("bench.recon.states[-1].epoch")
+    kept = session.ask("bench.recon.checkpoints[-1].epoch")
     session.wait(f"bench.recon.epoch > {kept + 5}")
     states = session.bench.locator(".ptynb-history select").locator("visible=true").first
     states.locator("option").nth(1).wait_for(state="attached")
@@ -266,7 +266,7 @@ def keep(session: Session) -> None:
     expect(session.bench.get_by_text("saved: night.h5")).to_be_visible(timeout=30_000)
     result = pt.load_result(session.lab.folder / "night.h5")
     assert result.r_factor < 0.2
-    assert {"probe.rate"} <= {change.name for change in result.changes}
+    assert {"probe.learning_rate"} <= {change.name for change in result.changes}
     session.click("Report")
     expect(session.bench.get_by_text("written: night.html")).to_be_visible(timeout=30_000)
     assert "<h1>simulated" in (session.lab.folder / "night.html").read_text(encoding="utf-8")
@@ -282,8 +282,8 @@ def keep(session: Session) -> None:
         assert line in code.splitlines(), line
     for word in (
         "settings = settings.replace(batch=20)",
-        'probe={"rate": 0.004}',
-        "recon.go_back(",
+        'probe={"learning_rate": 0.004}',
+        "recon.restore(",
         "pt.compare(",
         "pt.tune(",
     ):

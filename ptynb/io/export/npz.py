@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ptynb.io.result_record import STORED_NAMES
 from ptynb.results import Result
 
 
 def write_npz(result: Result, path: Path) -> None:
     """Writes `object`, `probe`, `positions`, `origin`, `pixel_size` [m] (NaN where unknown), `losses`, `epochs`,
-    `r_factor`, `r_factors`, everything optimised under "optimised/part/name", and `record`: the rest in JSON."""
+    `r_factor`, `r_factors`, `parameters` under "optimised/part/name", and `record`: the rest in JSON."""
     arrays: dict[str, Any] = {
         "object": result.object,
         "probe": result.probe,
@@ -25,13 +26,13 @@ def write_npz(result: Result, path: Path) -> None:
         "epochs": np.array([epoch.number for epoch in result.epochs], dtype=np.int64),
         "r_factor": np.array(result.r_factor),
         "r_factors": np.array(result.r_factors, dtype=np.float64).reshape(-1, 2),
-        **{f"optimised/{name}": values for name, values in result.optimised.items()},
+        **{f"optimised/{name}": values for name, values in result.parameters.items()},
     }
     record = {
         "settings": result.settings,
-        "began_with": result.began_with,
+        "began_with": result.initial_settings,
         "changes": [dataclasses.asdict(change) for change in result.changes],
-        "scan": dataclasses.asdict(result.scan),
+        "scan": {STORED_NAMES.get(name, name): value for name, value in dataclasses.asdict(result.scan).items()},
         "software": dataclasses.asdict(result.software),
         "machines": dataclasses.asdict(result.machines),
         "started": result.started,

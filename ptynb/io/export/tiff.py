@@ -55,7 +55,7 @@ def write_tiff(result: Result, chosen: Chosen, path: Path) -> None:
 
 def _thickness(result: Result) -> float | None:
     """Between two slices [m]."""
-    found = result.optimised.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
+    found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
     return None if found is None else float(np.mean(found))
 
 

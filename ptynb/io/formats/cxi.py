@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
-from ptynb.io.hdf5 import FileError, told
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.hdf5 import FileError, values_text
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.links import Item, Linked, identity
-from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.patterns import PatternSource, looks_like_patterns, numbered, patterns_at
 from ptynb.io.reading.units import units_of
 from ptynb.io.reading.values import Notes, array, lengths, quantity, where
 
@@ -51,19 +51,19 @@ def recognises(head: Head) -> bool:
     return any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file)
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         entry, place = _entry(linked, path, given, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
-        notes.remarks += patterns.remarks
+        notes.sentences += patterns.notes
         detector = _detector(linked, entry, place)
         basis = _basis(linked, detector, path, given.detector_pixel, notes)
         translations = translations_of(linked, _translations(entry, place, detector), patterns, path, notes)
         directions = UPRIGHT if basis is None else basis
-        return Found(
+        return FileRecord(
             format=FORMAT.name,
             frames=patterns.frames,
             positions=None if translations is None else on_detector(translations, directions),
@@ -73,7 +73,7 @@ def read(path: Path, given: Given) -> Found:
             detector_pixel=None if basis is None else _lengths(basis),
             mask=_mask(linked, detector, notes),
             places=notes.places,
-            remarks=tuple(notes.remarks),
+            notes=tuple(notes.sentences),
         )
 
 
@@ -98,7 +98,7 @@ def _entry(linked: Linked, path: Path, given: Given, notes: Notes) -> tuple[str,
     chosen, *others = fitting or found.values()
     if others:
         names = ", ".join(place for _, place in others)
-        notes.remark(f"{chosen[1]} is read; the file has {names} too, which patterns='...' chooses.")
+        notes.add(f"{chosen[1]} is read; the file has {names} too, which patterns='...' chooses.")
     return chosen
 
 
@@ -164,13 +164,13 @@ def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
     """The energy [eV] in a dataset in joules; where that can't be, and the file names no unit, in eV or keV."""
     found = quantity(item, "energy", "J")
     if item is None or found is None or found.value is None or not found.value > 0:
-        notes.remark("" if found is None else found.remark)
+        notes.add("" if found is None else found.note)
         return None
     joules = found.value * ELECTRON_VOLT
     if units_of(item) or LEAST_JOULES <= joules <= MOST_JOULES:
         return notes.number("energy", found)
     unit, scale = ("eV", 1.0) if joules >= 100 else ("keV", 1e3)
-    notes.remark(f"{where(item)} is {joules:.6g} without a unit, which can't be joules; it is taken as {unit}.")
+    notes.add(f"{where(item)} is {joules:.6g} without a unit, which can't be joules; it is taken as {unit}.")
     notes.at("energy", where(item))
     return joules * scale
 
@@ -187,9 +187,10 @@ def _basis(
             right = basis.shape == (3, 2) and np.isfinite(basis).all() and min(_lengths(basis)) > SMALLEST
             if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
-                    f"{path} has basis vectors {told(basis)}; expected two that are not parallel, as (3, 2) or (2, 3)."
+                    f"{path} has basis vectors {values_text(basis)}; expected two that are not parallel, as (3, 2) "
+                    "or (2, 3)."
                 )
-            notes.remark(remark)
+            notes.add(remark)
             notes.at("detector_pixel", where(stored))
             return basis
         sizes = [
@@ -216,7 +217,7 @@ def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, 
         item = linked.dataset(f"{detector}/{name}")
         if item is not None and item.size == 3:
             place, remark = lengths(item, "the detector's place")
-            notes.remark(remark)
+            notes.add(remark)
             notes.at("distance", where(item))
             return float(abs(np.dot(place.ravel(), normal / np.linalg.norm(normal))))
     return None
@@ -233,7 +234,7 @@ def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
 
 
 def translations_of(
-    linked: Linked, names: tuple[str, ...], patterns: Patterns, path: Path, notes: Notes
+    linked: Linked, names: tuple[str, ...], patterns: PatternSource, path: Path, notes: Notes
 ) -> NDArray[np.float64] | None:
     """(pattern, xyz) [m] of the first of these datasets that is there, of the SAMPLE."""
     found = next((item for item in map(linked.dataset, names) if item is not None), None)
@@ -242,7 +243,7 @@ def translations_of(
     if not np.issubdtype(found.dtype, np.number):
         raise FileError(f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].")
     translations, remark = lengths(found, "translations")
-    notes.remark(remark)
+    notes.add(remark)
     if translations.ndim == 3 and translations.shape[2] in (2, 3):
         translations = translations.reshape(-1, translations.shape[2])  # of a raster, as rows and columns
     if translations.ndim != 2 or translations.shape[1] not in (2, 3):
@@ -281,7 +282,7 @@ def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | No
         bits = values.astype(np.int64)
         good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)
         if good.ndim == 3:
-            notes.remark(f"{where(stored)} has a mask for each pattern; a pixel that is bad in one is left out of all.")
+            notes.add(f"{where(stored)} has a mask for each pattern; a pixel that is bad in one is left out of all.")
             return np.asarray(good.all(0))
         return good
     return None

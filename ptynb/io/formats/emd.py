@@ -29,7 +29,7 @@ from ptynb.electrons import electron_wavelength
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading import scales
 from ptynb.io.reading.foreign import sentences
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.links import Linked, own
 from ptynb.io.reading.patterns import patterns_at
 from ptynb.io.reading.room import check_chunks
@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
         return False  # damaged: another reader says how
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What the datacube and its calibration say."""
     with sentences(path, "HDF5"), Linked(path, given.links) as linked:
         cube = _cube(linked.root.file, given, path)
@@ -66,7 +66,7 @@ def read(path: Path, given: Given) -> Found:
     if calibration.get("QR_flip"):
         frames = transposed(frames)
         angle = None if angle is None else angle[::-1]
-    return Found(
+    return FileRecord(
         format=FORMAT.name,
         frames=frames,
         raster=stored.raster,
@@ -75,7 +75,7 @@ def read(path: Path, given: Given) -> Found:
         wavelength=wavelength,
         angular_pixel=angle,
         places=places,
-        remarks=stored.remarks,
+        notes=stored.notes,
     )
 
 

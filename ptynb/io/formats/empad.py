@@ -34,7 +34,7 @@ from defusedxml.ElementTree import fromstring
 
 from ptynb.electrons import electron_wavelength
 from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.scales import volts
 from ptynb.io.reading.stack import placed
@@ -58,7 +58,7 @@ def recognises(head: Head) -> bool:
     return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What the two files say."""
     policy, remarks = LinkPolicy.around(path, given.links), list[str]()
     if path.suffix.lower() == ".raw":
@@ -89,7 +89,7 @@ def read(path: Path, given: Given) -> Found:
             "angular_pixel=... [rad] sets it."
         )
     nominal = angle is None and said.camera_length is not None
-    return Found(
+    return FileRecord(
         format=FORMAT.name,
         frames=frames,
         raster=said.raster,
@@ -99,7 +99,7 @@ def read(path: Path, given: Given) -> Found:
         distance=said.camera_length if nominal else None,
         detector_pixel=(SENSOR_PIXEL, SENSOR_PIXEL) if nominal else None,
         places=said.places | {"patterns": str(raw)},
-        remarks=tuple(remarks),
+        notes=tuple(remarks),
     )
 
 

@@ -32,10 +32,10 @@ from ptynb.frames import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.io.formats.mat5 import Variable, variables
 from ptynb.io.hdf5 import FileError, open_for_reading, read_all
 from ptynb.io.reading.foreign import sentences
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.links import own
-from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, Stored, found_in
+from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.room import check_chunks, size
 from ptynb.io.reading.stack import check_counts, native, stacked, transposed
 from ptynb.io.reading.unpacking import PackedFrames, UnpackingProgress
@@ -55,7 +55,7 @@ def recognises(head: Head) -> bool:
     return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What the variables of the file say."""
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
@@ -72,7 +72,7 @@ def _para(path: Path) -> Path | None:
     return beside if path.name.endswith("_dp.hdf5") and beside.is_file() else None
 
 
-def _renamed(arrays: dict[str, Stored], path: Path) -> dict[str, Stored]:
+def _renamed(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
     """Fields of p under names that say their units; ppY and ppX together as positions of the probe."""
     named = {
         f"p/{P_FIELDS[name[2:]]}" if name.startswith("p/") and name[2:] in P_FIELDS else name: stored
@@ -84,12 +84,12 @@ def _renamed(arrays: dict[str, Stored], path: Path) -> dict[str, Stored]:
     if stage[0] is not None and stage[1] is not None:
         both = partial(_probe_of_stage, stage[0], stage[1], path)
         refuse: Callable[[], Any] = both
-        named["positions"] = Stored((*stage[0].shape, 2), np.dtype("f8"), both, refuse)
+        named["positions"] = StoredArray((*stage[0].shape, 2), np.dtype("f8"), both, refuse)
     count = _positions(named)
     return {name: dataclasses.replace(stored, frames=partial(stored.frames, count)) for name, stored in named.items()}
 
 
-def _positions(named: dict[str, Stored]) -> int | None:
+def _positions(named: dict[str, StoredArray]) -> int | None:
     """How many positions there are, where they say."""
     for name, stored in named.items():
         if name.split("/")[-1].lower() in (*POSITIONS, *PIXEL_POSITIONS):
@@ -97,7 +97,7 @@ def _positions(named: dict[str, Stored]) -> int | None:
     return None
 
 
-def _probe_of_stage(rows: Stored, columns: Stored, path: Path) -> NDArray[Any]:
+def _probe_of_stage(rows: StoredArray, columns: StoredArray, path: Path) -> NDArray[Any]:
     read = [stored.read().ravel() for stored in (rows, columns)]
     if len(read[0]) != len(read[1]):
         raise FileError(f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.")
@@ -138,19 +138,19 @@ def _packed(
 # Version 5 to 7
 
 
-def _version_5(path: Path) -> dict[str, Stored]:
-    arrays: dict[str, Stored] = {}
+def _version_5(path: Path) -> dict[str, StoredArray]:
+    arrays: dict[str, StoredArray] = {}
     for variable in variables(path):
         if variable.numbers:
             shape, dtype = variable.shape, variable.dtype
-            arrays[variable.name] = Stored(shape, dtype, variable.values, partial(_frames_5, variable))
+            arrays[variable.name] = StoredArray(shape, dtype, variable.values, partial(_frames_5, variable))
         else:
             arrays |= {name: _held(name, value, path) for name, value in variable.fields()}
     return arrays
 
 
-def _held(name: str, value: NDArray[Any], path: Path) -> Stored:
-    return Stored(
+def _held(name: str, value: NDArray[Any], path: Path) -> StoredArray:
+    return StoredArray(
         value.shape,
         value.dtype,
         lambda: value,
@@ -178,7 +178,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path, given: Given) -> dict[str, Stored]:
+def _version_73(path: Path, given: Given) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
         LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")
@@ -205,7 +205,7 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
     yield from found
 
 
-def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> Stored:
+def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> StoredArray:
     """A variable of 7.3; `as_matlab`: HDF5 has its axes in reverse."""
     check_chunks(dataset, path)
     dtype = dataset.dtype
@@ -214,7 +214,7 @@ def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> Stored:
     shape = tuple(dataset.shape or ())[:: -1 if as_matlab else 1]
     name = dataset.name.lstrip("/")
     whole = partial(_read_dataset, path, name, as_matlab)
-    return Stored(shape, dtype, whole, partial(_frames, path, name, shape, dtype, as_matlab))
+    return StoredArray(shape, dtype, whole, partial(_frames, path, name, shape, dtype, as_matlab))
 
 
 def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:

@@ -28,10 +28,10 @@ from ptynb.io.formats import plain
 from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading.choosing import candidates, choose, without_doubles
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.links import Item, Linked, identity, own
 from ptynb.io.reading.names import PAIRS, Names, positions_in
-from ptynb.io.reading.patterns import Patterns, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.patterns import PatternSource, looks_like_patterns, numbered, patterns_at
 from ptynb.io.reading.units import attribute_of, factor, units_of
 from ptynb.io.reading.values import Notes, array, is_real, lengths, nx_class, quantity, real, text, where
 
@@ -59,7 +59,7 @@ def recognises(head: Head) -> bool:
     return False
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What a NeXus file says; what it has outside its classes is looked for by name."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -68,7 +68,7 @@ def read(path: Path, given: Given) -> Found:
         place = given.patterns or _patterns(linked, classes, path, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
-        notes.remarks += patterns.remarks
+        notes.sentences += patterns.notes
         names = Names(linked, entry)
         detector = classes.detector_of(linked.get(place))
         distance, pixel = _detector(linked, detector, notes)
@@ -81,9 +81,11 @@ def read(path: Path, given: Given) -> Found:
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
             "positions": _positions(linked, classes, entry, patterns, names, given, notes),
         }
-        notes.remarks += loose.remarks
+        notes.sentences += loose.sentences
         notes.places = {**spare.places, **loose.places, **notes.places}
-        return Found(format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain.noted(notes))
+        return FileRecord(
+            format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain.noted(notes)
+        )
 
 
 FORMAT = Format("NeXus", recognises, read)
@@ -128,7 +130,7 @@ def _entry(linked: Linked, given: Given, notes: Notes) -> h5py.Group:
     chosen = next((name for name in ordered if candidates(linked, entries[name])), ordered[0])
     others = [name for name in ordered if name != chosen]
     if others:
-        notes.remark(f"{chosen} is read; {', '.join(others)} is not, and patterns='...' chooses what is in it.")
+        notes.add(f"{chosen} is read; {', '.join(others)} is not, and patterns='...' chooses what is in it.")
     return entries[chosen]
 
 
@@ -149,7 +151,7 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
     chosen = choose(kept or candidates(linked), path, linked)
     if chosen is None:
         raise plain.nothing_found(linked)
-    notes.remarks += chosen[1]
+    notes.sentences += chosen[1]
     return chosen[0]
 
 
@@ -161,7 +163,7 @@ def _wavelength(linked: Linked, classes: _Classes, notes: Notes) -> float | None
             if found is not None and item is not None:
                 if found.value is not None and found.value > 1e-4 and not units_of(item):
                     found = quantity(item, "length", "angstrom")
-                    notes.remark(f"{where(item)} has no units, and can't be metres; it is taken as angstrom.")
+                    notes.add(f"{where(item)} has no units, and can't be metres; it is taken as angstrom.")
                 value = notes.number("wavelength", found)
                 if value is not None:
                     return value
@@ -209,7 +211,7 @@ def _positions(
     linked: Linked,
     classes: _Classes,
     entry: h5py.Group,
-    patterns: Patterns,
+    patterns: PatternSource,
     names: Names,
     given: Given,
     notes: Notes,
@@ -227,9 +229,9 @@ def _positions(
     places = positions_in(names, count, patterns.raster, silent)
     if places is None or places.pixels:
         return None
-    notes.remarks += silent.remarks
+    notes.sentences += silent.sentences
     notes.at("positions", places.place)
-    notes.remark(
+    notes.add(
         f"{places.place} is taken as y and x of the sample, which the probe moves against; give rotation=3.14159265 "
         "where it is the probe's."
     )
@@ -246,14 +248,14 @@ def _translations(linked: Linked, entry: h5py.Group, count: int, notes: Notes) -
             continue
         linked.check_sources(item)
         values, remark = lengths(item, "translations")
-        notes.remark(remark)
+        notes.add(remark)
         notes.at("positions", where(item))
         flat = values.reshape(count, -1)
         return flat if flat.shape[1] == 3 else np.column_stack([flat, np.zeros(count)])
     return None
 
 
-def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes) -> NDArray[np.float64] | None:
+def _motors(linked: Linked, classes: _Classes, patterns: PatternSource, notes: Notes) -> NDArray[np.float64] | None:
     """(pattern, xyz) [m]: the sum of the sample's motors, each along its vector."""
     total, places = np.zeros((patterns.frames.shape[0], 3)), []
     samples = [f"{name}/" for name, _ in classes.of("NXsample")]
@@ -278,7 +280,7 @@ def _motors(linked: Linked, classes: _Classes, patterns: Patterns, notes: Notes)
     return total
 
 
-def _check_lengths(found: dict[str, h5py.Dataset], patterns: Patterns, linked: Linked) -> None:
+def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, linked: Linked) -> None:
     """A motor that was moved and has not a place for each pattern would be left out, and the scan be a line."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     for item in found.values():
@@ -292,7 +294,7 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: Patterns, linked: L
             )
 
 
-def _scanned(found: dict[str, h5py.Dataset], patterns: Patterns) -> list[str]:
+def _scanned(found: dict[str, h5py.Dataset], patterns: PatternSource) -> list[str]:
     """Names of motors with a place for each pattern, or each row or column; the one of rows first."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     moved = [
@@ -306,7 +308,7 @@ def _scanned(found: dict[str, h5py.Dataset], patterns: Patterns) -> list[str]:
     return sorted(moved, key=lambda name: (not name.casefold().endswith("y"), name))
 
 
-def _over_scan(item: h5py.Dataset, number: int, patterns: Patterns) -> NDArray[np.float64] | None:
+def _over_scan(item: h5py.Dataset, number: int, patterns: PatternSource) -> NDArray[np.float64] | None:
     values, count = real(item, "positions").ravel(), patterns.frames.shape[0]
     if len(values) == count:
         return values

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from ptynb.frames import Frames
 from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.found import Format, Found, Given, Head
-from ptynb.io.reading.named_arrays import Raster, Stored, found_in
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.room import check_packing, size
 from ptynb.io.reading.stack import check_counts, placed, stacked
 from ptynb.io.reading.unpacking import PIECE, PackedFrames, UnpackingProgress
@@ -54,15 +54,15 @@ def recognises_npz(head: Head) -> bool:
         return head.path.suffix.lower() == ".npz"
 
 
-def read_npy(path: Path, given: Given) -> Found:
+def read_npy(path: Path, given: Given) -> FileRecord:
     """The patterns of a .npy."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
     frames, raster = _frames(path, offset, shape, dtype, fortran, "")
-    return Found(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
+    return FileRecord(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
 
 
-def read_npz(path: Path, given: Given) -> Found:
+def read_npz(path: Path, given: Given) -> FileRecord:
     """What the arrays of an .npz say."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -114,13 +114,13 @@ def _frames(
     return placed(path, offset, stack, dtype), raster
 
 
-def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Stored:
+def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> StoredArray:
     check_packing(member, path)
     with archive.open(member) as file:
         shape, dtype, fortran, header = _header(file, path, member.filename)
     if dtype.hasobject:
         empty: Callable[[], Any] = partial(_refuse_objects, path, member.filename)
-        return Stored((), dtype, empty, empty)
+        return StoredArray((), dtype, empty, empty)
     announced = header + size(shape, dtype)
     if announced != member.file_size:
         raise FileError(
@@ -129,8 +129,8 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
         )
     whole = partial(_whole, path, member.filename)
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
-        return Stored(shape, dtype, whole, partial(_in_place, path, member, header, shape, dtype, fortran))
-    return Stored(shape, dtype, whole, partial(_packed, path, member.filename, shape, dtype))
+        return StoredArray(shape, dtype, whole, partial(_in_place, path, member, header, shape, dtype, fortran))
+    return StoredArray(shape, dtype, whole, partial(_packed, path, member.filename, shape, dtype))
 
 
 def _refuse_objects(path: Path, name: str) -> Any:

@@ -14,10 +14,10 @@ from ptynb.io.formats.cxi import UPRIGHT, on_detector
 from ptynb.io.hdf5 import FileError
 from ptynb.io.reading import names as known
 from ptynb.io.reading.choosing import candidates, choose
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.names import Names
-from ptynb.io.reading.patterns import Patterns, other_axes, patterns_at
+from ptynb.io.reading.patterns import PatternSource, other_axes, patterns_at
 from ptynb.io.reading.units import units_of
 from ptynb.io.reading.values import Notes, Quantity, is_real
 
@@ -29,7 +29,7 @@ def recognises(head: Head) -> bool:
     return head.file is not None
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What can be found without a convention; every guess is a remark."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -40,24 +40,24 @@ def read(path: Path, given: Given) -> Found:
             if chosen is None:
                 raise nothing_found(linked)
             place, remarks = chosen
-            notes.remarks += remarks
+            notes.sentences += remarks
         names = Names(linked)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
-        notes.remarks += patterns.remarks
-        return Found(format=FORMAT.name, **described(names, patterns, given, notes), **noted(notes))
+        notes.sentences += patterns.notes
+        return FileRecord(format=FORMAT.name, **described(names, patterns, given, notes), **noted(notes))
 
 
 FORMAT = Format("HDF5", recognises, read)
 
 
 def noted(notes: Notes) -> dict[str, Any]:
-    """Places and remarks, as `Found` takes them."""
-    return {"places": notes.places, "remarks": tuple(notes.remarks)}
+    """Places and notes, as `FileRecord` takes them."""
+    return {"places": notes.places, "notes": tuple(notes.sentences)}
 
 
-def described(names: Names, patterns: Patterns, given: Given, notes: Notes) -> dict[str, Any]:
-    """Frames, positions, beam, distances and mask, by names, as `Found` takes them."""
+def described(names: Names, patterns: PatternSource, given: Given, notes: Notes) -> dict[str, Any]:
+    """Frames, positions, beam, distances and mask, by names, as `FileRecord` takes them."""
     frames: Frames = patterns.frames
     found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
     found |= {"frames": frames, "raster": patterns.raster, "mask": known.mask_in(names, frames.shape[1:], notes)}
@@ -69,21 +69,21 @@ def described(names: Names, patterns: Patterns, given: Given, notes: Notes) -> d
     return found
 
 
-def _positions(names: Names, patterns: Patterns, notes: Notes) -> dict[str, Any]:
+def _positions(names: Names, patterns: PatternSource, notes: Notes) -> dict[str, Any]:
     places = known.positions_in(names, patterns.frames.shape[0], patterns.raster, notes)
     if places is None:
         return {}
     notes.at("positions", places.place)
     if places.values.shape[1] == 3:
         if "translation" in places.place.casefold():
-            notes.remark(f"{places.place} is taken as x, y and z of the sample, as in CXI; {ORDER}")
+            notes.add(f"{places.place} is taken as x, y and z of the sample, as in CXI; {ORDER}")
             return {"positions": on_detector(places.values, UPRIGHT)}
-        notes.remark(f"{places.place} is taken as x, y and z of the probe; {ORDER}")
+        notes.add(f"{places.place} is taken as x, y and z of the probe; {ORDER}")
         return {"positions": places.values[:, 1::-1]}
     if " and " not in places.place:
-        notes.remark(f"{places.place} is taken as y and x of the probe, in this order; {ORDER}")
+        notes.add(f"{places.place} is taken as y and x of the probe, in this order; {ORDER}")
     else:
-        notes.remark(f"{places.place} are taken as rows and columns of the probe; {ORDER}")
+        notes.add(f"{places.place} are taken as rows and columns of the probe; {ORDER}")
     return {"pixel_positions" if places.pixels else "positions": places.values}
 
 
@@ -111,7 +111,7 @@ def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
     assert found.value is not None
     if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
         return found
-    notes.remark(f"{found.place} is {found.value:.6g} without a unit, which can't be metres; it is taken as angstrom.")
+    notes.add(f"{found.place} is {found.value:.6g} without a unit, which can't be metres; it is taken as angstrom.")
     return Quantity(found.value * 1e-10, found.place)
 
 
@@ -119,13 +119,13 @@ def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
     """A photon energy [eV]; without a unit it is in joules, eV or keV by its size."""
     assert found.value is not None
     notes.at("energy", found.place)
-    notes.remark(found.remark)
+    notes.add(found.note)
     if _unit_stated(found, names, known.ENERGY):
         return found.value
     unit, scale = (
         ("eV", 1.0) if found.value >= 100 else ("keV", 1e3) if found.value >= 0.05 else ("J", 1 / ELECTRON_VOLT)
     )
-    notes.remark(f"{found.place} is {found.value:.6g} without a unit; it is taken as {unit}.")
+    notes.add(f"{found.place} is {found.value:.6g} without a unit; it is taken as {unit}.")
     return found.value * scale
 
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ptynb.frames import StackedFrames
 from ptynb.geometry import wavelength_from_energy
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.links import Linked
-from ptynb.io.reading.patterns import Patterns, patterns_at
+from ptynb.io.reading.patterns import PatternSource, patterns_at
 from ptynb.io.reading.room import check_chunks
 from ptynb.io.reading.units import attribute_of
 from ptynb.io.reading.values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
@@ -36,7 +36,7 @@ def recognises(head: Head) -> bool:
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What a .ptyd file says."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -54,7 +54,7 @@ def read(path: Path, given: Given) -> Found:
         notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
         energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
         stated = notes.number("energy", energy)
-        return Found(
+        return FileRecord(
             format=FORMAT.name,
             frames=frames,
             positions=_positions(linked, names, parts, notes),
@@ -65,7 +65,7 @@ def read(path: Path, given: Given) -> Found:
             detector_pixel=_pixel(linked, notes),
             mask=_mask(linked, names, frames.shape[1:], notes),
             places=notes.places,
-            remarks=(*notes.remarks, *_centre(linked, frames.shape[1:])),
+            notes=(*notes.sentences, *_centre(linked, frames.shape[1:])),
         )
 
 
@@ -89,7 +89,9 @@ def _chunks(linked: Linked, path: Path) -> list[str]:
     return names
 
 
-def _positions(linked: Linked, names: list[str], parts: list[Patterns], notes: Notes) -> NDArray[np.float64] | None:
+def _positions(
+    linked: Linked, names: list[str], parts: list[PatternSource], notes: Notes
+) -> NDArray[np.float64] | None:
     """(pattern, yx) [m]: of each chunk, else of the whole scan, by the patterns' indices."""
     found: list[NDArray[np.float64]] = []
     for name, part in zip(names, parts, strict=True):
@@ -142,7 +144,7 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
         weights = _some(stored)
         alike = np.asarray(weights.all(0))
         if (weights.any(0) != alike).any() or (good is not None and (good != alike).any()):
-            notes.remark("The weights of patterns differ; a pixel that is bad in one of those looked at is left out.")
+            notes.add("The weights of patterns differ; a pixel that is bad in one of those looked at is left out.")
         good = alike if good is None else np.asarray(good & alike)
         notes.at("mask", "chunks/*/weights")
     if good is not None:

@@ -31,7 +31,7 @@ from ptynb.io.hdf5 import FileError, open_for_reading
 from ptynb.io.reading import scales
 from ptynb.io.reading.checked import MOST_EXPANSION
 from ptynb.io.reading.foreign import require, sentences
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.links import has, inside
 from ptynb.io.reading.room import SMALL, check_chunks, size
@@ -41,7 +41,7 @@ PACKAGE = "RosettaSciIO"
 
 
 @dataclass(frozen=True)
-class Kind:
+class RosettaFormat:
     """One of RosettaSciIO's formats: its name for a reader, its module, and what it is recognised by."""
 
     name: str
@@ -69,12 +69,12 @@ def _is_tvips(head: Head) -> bool:
 
 
 KINDS = (
-    Kind("MIB", "quantumdetector", lambda head: head.start.startswith(b"MQ1,")),
-    Kind("DigitalMicrograph", "digitalmicrograph", _is_dm),
-    Kind("EMD (Velox)", "emd", _is_velox),
-    Kind("BLO", "blockfile", lambda head: head.start.startswith(b"IMGBLO")),
-    Kind("TVIPS", "tvips", _is_tvips),
-    Kind("MRC", "mrc", lambda head: head.start[208:212] == b"MAP "),
+    RosettaFormat("MIB", "quantumdetector", lambda head: head.start.startswith(b"MQ1,")),
+    RosettaFormat("DigitalMicrograph", "digitalmicrograph", _is_dm),
+    RosettaFormat("EMD (Velox)", "emd", _is_velox),
+    RosettaFormat("BLO", "blockfile", lambda head: head.start.startswith(b"IMGBLO")),
+    RosettaFormat("TVIPS", "tvips", _is_tvips),
+    RosettaFormat("MRC", "mrc", lambda head: head.start[208:212] == b"MAP "),
 )
 
 
@@ -163,7 +163,7 @@ class OpenedFrames(Frames):
         return self.closed
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What RosettaSciIO reads of the file."""
     require("rsciio", PACKAGE, path)
     policy = LinkPolicy.around(path, given.links)
@@ -191,7 +191,7 @@ def read(path: Path, given: Given) -> Found:
     frames = RosettaFrames(
         path, kind.module, number, order, tuple(one.size for one in ordered[:-2]), stack, dtype.str, policy
     )
-    return Found(
+    return FileRecord(
         format=kind.name,
         frames=native(frames),
         raster=raster,
@@ -207,7 +207,7 @@ def read(path: Path, given: Given) -> Found:
 FORMAT = Format("MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)", recognises, read)
 
 
-def _kind(path: Path) -> tuple[Kind, bytes]:
+def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
     """The kind of file, and its first bytes."""
     if h5py.is_hdf5(path):
         return next(kind for kind in KINDS if kind.module == "emd"), b""

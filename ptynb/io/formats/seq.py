@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.stack import placed, stacked
 
 MAGIC = struct.pack("<I", 0xFEED) + "Norpix seq".encode("utf-16-le")
@@ -29,7 +29,7 @@ def recognises(head: Head) -> bool:
     return head.start.startswith(MAGIC)
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """The patterns."""
     with path.open("rb") as file:
         header = file.read(1024)
@@ -54,11 +54,11 @@ def read(path: Path, given: Given) -> Found:
     count = min(allocated, inside) if allocated else inside
     stack, _ = stacked((count, height, width), path)
     left = f"{path.name} announces {allocated} pictures and holds {count}; it may be cut short."
-    return Found(
+    return FileRecord(
         format=FORMAT.name,
         frames=placed(path, offset, stack, dtype, stride=stride),
         places={"patterns": f"from byte {offset} on"},
-        remarks=(left,) if allocated > count else (),
+        notes=(left,) if allocated > count else (),
     )
 
 

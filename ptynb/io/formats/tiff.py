@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ptynb.frames import FileFrames, Frames, PlacedFrames
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.room import check_room, packed_at_most
 from ptynb.io.reading.stack import check_counts, native, stacked
@@ -51,15 +51,15 @@ def recognises(head: Head) -> bool:
         return any(one.name.lower().endswith(SUFFIXES) for one in inside)
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """The patterns, and the raster where the file has four axes."""
     if path.is_dir():
         frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
         raster, remarks = None, tuple[str, ...]()
     else:
         frames, raster, remarks = _pages(path)
-    return Found(
-        format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, remarks=remarks
+    return FileRecord(
+        format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, notes=remarks
     )
 
 

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from ptynb.frames import FileFrames, Frames
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.reading.foreign import require, sentences
-from ptynb.io.reading.found import Format, Found, Given, Head
+from ptynb.io.reading.found import FileRecord, Format, Given, Head
 from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.named_arrays import Raster, Stored, found_in
+from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.room import check_packing, check_room, packed_at_most, size
 from ptynb.io.reading.stack import check_counts, native, stacked
 
@@ -63,10 +63,10 @@ def recognises(head: Head) -> bool:
         return head.path.name.lower().endswith(".zarr.zip")
 
 
-def read(path: Path, given: Given) -> Found:
+def read(path: Path, given: Given) -> FileRecord:
     """What the arrays of the store say."""
     require("zarr", PACKAGE, path)
-    arrays: dict[str, Stored] = {}
+    arrays: dict[str, StoredArray] = {}
     policy = LinkPolicy.around(path, given.links)
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
@@ -136,7 +136,7 @@ def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
     return {"attributes": said} if name == ".zattrs" else said
 
 
-def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> Stored:
+def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> StoredArray:
     """An array, whose description is such that zarr may open it."""
     shape, dtype = said.get("shape"), said.get("data_type", said.get("dtype"))
     chunks = said.get("chunks", said.get("chunk_grid"))
@@ -149,11 +149,11 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
     assert isinstance(chunks, list)
     if not isinstance(dtype, str) or "O" in dtype:
         # Of words or of Python's objects: no numbers, and never opened.
-        return Stored(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
+        return StoredArray(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
     try:
         kind = np.dtype("?" if dtype == "bool" else dtype)
     except TypeError:
-        return Stored(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
+        return StoredArray(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
     unknown = sorted(set(_codecs([said.get(key) for key in ("codecs", "compressor", "filters")])) - CODECS)
     if unknown:
         raise FileError(
@@ -162,7 +162,7 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
     packed = size(tuple(chunks), kind)
     check_room(packed, f"one chunk of {name}", path)
     sides, location = tuple(shape), ArrayLocation(path.resolve(), name, policy, packed_at_most(packed))
-    return Stored(sides, kind, partial(_whole, location), partial(_frames, location, sides, kind, tuple(chunks)))
+    return StoredArray(sides, kind, partial(_whole, location), partial(_frames, location, sides, kind, tuple(chunks)))
 
 
 def _refuse(path: Path, name: str) -> Any:
@@ -185,15 +185,17 @@ def _codecs(said: Any) -> Iterator[str]:
         yield said
 
 
-def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, Stored]:
+def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, StoredArray]:
     """Attributes that are numbers, or a few of them."""
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredArray] = {}
     for key, value in list(attributes.items())[:MOST]:
         several = value if isinstance(value, list) and 0 < len(value) <= 3 else [value]
         if all(isinstance(one, int | float) for one in several) and "/" not in key:
             array = np.asarray(value, dtype=np.float64)
             name = f"{group}/{key}".lstrip("/")
-            found[name] = Stored(array.shape, array.dtype, partial(_itself, array), partial(_refuse, Path(group), key))
+            found[name] = StoredArray(
+                array.shape, array.dtype, partial(_itself, array), partial(_refuse, Path(group), key)
+            )
     return found
 
 

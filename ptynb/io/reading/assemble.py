@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ptynb.geometry import Geometry, metres_to_pixels
 from ptynb.io.hdf5 import FileError, reason
 from ptynb.io.mask import HDF5, load_mask
-from ptynb.io.reading.found import Found, Given, missing
+from ptynb.io.reading.found import FileRecord, Given, missing
 from ptynb.io.reading.links import Linked
 from ptynb.io.reading.plausible import check_geometry, check_positions
 from ptynb.io.reading.room import check_small, mapped
@@ -27,7 +27,7 @@ from ptynb.warned import PtynbWarning
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
 
 
-def assemble(found: Found, given: Given, path: Path, unpack: bool = True) -> Scan:
+def assemble(found: FileRecord, given: Given, path: Path, unpack: bool = True) -> Scan:
     """The scan, none of whose patterns has been looked at.
 
     unpack: whether patterns that are packed together are unpacked into memory, as a warning says of many.
@@ -57,7 +57,7 @@ def assemble(found: Found, given: Given, path: Path, unpack: bool = True) -> Sca
     frames = found.frames
     if unpack and isinstance(frames, PackedFrames):
         if frames.nbytes >= LARGE:
-            warnings.warn(f"{path}: {frames.remark}", PtynbWarning, stacklevel=3)
+            warnings.warn(f"{path}: {frames.note}", PtynbWarning, stacklevel=3)
         frames = frames.unpacked()
     return Scan(
         frames=frames,
@@ -72,7 +72,7 @@ def assemble(found: Found, given: Given, path: Path, unpack: bool = True) -> Sca
     )
 
 
-def _geometry(found: Found, given: Given) -> AnyGeometry | None:
+def _geometry(found: FileRecord, given: Given) -> AnyGeometry | None:
     if found.geometry is not None:
         extra = [name for name in LENGTHS if name in given.names]
         if extra:
@@ -91,7 +91,7 @@ def _geometry(found: Found, given: Given) -> AnyGeometry | None:
     return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
 
 
-def _positions(found: Found, given: Given, path: Path, geometry: AnyGeometry | None) -> NDArray[np.float64]:
+def _positions(found: FileRecord, given: Given, path: Path, geometry: AnyGeometry | None) -> NDArray[np.float64]:
     """(pattern, yx) [object pixels]."""
     assert found.frames is not None
     pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
@@ -121,7 +121,7 @@ def _turned(positions: NDArray[np.float64], angle: float) -> NDArray[np.float64]
     return centre + (positions - centre) @ turn.T
 
 
-def _raster(found: Found, given: Given, path: Path) -> NDArray[np.float64]:
+def _raster(found: FileRecord, given: Given, path: Path) -> NDArray[np.float64]:
     """Positions [m] of a scan line by line, from its first corner."""
     rows_columns = given.raster or found.raster
     step = given.step or found.step
@@ -142,7 +142,7 @@ def _raster(found: Found, given: Given, path: Path) -> NDArray[np.float64]:
     return np.column_stack([rows * step[0], columns * step[1]])
 
 
-def _array(value: str | Path | ArrayLike, path: Path, name: str, found: Found, given: Given) -> NDArray[Any]:
+def _array(value: str | Path | ArrayLike, path: Path, name: str, found: FileRecord, given: Given) -> NDArray[Any]:
     """An array that was given as such, as the name of a dataset of the file at `path`, or as a file of its own."""
     if not isinstance(value, str | Path):
         return _numbers(np.asarray(value), name, "what was given")

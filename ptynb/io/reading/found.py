@@ -1,6 +1,6 @@
 """What a file says of a scan, what its user adds, and what is missing then.
 
-A reader (one a format) fills in a `Found` and refuses nothing for being incomplete: `assemble` does, once, for all
+A reader (one a format) fills in a `FileRecord` and refuses nothing for being incomplete: `assemble` does, once, for all
 formats, by name and with the unit. `ptynb info` prints the same record.
 """
 
@@ -111,7 +111,7 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
+class FileRecord:
     """What a file says of a scan. None: nothing.
 
     format: its name for a reader ("CXI").
@@ -122,7 +122,7 @@ class Found:
     wavelength [m], distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of a far-field measurement.
     geometry: in the place of these, where the file says more (near field, tilted planes).
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): first guesses.
-    places: where in the file each of them was found, by name. remarks: sentences for the user.
+    places: where in the file each of them was found, by name. notes: sentences for the user.
     named: an array of the file by its name, where the file is not HDF5; None for a name that it lacks.
     """
 
@@ -143,7 +143,7 @@ class Found:
     probe: NDArray[Any] | None = None
     object: NDArray[Any] | None = None
     places: dict[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     named: Callable[[str], NDArray[Any] | None] | None = None
 
 
@@ -166,7 +166,7 @@ class Format:
 
     name: str
     recognises: Callable[[Head], bool]
-    read: Callable[[Path, Given], Found]
+    read: Callable[[Path, Given], FileRecord]
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Missing:
     give: str
 
 
-def missing(found: Found, given: Given) -> tuple[Missing, ...]:
+def missing(found: FileRecord, given: Given) -> tuple[Missing, ...]:
     """What neither the file nor its user says, and without which there is no scan."""
     lacks: list[Missing] = []
     if found.frames is None:

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from ptynb.electrons import electron_wavelength
 from ptynb.frames import Frames
 from ptynb.geometry import wavelength_from_energy
-from ptynb.io.hdf5 import FileError, told
+from ptynb.io.hdf5 import FileError, values_text
 from ptynb.io.reading import scales
-from ptynb.io.reading.found import Found, Given
+from ptynb.io.reading.found import FileRecord, Given
 from ptynb.io.reading.room import check_small, size
 
 Raster = tuple[int, int]
@@ -48,7 +48,7 @@ METRES_AT_MOST = 0.05
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArray:
     """An array in a file, not read yet.
 
     read: all of it. frames: it as patterns, which stay in the file where they can, and the raster of four axes.
@@ -60,27 +60,29 @@ class Stored:
     frames: Callable[..., tuple[Frames, Raster | None]]
 
 
-def found_in(form: str, arrays: Mapping[str, Stored], given: Given, path: Path, remarks: tuple[str, ...] = ()) -> Found:
+def found_in(
+    form: str, arrays: Mapping[str, StoredArray], given: Given, path: Path, notes: tuple[str, ...] = ()
+) -> FileRecord:
     """What the arrays of a file say of a scan. Raises FileError for numbers that can't be what their names say."""
-    return _Reading(form, arrays, given, path, list(remarks)).found()
+    return _Reading(form, arrays, given, path, list(notes)).found()
 
 
 @dataclass
 class _Reading:
     form: str
-    arrays: Mapping[str, Stored]
+    arrays: Mapping[str, StoredArray]
     given: Given
     path: Path
-    remarks: list[str]
+    notes: list[str]
 
-    def found(self) -> Found:
+    def found(self) -> FileRecord:
         self.places: dict[str, str] = {}
         name = self._patterns()
         frames, raster = (None, None) if name is None else self.arrays[name].frames()
         wavelength = self._wavelength()
         positions, pixel_positions = self._positions()
         window = None if frames is None else frames.shape[1:]
-        return Found(
+        return FileRecord(
             format=self.form,
             frames=frames,
             centred=self._centred(),
@@ -96,7 +98,7 @@ class _Reading:
             mask=self._mask(),
             probe=None if window is None else self._probe(window),
             places=self.places,
-            remarks=tuple(self.remarks),
+            notes=tuple(self.notes),
             named=self._named,
         )
 
@@ -136,7 +138,7 @@ class _Reading:
             raise FileError(f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.")
         return self._took("patterns", left[0]) if left else None
 
-    def _names(self, names: Mapping[str, Stored] | list[str]) -> str:
+    def _names(self, names: Mapping[str, StoredArray] | list[str]) -> str:
         shown = [f"{name} {self.arrays[name].shape}" for name in list(names)[:8]]
         return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "no arrays"
 
@@ -179,7 +181,7 @@ class _Reading:
         bad = np.flatnonzero(~np.isfinite(values).all(1))
         if len(bad):
             raise FileError(
-                f"{self.path} has position {bad[0]} {told(values[bad[0]])} in {name}; expected finite numbers."
+                f"{self.path} has position {bad[0]} {values_text(values[bad[0]])} in {name}; expected finite numbers."
             )
         return values.astype(np.float64)
 
@@ -202,9 +204,7 @@ class _Reading:
             return None
         shape = self.arrays[name].shape
         if shape[-2:] != window or self.arrays[name].dtype.kind not in "fc" or math.prod(shape[:-3]) != 1:
-            self.remarks.append(
-                f"{name} of shape {shape} is left out: expected (mode, y, x) with the patterns' window."
-            )
+            self.notes.append(f"{name} of shape {shape} is left out: expected (mode, y, x) with the patterns' window.")
             return None
         return self._read(self._took("probe", name)).reshape(-1, *window).astype(np.complex64)
 

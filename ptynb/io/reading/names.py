@@ -124,7 +124,7 @@ class Names:
         if not found:
             return None
         others = [one.place for one in found[1:] if not np.isclose(one.value or 0, found[0].value or 0, rtol=1e-3)]
-        remark = f"{found[0].place} is used, and {', '.join(others[:3])} says otherwise." if others else found[0].remark
+        remark = f"{found[0].place} is used, and {', '.join(others[:3])} says otherwise." if others else found[0].note
         return Quantity(found[0].value, found[0].place, remark)
 
 
@@ -168,7 +168,7 @@ def positions_in(
         if values.ndim == 3:
             values = values.reshape(-1, values.shape[2])
         if values.ndim == 2 and values.shape[0] in (2, 3) and values.shape[1] == count and values.shape[0] != count:
-            notes.remark(f"{where(named.item)} has shape {values.shape}; it is taken as one row an axis.")
+            notes.add(f"{where(named.item)} has shape {values.shape}; it is taken as one row an axis.")
             values = values.T
         if values.shape in ((count, 2), (count, 3)):
             return _in_metres(values, (named,), notes)
@@ -201,9 +201,9 @@ def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Not
         return Places(values, place, pixels=True)
     scale = factor(units or "m", "length")
     if not units:
-        notes.remark(f"{place} has no units; it is taken as metres.")
+        notes.add(f"{place} has no units; it is taken as metres.")
     elif scale is None:
-        notes.remark(f"{place} is in {units!r}, a unit that is not known here; it is taken as metres.")
+        notes.add(f"{place} is in {units!r}, a unit that is not known here; it is taken as metres.")
     return Places(values * (scale or 1.0), place)
 
 
@@ -221,8 +221,6 @@ def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.b
         good = zero if zero.mean() > 0.5 else ~zero
         notes.at("mask", where(item))
         meaning = "0" if zero.mean() > 0.5 else "not 0"
-        notes.remark(
-            f"{where(item)} is taken as the mask; pixels that are {meaning} there, which are the most, are good."
-        )
+        notes.add(f"{where(item)} is taken as the mask; pixels that are {meaning} there, which are the most, are good.")
         return np.asarray(good)
     return None

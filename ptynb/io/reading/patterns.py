@@ -26,7 +26,7 @@ NUMBERED = re.compile(r"data_?\d+")
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
+class PatternSource:
     """Where a scan's patterns are.
 
     place: their name in the file. raster: (rows, columns) where the file has them as such.
@@ -35,10 +35,10 @@ class Patterns:
     frames: Frames
     place: str
     raster: tuple[int, int] | None = None
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def patterns_at(linked: Linked, name: str) -> Patterns:
+def patterns_at(linked: Linked, name: str) -> PatternSource:
     """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
 
     Of more axes, those of length 1 in front of y count for nothing; see `scan_axes`. Raises FileError where there are
@@ -95,7 +95,7 @@ def numbered(group: h5py.Group) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
 
 
-def _stack(linked: Linked, name: str, names: Sequence[str]) -> Patterns:
+def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:
     parts: list[Frames] = []
     remarks: list[str] = []
     for one in names:
@@ -106,8 +106,10 @@ def _stack(linked: Linked, name: str, names: Sequence[str]) -> Patterns:
                 raise FileError(f"{linked.path} has {place}, which leads to nothing; the scan is not whole.")
             part = _of(other, found, place, 0)
         parts.append(part.frames)
-        remarks += part.remarks
-    return Patterns(_stacked(parts, linked.path), f"{name.strip('/')}/{names[0]} to {names[-1]}", None, tuple(remarks))
+        remarks += part.notes
+    return PatternSource(
+        _stacked(parts, linked.path), f"{name.strip('/')}/{names[0]} to {names[-1]}", None, tuple(remarks)
+    )
 
 
 def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
@@ -117,15 +119,15 @@ def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
         raise FileError(f"{path}: {error}") from None
 
 
-def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> Patterns:
+def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> PatternSource:
     _check(dataset, linked.path, place)
     linked.check_raw_files(dataset)
     axes = scan_axes(dataset.shape)
     raster = (axes[0], axes[1]) if axes is not None and len(axes) == 2 else None
     if not dataset.is_virtual:
-        return Patterns(HDF5Frames.of(dataset), place, raster)
+        return PatternSource(HDF5Frames.of(dataset), place, raster)
     frames, remarks = _virtual(linked, dataset, place, depth)
-    return Patterns(frames, place, raster, remarks)
+    return PatternSource(frames, place, raster, remarks)
 
 
 def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:

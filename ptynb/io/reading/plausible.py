@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 from ptynb.frames import Frames
 from ptynb.geometry import Geometry, energy_from_wavelength
 from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import Found, Given
+from ptynb.io.reading.found import FileRecord, Given
 from ptynb.io.reading.unpacking import PackedFrames
 from ptynb.scan import Scan
 from ptynb.table import gigabytes
@@ -46,7 +46,7 @@ MOST_TIMES = 1000
 512 x 512 pixels to 1/900."""
 
 
-def check_geometry(found: Found, given: Given, geometry: Geometry, window: tuple[int, int], path: Path) -> None:
+def check_geometry(found: FileRecord, given: Given, geometry: Geometry, window: tuple[int, int], path: Path) -> None:
     """Raises FileError for a wavelength, distance or pixel size of a file that can't be; the unit meant is named."""
     if given.beam is None:
         _check_beam(found, geometry.wavelength, path)
@@ -66,7 +66,7 @@ def check_geometry(found: Found, given: Given, geometry: Geometry, window: tuple
         )
 
 
-def _check_beam(found: Found, wavelength: float, path: Path) -> None:
+def _check_beam(found: FileRecord, wavelength: float, path: Path) -> None:
     place = _at(found, "wavelength") or _at(found, "energy")
     low, high = WAVELENGTHS
     if not low <= wavelength <= high:
@@ -82,7 +82,7 @@ def _check_beam(found: Found, wavelength: float, path: Path) -> None:
         )
 
 
-def _check_length(found: Found, name: str, value: float, limits: tuple[float, float], path: Path) -> None:
+def _check_length(found: FileRecord, name: str, value: float, limits: tuple[float, float], path: Path) -> None:
     if limits[0] <= value <= limits[1]:
         return
     words = {"distance": "a distance to the detector", "detector_pixel": "a detector pixel"}[name]
@@ -94,7 +94,7 @@ def _check_length(found: Found, name: str, value: float, limits: tuple[float, fl
 
 
 def check_positions(
-    positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], found: Found, path: Path
+    positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], found: FileRecord, path: Path
 ) -> None:
     """Raises FileError for positions that are no scan: all in one pixel, or none beside another.
 
@@ -141,7 +141,7 @@ def _would_be(value: float, limits: tuple[float, float]) -> str:
     return f" (it could be {' or '.join(fits[:2])})" if fits and value > high else ""
 
 
-def _at(found: Found, name: str) -> str:
+def _at(found: FileRecord, name: str) -> str:
     return f" (at {found.places[name]})" if name in found.places else ""
 
 

@@ -83,7 +83,7 @@ class PackedFrames(Frames):
         return ArrayFrames.of(self.unpack(UnpackingProgress(str(self.path), self.nbytes)))
 
     @property
-    def remark(self) -> str:
+    def note(self) -> str:
         """What the user should know of them."""
         count, height, width = self.shape
         return (

@@ -31,7 +31,7 @@ class Quantity:
 
     value: float | None
     place: str
-    remark: str = ""
+    note: str = ""
 
 
 class Notes:
@@ -39,22 +39,22 @@ class Notes:
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
-        self.remarks: list[str] = []
+        self.sentences: list[str] = []
 
     def at(self, name: str, place: str) -> None:
         """Something was found."""
         self.places[name] = place
 
-    def remark(self, sentence: str) -> None:
+    def add(self, sentence: str) -> None:
         """One sentence; nothing is none."""
-        if sentence and sentence not in self.remarks:
-            self.remarks.append(sentence)
+        if sentence and sentence not in self.sentences:
+            self.sentences.append(sentence)
 
     def number(self, name: str, found: Quantity | None) -> float | None:
         """The value of a quantity, with its place and its remark noted."""
         if found is None:
             return None
-        self.remark(found.remark)
+        self.add(found.note)
         if found.value is not None:
             self.at(name, found.place)
         return found.value

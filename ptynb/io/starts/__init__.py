@@ -1,1 +1,1 @@
-"""Starting from the results of other packages: one package a file; `start_from` finds the right one by content."""
+"""Starting from the results of other packages: a file each; `load_initial_guess` finds the right one by content."""

@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, told
+from ptynb.io.hdf5 import FileError, values_text
 from ptynb.io.reading.links import has
 from ptynb.io.starts.reading import array, as_complex, as_places, flag
 from ptynb.io.starts.start import Start
@@ -52,7 +52,7 @@ def read(file: h5py.File, path: Path) -> Start:
         probe=as_complex(probe, "the probe", path),
         positions=_positions(file, basis, path),
         pixel_size=(float(height), float(width)),
-        remarks=remarks,
+        notes=remarks,
     )
 
 
@@ -111,7 +111,7 @@ def _onto_surface(file: h5py.File, path: Path) -> NDArray[np.float64]:
     if has(file, f"{STATE}/surface_normal"):
         normal = array(file, f"{STATE}/surface_normal", path, (1,))
         if normal.shape != (3,) or normal.dtype.kind == "c" or not np.isfinite(normal).all() or normal[2] == 0:
-            raise FileError(f"{path} has a surface_normal {told(normal)}; expected (x, y, z) with z not 0.")
+            raise FileError(f"{path} has a surface_normal {values_text(normal)}; expected (x, y, z) with z not 0.")
         surface = np.diag([1.0, 1.0, 0.0])
         surface[2] = -normal.astype(np.float64) / float(normal[2])
         onto = np.linalg.inv(surface) @ onto

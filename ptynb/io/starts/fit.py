@@ -51,7 +51,7 @@ def fit(scan: Scan, thickness: float | None) -> Fit | None:
 
     thickness: between slices [m], of an object that has them.
     """
-    if scan.object is None or scan.probe is None or not scan.fourier or isinstance(scan.geometry, TiltedGeometry):
+    if scan.object is None or scan.probe is None or not scan.is_far_field or isinstance(scan.geometry, TiltedGeometry):
         return None
     if scan.object.ndim == 3 and len(scan.object) > 1 and (thickness is None or scan.geometry is None):
         return None
@@ -60,7 +60,7 @@ def fit(scan: Scan, thickness: float | None) -> Fit | None:
     # In FFT order, where mirroring is k to -k for any side.
     measured = np.fft.ifftshift(measured, axes=(-2, -1)) if scan.centred else measured
     modelled = np.stack([_pattern(scan, int(index), thickness) for index in indices])
-    mask = np.ones(scan.window, bool) if scan.mask is None else scan.mask
+    mask = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
     mask = np.fft.ifftshift(mask) if scan.centred else mask
     total, counts = modelled[:, mask].sum(), measured[:, mask].sum()
     if not (total > 0 and counts > 0):
@@ -88,7 +88,7 @@ def _pattern(scan: Scan, index: int, thickness: float | None) -> Array:
     assert scan.probe is not None
     corner = np.rint(scan.positions[index]).astype(int)
     rest = scan.positions[index] - corner
-    window = scan.window
+    window = scan.pattern_shape
     y, x = (np.fft.fftfreq(side) for side in window)
     moved = np.exp(-2j * np.pi * (y[:, None] * rest[0] + x * rest[1]))
     waves = np.fft.ifft2(np.fft.fft2(scan.probe.astype(np.complex128)) * moved)
@@ -106,8 +106,8 @@ def _pattern(scan: Scan, index: int, thickness: float | None) -> Array:
 def _free_space(scan: Scan, distance: float) -> Array:
     """The angular spectrum's factor (y, x) in FFT order; see `ptynb.physics.propagate`."""
     assert isinstance(scan.geometry, Geometry)
-    pixel, wavelength = scan.geometry.object_pixel(scan.window), scan.geometry.wavelength
-    y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(scan.window, pixel, strict=True))
+    pixel, wavelength = scan.geometry.object_pixel(scan.pattern_shape), scan.geometry.wavelength
+    y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(scan.pattern_shape, pixel, strict=True))
     squared = y[:, None] ** 2 + x**2
     axial = np.sqrt(np.maximum(wavelength**-2 - squared, 0))
     kernel: Array = np.where(

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from ptynb.geometry import Geometry
 from ptynb.io.starts.fit import fit
-from ptynb.io.starts.start import Array, Start, StartWarning
+from ptynb.io.starts.start import Array, InitialGuessWarning, Start
 from ptynb.scan import Scan, ScanError, Truth
 
 SAME_PIXEL = 0.01
@@ -21,8 +21,8 @@ SAME_PIXEL = 0.01
 
 
 def onto(start: Start, scan: Scan, *, probe: bool, object: bool, positions: bool, resample: bool) -> Scan:
-    """The scan with what `start` found as its first guesses; see `ptynb.start_from`. Raises ScanError."""
-    remarks = list(start.remarks)
+    """The scan with what `start` found as its first guesses; see `ptynb.load_initial_guess`. Raises ScanError."""
+    remarks = list(start.notes)
     if object and (start.object is None or (start.positions is None and start.origin is None)):
         object = False
         remarks.append("Its object can't be placed without positions, and was left out.")
@@ -41,7 +41,7 @@ def onto(start: Start, scan: Scan, *, probe: bool, object: bool, positions: bool
     whole = dataclasses.replace(scan, **changed)
     whole = _scaled(whole, start, remarks)
     for remark in remarks:
-        warnings.warn(f"{start.label}: {remark}", StartWarning, stacklevel=3)
+        warnings.warn(f"{start.label}: {remark}", InitialGuessWarning, stacklevel=3)
     return whole
 
 
@@ -56,12 +56,12 @@ def _check_count(start: Start, scan: Scan, object: bool, positions: bool) -> Non
         )
 
 
-def _curved(start: Start, scan: Scan, remarks: list[str]) -> Start:
+def _curved(start: Start, scan: Scan, notes: list[str]) -> Start:
     """The probe with the phase of the way to the detector, where the package keeps that out of it."""
     if not start.curved:
         return start
     if not isinstance(scan.geometry, Geometry) or start.pixel_size is None:
-        remarks.append(
+        notes.append(
             "The probe lacks the phase of the way to the detector, exp(iπ r² / λz), which the scan's geometry does "
             "not tell; give the scan one."
         )
@@ -86,16 +86,17 @@ def _sampled(start: Start, scan: Scan, resample: bool) -> Start:
         )
     if differs:
         return _resampled(start, scan, factor)
-    if start.window == scan.window:
+    if start.window == scan.pattern_shape:
         return start
     if theirs is None or ours is None:
         raise ScanError(
-            f"{start.label} has a probe of {_sides(start.window)} pixels, and the patterns have {_sides(scan.window)}; "
+            f"{start.label} has a probe of {_sides(start.window)} pixels, and the patterns have "
+            f"{_sides(scan.pattern_shape)}; "
             "whether their pixels are equal is not known: give the scan a geometry, or crop or bin it to that window."
         )
-    moved = np.array(start.window) // 2 - np.array(scan.window) // 2
+    moved = np.array(start.window) // 2 - np.array(scan.pattern_shape) // 2
     positions = None if start.positions is None else start.positions + moved
-    return dataclasses.replace(start, probe=_in_window(start.probe, scan.window), positions=positions)
+    return dataclasses.replace(start, probe=_in_window(start.probe, scan.pattern_shape), positions=positions)
 
 
 def _in_window(probe: Array, window: tuple[int, int]) -> Array:
@@ -113,7 +114,7 @@ def _in_window(probe: Array, window: tuple[int, int]) -> Array:
 
 def _resampled(start: Start, scan: Scan, factor: NDArray[np.float64]) -> Start:
     """The start on pixels that are `factor` times as many to a side, by cubic splines."""
-    old, new = np.array(start.window), np.array(scan.window)
+    old, new = np.array(start.window), np.array(scan.pattern_shape)
     if scan.pixel_size is not None and start.object is not None:
         larger = np.ceil(np.array(start.object.shape[-2:]) * factor)
         if larger.max() > 2**16 or not (larger >= 4).all():
@@ -180,17 +181,22 @@ def _with_room(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[s
     """Positions, and an object that holds all their windows, transparent where it grew; the truth moves with them."""
     corners = np.rint(places).astype(int)
     near = np.maximum(0, -corners.min(0))
-    far = np.maximum(0, corners.max(0) + scan.window - object.shape[-2:])
-    if (near > np.array(scan.window)).any() or (far > np.array(scan.window)).any():
+    far = np.maximum(0, corners.max(0) + scan.pattern_shape - object.shape[-2:])
+    if (near > np.array(scan.pattern_shape)).any() or (far > np.array(scan.pattern_shape)).any():
         raise ScanError(
-            f"The positions reach from {corners.min(0).tolist()} to {(corners.max(0) + scan.window).tolist()} pixels, "
+            f"The positions reach from {corners.min(0).tolist()} to {(corners.max(0) + scan.pattern_shape).tolist()} "
+            "pixels, "
             f"and the object has {_sides(object.shape[-2:])}; they don't belong together. positions=False keeps the "
             "scan's own."
         )
     widths = [(0, 0)] * (object.ndim - 2) + [(int(a), int(b)) for a, b in zip(near, far, strict=True)]
     object = np.pad(object, widths, constant_values=1)
     places = places + near
-    return {"positions": places, "object": object, "truth": _moved(scan.truth, (places - scan.positions).mean(0))}
+    return {
+        "positions": places,
+        "object": object,
+        "ground_truth": _moved(scan.ground_truth, (places - scan.positions).mean(0)),
+    }
 
 
 def _moved(truth: Truth | None, shift: NDArray[np.float64]) -> Truth | None:
@@ -204,33 +210,33 @@ def _moved(truth: Truth | None, shift: NDArray[np.float64]) -> Truth | None:
     return Truth(np.pad(field, widths, constant_values=1), truth.probe)
 
 
-def _tell_shift(start: Start, scan: Scan, remarks: list[str]) -> None:
+def _tell_shift(start: Start, scan: Scan, notes: list[str]) -> None:
     """A remark where the positions differ from the scan's by more than a step, beside a common shift."""
     assert start.positions is not None
     moved = start.positions - scan.positions
     rms = float(np.sqrt(((moved - moved.mean(0)) ** 2).sum(1).mean()))
     step = float(np.median(cKDTree(scan.positions).query(scan.positions, k=2)[0][:, 1])) if len(scan) > 1 else np.inf
     if rms > step:
-        remarks.append(
+        notes.append(
             f"Its positions differ from the scan's by {rms:.1f} pixels (root mean square, after a common shift), more "
             f"than a step of {step:.1f}; if that is not a refinement, the scan is another one or its axes are "
             "turned. positions=False keeps the scan's own."
         )
 
 
-def _scaled(scan: Scan, start: Start, remarks: list[str]) -> Scan:
+def _scaled(scan: Scan, start: Start, notes: list[str]) -> Scan:
     """The scan with its probe scaled to the measured counts, and remarks where the start fits no pattern."""
     found = fit(scan, start.thickness)
     if found is None or scan.probe is None:
         return scan
     if found.better is not None:
         turn, better = found.better
-        remarks.append(
+        notes.append(
             f"It fits the patterns with an R-factor of {found.r_factor:.3f}, and would with {better:.3f} if they were "
             f"{turn}: bring the scan into the package's orientation first (ptynb.preparation.flip and transpose)."
         )
     elif found.r_factor > found.of_mean:
-        remarks.append(
+        notes.append(
             f"It fits the patterns with an R-factor of {found.r_factor:.3f}, no better than their mean "
             f"({found.of_mean:.3f}): is it of this scan, and are positions and patterns in the package's orientation?"
         )

@@ -28,12 +28,12 @@ def start_of(result: Result, path: Path | None = None) -> Start:
         pixel_size=result.pixel_size,
         origin=result.origin,
         thickness=_thickness(result) if object.ndim == 3 else None,
-        remarks=tuple(remarks),
+        notes=tuple(remarks),
     )
 
 
 def _thickness(result: Result) -> float | None:
-    found = result.optimised.get("slices/thickness")
+    found = result.parameters.get("slices/thickness")
     if found is not None and np.size(found) == 1:
         return float(np.reshape(found, -1)[0])
     slices = result.settings.get("slices")

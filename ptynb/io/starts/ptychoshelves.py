@@ -99,7 +99,7 @@ def _start(value: Callable[[str], Array | None], path: Path, gpu: bool) -> Start
         positions=positions,
         pixel_size=pixel,
         thickness=_thickness(value, unit) if object.ndim == 3 else None,
-        remarks=tuple(remarks),
+        notes=tuple(remarks),
     )
 
 

@@ -57,7 +57,7 @@ def read(file: h5py.File, path: Path) -> Start:
         positions=positions,
         pixel_size=(float(pixel[0]), float(pixel[1])),
         curved=True,
-        remarks=tuple(remarks),
+        notes=tuple(remarks),
     )
 
 

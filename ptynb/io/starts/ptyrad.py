@@ -58,7 +58,7 @@ def read(file: h5py.File, path: Path) -> Start:
         positions=corners + rests,
         pixel_size=square(None if pixel is None else pixel * unit),
         thickness=None if thickness is None else thickness * unit,
-        remarks=(f"Of {states} states of the object the first was taken.",) if states > 1 else (),
+        notes=(f"Of {states} states of the object the first was taken.",) if states > 1 else (),
     )
 
 

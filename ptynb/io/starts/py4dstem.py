@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, told
+from ptynb.io.hdf5 import FileError, values_text
 from ptynb.io.reading.links import has
 from ptynb.io.starts.reading import array, as_complex, as_places, flag
 from ptynb.io.starts.start import Start
@@ -86,7 +86,7 @@ def _sampling(file: h5py.File, name: str, path: Path) -> tuple[float, float] | N
         return None
     values = _numbers(file, name, path)
     if len(values) != 2:
-        raise FileError(f"{path} has a sampling {told(values)}; expected two numbers (y, x) [Å].")
+        raise FileError(f"{path} has a sampling {values_text(values)}; expected two numbers (y, x) [Å].")
     return float(values[0]) * ANGSTROM, float(values[1]) * ANGSTROM
 
 
@@ -102,5 +102,5 @@ def _thickness(file: h5py.File, name: str, path: Path) -> float | None:
 def _numbers(file: h5py.File, name: str, path: Path) -> NDArray[Any]:
     values = array(file, name, path, (0, 1))
     if values.dtype.kind == "c" or not np.isfinite(values).all():
-        raise FileError(f"{path} has {name} {told(values)}; expected finite real numbers.")
+        raise FileError(f"{path} has {name} {values_text(values)}; expected finite real numbers.")
     return values.astype(np.float64).reshape(-1)

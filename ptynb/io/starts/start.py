@@ -15,7 +15,7 @@ from ptynb.warned import PtynbWarning
 Array = NDArray[Any]
 
 
-class StartWarning(PtynbWarning):
+class InitialGuessWarning(PtynbWarning):
     """Something about a start that stops nothing, and that the user should know of."""
 
 
@@ -31,7 +31,7 @@ class Start:
     origin: (y, x) scan coordinates of the object's first pixel; known of ptynb's own results only.
     thickness: distance between two slices [m]. curved: whether the package multiplies the exit wave by the phase
         exp(iπ r² / (λ z)) of the way to the detector, which ptynb leaves with the probe.
-    remarks: what could not be taken over, as sentences.
+    notes: what could not be taken over, as sentences.
     """
 
     package: str
@@ -43,7 +43,7 @@ class Start:
     origin: tuple[int, int] | None = None
     thickness: float | None = None
     curved: bool = False
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._check("probe", self.probe, (3,))

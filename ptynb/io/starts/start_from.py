@@ -1,4 +1,4 @@
-"""`start_from`: first guesses out of a result, whoever made it."""
+"""`load_initial_guess`: first guesses out of a result, whoever made it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = (ptyrad, cdtools, ptypy, py4dstem, ptychoshelves)
 KNOWN = "PtyRAD, PtychoShelves or fold_slice (.mat), ptypy (.ptyr), py4DSTEM, CDTools (.h5) or ptynb"
 
 
-def start_from(
+def load_initial_guess(
     scan: Scan,
     result: str | Path | Result,
     *,
@@ -39,8 +39,8 @@ def start_from(
     resample: whether probe, object and positions may be interpolated where the package's object pixel is another.
 
     Axes, signs and corners are turned into ptynb's conventions, and the probe is scaled to the measured counts. The
-    patterns have to lie as the package saw them: a few are modelled, and a StartWarning says where they fit no better
-    than their mean, or would fit if they were mirrored or transposed. Nothing is turned round silently.
+    patterns have to lie as the package saw them: a few are modelled, and an InitialGuessWarning says where they fit no
+    better than their mean, or would fit if they were mirrored or transposed. Nothing is turned round silently.
 
     Raises FileError for a file that is none of these or is broken, and ScanError where it does not fit the scan.
     """

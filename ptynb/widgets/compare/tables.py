@@ -10,7 +10,7 @@ import numpy as np
 
 from ptynb.quality.together import Difference, facts_of, settings_that_differ
 from ptynb.snapshot import Result
-from ptynb.widgets.curves import Curve, Panel, curves
+from ptynb.widgets.curves import Curve, CurvePanel, curves
 
 CELL = "text-align:left;padding:2px 14px 2px 0;vertical-align:top"
 
@@ -39,8 +39,8 @@ def loss_curves(results: Mapping[str, Result]) -> str:
         over_seconds.append(Curve(name, np.cumsum([epoch.seconds for epoch in result.epochs]).tolist(), losses))
     picture = curves(
         [
-            Panel("Loss over epochs", "epoch", tuple(over_epochs)),
-            Panel("Loss over seconds", "s", tuple(over_seconds)),
+            CurvePanel("Loss over epochs", "epoch", tuple(over_epochs)),
+            CurvePanel("Loss over seconds", "s", tuple(over_seconds)),
         ]
     )
     kinds = {name: str(result.settings.get("loss", "unknown")) for name, result in results.items()}
@@ -80,7 +80,7 @@ def _correlation(difference: Difference, pair: tuple[str, str], pixel_size: tupl
         said = (
             f"It falls below the half-bit threshold at a period of {period:.3g} {unit} (half: {period / 2:.3g} {unit})."
         )
-    panel = Panel(
+    panel = CurvePanel(
         f"Fourier ring correlation of {pair[0]} and {pair[1]}",
         f"spatial frequency [1/{unit}]",
         (

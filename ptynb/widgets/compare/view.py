@@ -9,12 +9,12 @@ from typing import Any
 import ipywidgets
 
 from ptynb.io.sources import Given, named
-from ptynb.quality.pictures import QUANTITIES, Quantity, Shown, objects, probes, told
+from ptynb.quality.pictures import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
 from ptynb.quality.together import Together
 from ptynb.snapshot import Array, Result
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.tables import difference_facts, facts_table, loss_curves, settings_table
-from ptynb.widgets.parts import Whole, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, note, put
 from ptynb.widgets.viewer import Viewer
 
 Pair = tuple[str, str]
@@ -132,9 +132,9 @@ class Compare(Whole):
             self._tell_difference(together, pair)
         self._show(shown)
 
-    def _show(self, shown: Shown) -> None:
+    def _show(self, shown: ComparisonPictures) -> None:
         self._values = shown.values
-        put(self._notes, "".join(remark(sentence) for sentence in shown.remarks))
+        put(self._notes, "".join(note(sentence) for sentence in shown.notes))
         self._viewer.show(shown.pictures)
         self._slide()
 
@@ -145,7 +145,7 @@ class Compare(Whole):
         try:
             put(self._difference, difference_facts(together.difference(*pair), pair, together.pixel_size))
         except ValueError as error:
-            put(self._difference, remark(str(error)))
+            put(self._difference, note(str(error)))
 
     def _slide(self) -> None:
         pair = self._controls["slider"].value
@@ -154,7 +154,7 @@ class Compare(Whole):
     def _value_at(self, name: str, y: int, x: int) -> str:
         values = self._values.get(name)
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
-        return told(values[y, x]) if values is not None and inside else ""
+        return value_text(values[y, x]) if values is not None and inside else ""
 
     def _begin(self) -> None:
         put(self._message, "")

@@ -122,7 +122,7 @@ class SettingsForm(Whole):
         return self.ticks[name]
 
     def editor(self, name: str) -> EntriesEditor:
-        """The list of this name ("constraints", "terms"), made when it is first asked for."""
+        """The list of this name ("constraints", "regularizers"), made when it is first asked for."""
         with self._lock:
             if name not in self.editors:
                 entries = next(entries for entries in structure().lists if entries.name == name)
@@ -175,7 +175,7 @@ class SettingsForm(Whole):
         simple = [setting.name for setting in structure().settings if setting.simple]
         self.find = ipywidgets.Text(
             description="Find",
-            placeholder="a setting: rate, blur, thickness ...",
+            placeholder="a setting: learning rate, blur, thickness ...",
             tooltip="Shows the settings with these words in their name or description",
             style={"description_width": "40px"},
             layout=ipywidgets.Layout(width="300px"),
@@ -205,7 +205,7 @@ class SettingsForm(Whole):
         fixed = self._recon is not None and not setting.live
         restructured = isinstance(self._recon, Restructured)
         beside: list[ipywidgets.Widget] = []
-        if self._recon is not None and name.endswith(".rate"):
+        if self._recon is not None and name.endswith(".learning_rate"):
             beside = [self.freezes.setdefault(name, Freeze(label, setting, lambda rate: self._enter(name, rate)))]
         elif self._recon is not None:
             beside = [ipywidgets.HTML(layout=ipywidgets.Layout(width="76px", flex="0 0 auto"))]  # as wide as Freeze
@@ -323,7 +323,7 @@ class SettingsForm(Whole):
         asked = self._waiting
 
         def ask() -> None:
-            answer = recon.can_restructure(wanted) or ""
+            answer = recon.reconfigure_error(wanted) or ""
             with self._lock:
                 if self._waiting is asked:  # else it was applied, discarded or edited meanwhile
                     self.waiting.show(waiting, answer)
@@ -334,18 +334,18 @@ class SettingsForm(Whole):
     def _apply(self) -> None:
         recon, waiting = self._recon, dict(self._waiting)
 
-        def restructure() -> None:
+        def reconfigure() -> None:
             assert isinstance(recon, Restructured)
-            recon.restructure(recon.settings.replace(**nested(waiting)))
+            recon.reconfigure(recon.settings.replace(**nested(waiting)))
             with self._lock:
                 self._told, self._waiting = recon.settings, {}
                 self._draft.take(self._told)
                 self.waiting.show({})
                 self._show()
-            self._say(f"recon.restructure(recon.settings.replace({python_of(waiting)}))")
+            self._say(f"recon.reconfigure(recon.settings.replace({python_of(waiting)}))")
             self._call_back(recon.settings)
 
-        self._actions.put(restructure)
+        self._actions.put(reconfigure)
 
     def _discard(self) -> None:
         with self._lock:

@@ -26,8 +26,8 @@ class Steered(Protocol):
 class Restructured(Steered, Protocol):
     """One that can also take settings over that need its engines to begin anew from their state."""
 
-    def can_restructure(self, settings: Settings) -> str | None: ...  # noqa: D102
-    def restructure(self, settings: Settings) -> None: ...  # noqa: D102
+    def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
+    def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
 
 
 class Waiting(ipywidgets.HBox):

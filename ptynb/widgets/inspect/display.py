@@ -19,7 +19,7 @@ MASKED, FOUND = (230, 159, 0), (86, 180, 233)
 
 def is_shifted(scan: Scan) -> bool:
     """Whether the scan's patterns have their zero frequency at index 0."""
-    return scan.fourier and not scan.centred
+    return scan.is_far_field and not scan.centred
 
 
 def centred(scan: Scan, field: Array) -> Array:

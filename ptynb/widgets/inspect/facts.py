@@ -16,7 +16,7 @@ def facts(scan: Scan) -> str:
     height, width = scan.object_frame(0).shape
     entries = [
         f"<b>{html.escape(scan.name)}</b>",
-        f"{len(scan)} patterns of {scan.window[0]} × {scan.window[1]}, {scan.frames.dtype}",
+        f"{len(scan)} patterns of {scan.pattern_shape[0]} × {scan.pattern_shape[1]}, {scan.frames.dtype}",
         f"scanned area {height} × {width} pixels",
     ]
     pixel = scan.pixel_size

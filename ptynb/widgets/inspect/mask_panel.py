@@ -10,19 +10,19 @@ from ptynb.inspection.mask import MaskHistory
 from ptynb.io.mask import load_mask, save_mask
 from ptynb.snapshot import Array
 from ptynb.widgets.inspect.display import centred, is_shifted, mask_picture, pattern_of, show
-from ptynb.widgets.inspect.state import Panel, State, real, row
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, real, row
 from ptynb.widgets.parts import put
 from ptynb.widgets.viewer import Viewer
 
 PICTURE = "mask"
 
 
-class MaskPanel(Panel):
+class MaskPanel(InspectorPanel):
     """The mask in hand: it becomes the scan's when it is used. Within, it is centred as what is shown is."""
 
     title = "Mask"
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: InspectorState) -> None:
         self._history = MaskHistory(_mask_of(state))
         self._lines: list[str] = []
         self._found: BadPixels | None = None
@@ -31,7 +31,7 @@ class MaskPanel(Panel):
         self._paint.tooltip = "Paint on the picture; the brush and the eraser are in its tools"
         self._paint.layout.width = "auto"
         self._y, self._x = (
-            real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.window, strict=True)
+            real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.pattern_shape, strict=True)
         )
         self._radius = real("Disc radius", 5, 0.5, 1e4)
         self._file = ipywidgets.Text(value="mask.npy", description="File", placeholder="mask.npy or mask.h5")
@@ -88,7 +88,7 @@ class MaskPanel(Panel):
         """The mask of the new scan."""
         self._history, self._found = MaskHistory(_mask_of(self.state)), None
         self._lines = []
-        for field, side in zip((self._y, self._x), self.state.scan.window, strict=True):
+        for field, side in zip((self._y, self._x), self.state.scan.pattern_shape, strict=True):
             field.max = side - 1
 
     def _change(self, mask: Array, line: str) -> None:
@@ -105,7 +105,7 @@ class MaskPanel(Panel):
 
     def _first_line(self) -> str:
         if self.state.scan.mask is None:
-            return "mask = np.ones(scan.window, bool)"
+            return "mask = np.ones(scan.pattern_shape, bool)"
         return f"mask = {'np.fft.fftshift(scan.mask)' if is_shifted(self.state.scan) else 'scan.mask'}"
 
     def _stroked(self, name: str, path: Array, radius: float, erase: bool) -> None:
@@ -168,6 +168,6 @@ class MaskPanel(Panel):
         self.state.replace(used, [line], told=told)
 
 
-def _mask_of(state: State) -> Array:
+def _mask_of(state: InspectorState) -> Array:
     scan = state.scan
-    return np.ones(scan.window, bool) if scan.mask is None else centred(scan, scan.mask)
+    return np.ones(scan.pattern_shape, bool) if scan.mask is None else centred(scan, scan.mask)

@@ -12,17 +12,17 @@ from ptynb.snapshot import Array
 from ptynb.widgets.inspect.display import SCALES, pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.facts import pattern_note
 from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
-from ptynb.widgets.inspect.state import Panel, State, choice, real, row
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, choice, real, row
 from ptynb.widgets.viewer import Viewer
 
 DOTS = 400
 """Positions up to which each gets a dot unasked; more of them would hide the map."""
 
 
-class PatternPanel(Panel):
+class PatternPanel(InspectorPanel):
     """Scrolls through the scan: by a click on the map, by number, by buttons."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: InspectorState) -> None:
         last = len(state.scan) - 1
         self._number = ipywidgets.BoundedIntText(value=0, min=0, max=last, description="Pattern")
         self._number.layout.width = "180px"
@@ -41,7 +41,7 @@ class PatternPanel(Panel):
         self._map_view = Viewer(columns=1, height=340, linked=False)
         self._view = Viewer(columns=1, height=340, linked=False, value_at=self._value_at)
         self._map: PositionMap | None = None
-        self._counts: Array = np.zeros(state.scan.window)
+        self._counts: Array = np.zeros(state.scan.pattern_shape)
         self._follower: int | None = None
         super().__init__(
             state,

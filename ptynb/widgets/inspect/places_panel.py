@@ -9,19 +9,19 @@ import ipywidgets
 
 from ptynb.inspection import ScanRotation, find_suspicious, leave_out, scan_rotation
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.inspect.state import Panel, State, number_list, read_number_list, row
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, number_list, read_number_list, row
 from ptynb.widgets.parts import put
 
 LISTED = 500
 """Suspicious patterns in the list at most; the words beside it count all."""
 
 
-class PlacesPanel(Panel):
+class PlacesPanel(InspectorPanel):
     """Rotation, suspicious places and patterns, and the list of those to leave out."""
 
     title = "Places"
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: InspectorState) -> None:
         self._rotation: ScanRotation | None = None
         self._found: list[tuple[int, str]] = []
         self._turning = ipywidgets.HTML()

@@ -53,7 +53,7 @@ class PositionMap:
         if seen is None:
             return render.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
         values, unit = virtual(seen, kind, radius)
-        image = self.image(values, seen.seen)
+        image = self.image(values, seen.covered)
         shown = values[np.isfinite(values)]
         limits = None if np.iscomplexobj(values) else render.limits_of(shown, 0.5, 99.5)
         return render.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")

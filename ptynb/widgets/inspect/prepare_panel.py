@@ -9,19 +9,19 @@ import ipywidgets
 from ptynb.scan import Scan
 from ptynb.widgets.inspect.display import pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.facts import facts
-from ptynb.widgets.inspect.state import Panel, State, row
-from ptynb.widgets.inspect.steps import KINDS, Step
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, row
+from ptynb.widgets.inspect.steps import KINDS, PreparationStep
 from ptynb.widgets.parts import put
 from ptynb.widgets.viewer import Viewer
 
 
-class PreparePanel(Panel):
+class PreparePanel(InspectorPanel):
     """What preprocessing will do, before it is done."""
 
     title = "Prepare"
 
-    def __init__(self, state: State) -> None:
-        self._steps: list[Step] = []
+    def __init__(self, state: InspectorState) -> None:
+        self._steps: list[PreparationStep] = []
         self._scans: list[Scan] = [state.scan]
         self._kind = ipywidgets.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
         self._kind.layout.width = "auto"
@@ -51,7 +51,9 @@ class PreparePanel(Panel):
         """The chosen pattern before and after."""
         after, index = self._scans[-1], self.state.index
         pictures = [
-            pattern_picture(pattern_of(scan, index), name, f"{name}: {scan.window[0]} × {scan.window[1]}", "log", 1.0)
+            pattern_picture(
+                pattern_of(scan, index), name, f"{name}: {scan.pattern_shape[0]} × {scan.pattern_shape[1]}", "log", 1.0
+            )
             for name, scan in (("before", self.state.scan), ("after", after))
         ]
         show(self._view, pictures)

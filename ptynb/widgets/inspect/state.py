@@ -14,7 +14,7 @@ from ptynb.widgets.actions import Actions
 ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
 
 
-class State:
+class InspectorState:
     """The scan that is looked at; a change keeps the earlier one.
 
     index: the pattern on the screen; wanted: the one chosen last, which comes there. work: carries out what panels are
@@ -96,7 +96,7 @@ class State:
         self._replaced()
 
 
-class Panel(ipywidgets.VBox):
+class InspectorPanel(ipywidgets.VBox):
     """Part of the look, in a tab of its own; an abstract class.
 
     Methods that draw are called in a thread of the look's, never in the kernel's.
@@ -104,7 +104,7 @@ class Panel(ipywidgets.VBox):
 
     title = ""
 
-    def __init__(self, state: State, children: Sequence[ipywidgets.Widget]) -> None:
+    def __init__(self, state: InspectorState, children: Sequence[ipywidgets.Widget]) -> None:
         self.state = state
         super().__init__(list(children), layout=ipywidgets.Layout(overflow="visible"))
 

@@ -6,17 +6,17 @@ import ipywidgets
 
 from ptynb.widgets.inspect.display import SCALES, centred, pattern_picture, show
 from ptynb.widgets.inspect.facts import histogram
-from ptynb.widgets.inspect.state import Panel, State, choice, real, row
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, choice, real, row
 from ptynb.widgets.parts import put
 from ptynb.widgets.viewer import Viewer
 
 
-class StatisticsPanel(Panel):
+class StatisticsPanel(InspectorPanel):
     """What the patterns show together, as far as they were surveyed."""
 
     title = "Statistics"
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: InspectorState) -> None:
         self._scale = choice("Scale", SCALES)
         self._exponent = real("Exponent", 0.5, 0.05, 5.0, step=0.05)
         self._view = Viewer(columns=3, height=320)

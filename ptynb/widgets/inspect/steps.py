@@ -16,7 +16,7 @@ MEAN_OF = 256
 
 
 @dataclass(frozen=True)
-class Step:
+class PreparationStep:
     """A change of a scan and the line of Python that makes it."""
 
     line: str
@@ -24,43 +24,43 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Kind:
+class PreparationKind:
     """What can be asked for: its name, what its number is ("": none), which number stands there first, its step."""
 
     name: str
     number: str
     default: str
-    step: Callable[[str], Step]
+    step: Callable[[str], PreparationStep]
 
 
-def _centre(_: str) -> Step:
+def _centre(_: str) -> PreparationStep:
     line = f"scan = pt.preparation.centre(scan, mean=pt.inspection.survey(scan, {MEAN_OF}).mean)"
-    return Step(line, lambda scan: preparation.centre(scan, mean=survey(scan, MEAN_OF).mean))
+    return PreparationStep(line, lambda scan: preparation.centre(scan, mean=survey(scan, MEAN_OF).mean))
 
 
-def _whole(name: str, function: Callable[[Scan, int], Scan]) -> Callable[[str], Step]:
-    def step(text: str) -> Step:
+def _whole(name: str, function: Callable[[Scan, int], Scan]) -> Callable[[str], PreparationStep]:
+    def step(text: str) -> PreparationStep:
         number = _number(text, "a whole number", int)
-        return Step(f"scan = pt.preparation.{name}(scan, {number})", lambda scan: function(scan, number))
+        return PreparationStep(f"scan = pt.preparation.{name}(scan, {number})", lambda scan: function(scan, number))
 
     return step
 
 
-def _real(name: str, function: Callable[[Scan, float], Scan], factor: float = 1.0) -> Callable[[str], Step]:
-    def step(text: str) -> Step:
+def _real(name: str, function: Callable[[Scan, float], Scan], factor: float = 1.0) -> Callable[[str], PreparationStep]:
+    def step(text: str) -> PreparationStep:
         number = _number(text, "a number", float) * factor
-        return Step(f"scan = pt.preparation.{name}(scan, {number!r})", lambda scan: function(scan, number))
+        return PreparationStep(f"scan = pt.preparation.{name}(scan, {number!r})", lambda scan: function(scan, number))
 
     return step
 
 
-def _plain(name: str, function: Callable[[Scan], Scan]) -> Callable[[str], Step]:
-    return lambda _: Step(f"scan = pt.preparation.{name}(scan)", function)
+def _plain(name: str, function: Callable[[Scan], Scan]) -> Callable[[str], PreparationStep]:
+    return lambda _: PreparationStep(f"scan = pt.preparation.{name}(scan)", function)
 
 
-def _flip(text: str) -> Step:
+def _flip(text: str) -> PreparationStep:
     axes = text.strip()
-    return Step(f"scan = pt.preparation.flip(scan, {axes!r})", lambda scan: preparation.flip(scan, axes))
+    return PreparationStep(f"scan = pt.preparation.flip(scan, {axes!r})", lambda scan: preparation.flip(scan, axes))
 
 
 def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
@@ -71,19 +71,23 @@ def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
 
 
 KINDS = (
-    Kind("centre", "", "", _centre),
-    Kind("crop", "window [pixels]", "128", _whole("crop", preparation.crop)),
-    Kind("bin", "factor", "2", _whole("bin", preparation.bin)),
-    Kind("pad", "window [pixels]", "256", _whole("pad", preparation.pad)),
-    Kind("subtract dark", "level [counts]", "1", _real("subtract_dark", preparation.subtract_dark)),
-    Kind("remove counts below", "threshold [counts]", "1", _real("remove_negatives", preparation.remove_negatives)),
-    Kind("flip patterns", "axes: y, x or yx", "y", _flip),
-    Kind("transpose patterns", "", "", _plain("transpose", preparation.transpose)),
-    Kind(
+    PreparationKind("centre", "", "", _centre),
+    PreparationKind("crop", "window [pixels]", "128", _whole("crop", preparation.crop)),
+    PreparationKind("bin", "factor", "2", _whole("bin", preparation.bin)),
+    PreparationKind("pad", "window [pixels]", "256", _whole("pad", preparation.pad)),
+    PreparationKind("subtract dark", "level [counts]", "1", _real("subtract_dark", preparation.subtract_dark)),
+    PreparationKind(
+        "remove counts below", "threshold [counts]", "1", _real("remove_negatives", preparation.remove_negatives)
+    ),
+    PreparationKind("flip patterns", "axes: y, x or yx", "y", _flip),
+    PreparationKind("transpose patterns", "", "", _plain("transpose", preparation.transpose)),
+    PreparationKind(
         "turn positions",
         "angle [degrees]",
         "90",
         _real("rotate_positions", preparation.rotate_positions, math.pi / 180),
     ),
-    Kind("exchange y and x of positions", "", "", _plain("transpose_positions", preparation.transpose_positions)),
+    PreparationKind(
+        "exchange y and x of positions", "", "", _plain("transpose_positions", preparation.transpose_positions)
+    ),
 )

@@ -21,7 +21,7 @@ from ptynb.widgets.inspect.mask_panel import MaskPanel
 from ptynb.widgets.inspect.pattern_panel import PatternPanel
 from ptynb.widgets.inspect.places_panel import PlacesPanel
 from ptynb.widgets.inspect.prepare_panel import PreparePanel
-from ptynb.widgets.inspect.state import Panel, State, row
+from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
 from ptynb.widgets.parts import Whole, complaint, put
 
@@ -39,7 +39,7 @@ class Inspect(Whole):
         self._work = Actions("ptynb inspect work", self._complain)
         self._drawing = threading.RLock()
         self._ended = False
-        self.state = State(scan, self._work, self.choose, self._replaced, self._clear)
+        self.state = InspectorState(scan, self._work, self.choose, self._replaced, self._clear)
         self._facts = ipywidgets.HTML(facts(scan))
         self._progress = ipywidgets.HTML(progress(None, len(scan), paused=False))
         self._pause = ipywidgets.ToggleButton(value=False, description="Pause survey", icon="pause")
@@ -50,7 +50,7 @@ class Inspect(Whole):
         self.patterns = PatternPanel(self.state)
         self.mask, self.places = MaskPanel(self.state), PlacesPanel(self.state)
         self._prepare = PreparePanel(self.state)
-        self._panels: list[Panel] = [StatisticsPanel(self.state), self.mask, self.places, self._prepare]
+        self._panels: list[InspectorPanel] = [StatisticsPanel(self.state), self.mask, self.places, self._prepare]
         self._tab = ipywidgets.Tab(self._panels, titles=[panel.title for panel in self._panels], selected_index=0)
         super().__init__(
             [self._facts, row(self._progress, self._pause, self._back), *self._problems, self.patterns, self._tab],
@@ -112,7 +112,7 @@ class Inspect(Whole):
             self._work.put(self._draw_selected, instead_of="tab")
 
     @property
-    def _selected(self) -> Panel | None:
+    def _selected(self) -> InspectorPanel | None:
         """The panel that is seen: the others are drawn when they come to be."""
         index = self._tab.selected_index
         return None if index is None else self._panels[index]

@@ -13,7 +13,7 @@ from ptynb.widgets.live.fields import Field, checkbox, row, whole_number
 from ptynb.widgets.live.watched import Watched
 
 RATES = {"object": "Object rate", "probe": "Probe rate"}
-PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings(), name), "rate"))
+PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings(), name), "learning_rate"))
 """What can be optimised, and so frozen."""
 MOST_EPOCHS = 1_000_000
 
@@ -82,7 +82,7 @@ class Controls:
         settings = self._recon.settings
         self._moved |= moving
         for part in PARTS:
-            rate = getattr(settings, part).rate
+            rate = getattr(settings, part).learning_rate
             if rate > 0:
                 self._before[part] = rate
             self.frozen[part].follow(rate == 0)
@@ -117,7 +117,7 @@ class Controls:
 
     def _rate_field(self, part: str, text: str) -> Field:
         widget = ipywidgets.FloatText(
-            getattr(self._recon.settings, part).rate,
+            getattr(self._recon.settings, part).learning_rate,
             description=text,
             tooltip="Step size; 0 freezes. Takes effect on all engines before the same update.",
             step=0.001,
@@ -128,23 +128,25 @@ class Controls:
         return Field(widget, lambda rate: self._change_rate(part, rate))
 
     def _freeze_box(self, part: str) -> Field:
-        frozen = getattr(self._recon.settings, part).rate == 0
-        widget = checkbox(f"freeze {part}", frozen, f"Freezes the {part}: its rate is 0 until it is freed again.")
+        frozen = getattr(self._recon.settings, part).learning_rate == 0
+        widget = checkbox(
+            f"freeze {part}", frozen, f"Freezes the {part}: its learning rate is 0 until it is freed again."
+        )
         widget.layout.display = None if part in RATES else "none"
         return Field(widget, lambda value: self._freeze(part, value))
 
     def _freeze(self, part: str, freeze: bool) -> None:
-        default = getattr(Settings(), part).rate or 0.01
+        default = getattr(Settings(), part).learning_rate or 0.01
         self._change_rate(part, 0.0 if freeze else self._before.get(part, default))
 
     def _change_rate(self, part: str, rate: float) -> None:
         def change() -> None:
             try:
-                self._recon.settings = self._recon.settings.replace(**{part: {"rate": rate}})
+                self._recon.settings = self._recon.settings.replace(**{part: {"learning_rate": rate}})
             finally:
-                self._show_rate(part, getattr(self._recon.settings, part).rate)
+                self._show_rate(part, getattr(self._recon.settings, part).learning_rate)
 
-        self._act(change, f'recon.settings = recon.settings.replace({part}={{"rate": {rate!r}}})')
+        self._act(change, f'recon.settings = recon.settings.replace({part}={{"learning_rate": {rate!r}}})')
 
     def _show_rate(self, part: str, rate: Any) -> None:
         self.frozen[part].show(rate == 0)

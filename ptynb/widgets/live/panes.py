@@ -10,7 +10,7 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
-from ptynb.snapshot import PANES, Array, PictureRequest
+from ptynb.snapshot import PANES, Array, RenderRequest
 from ptynb.widgets.live.fields import checkbox, row, whole_number
 from ptynb.widgets.live.watched import Moment, Watched, moment_of
 from ptynb.widgets.viewer import Viewer
@@ -22,7 +22,7 @@ REST = 20.0
 PROBE_SECONDS = 0.25
 """From one picture of the probe to the next, which changes slowly: a page draws each as dearly as one of the object."""
 
-Shown = tuple[int, int, PictureRequest, Moment]
+Shown = tuple[int, int, RenderRequest, Moment]
 """What tells frames apart: the epochs and updates done, what was asked for, and `moment_of`."""
 
 
@@ -69,9 +69,9 @@ class Panes:
         self._probe_at = float("-inf")
 
     @property
-    def request(self) -> PictureRequest:
+    def request(self) -> RenderRequest:
         """What is to be seen, as it was chosen."""
-        return PictureRequest(
+        return RenderRequest(
             panes=tuple(pane for pane, tick in self._ticks.items() if tick.value),
             slice=self._slice.value - 1 if self._slice.value else None,
             state=self._state.value - 1,
@@ -124,7 +124,7 @@ class Panes:
         self._draw_marks()
         return REST * pictures.cost
 
-    def _probe_is_due(self, request: PictureRequest) -> bool:
+    def _probe_is_due(self, request: RenderRequest) -> bool:
         """At its own pace, and at once where something else was chosen."""
         if self._probe_shown is None or self._probe_shown[2] != request:
             return True
@@ -134,7 +134,7 @@ class Panes:
         """A chosen slice or state that a new structure does not have gives way to what every structure has."""
         settings = self._recon.settings
         _give_way(self._slice, settings.slices.count)
-        _give_way(self._state, settings.object.states)
+        _give_way(self._state, settings.object.modes)
 
     # Positions
 
@@ -145,7 +145,7 @@ class Panes:
 
     def show_positions(self, start: Array, now: Array) -> None:
         """Takes over where the windows' top-left corners were and are, (pattern, yx) [object pixels]."""
-        middle = np.asarray(self._recon.scan.window) / 2
+        middle = np.asarray(self._recon.scan.pattern_shape) / 2
         self._places = start + middle, now + middle
         self._marked = None
         self._draw_marks()

@@ -16,7 +16,7 @@ from ptynb.widgets.viewer import Viewer
 HEIGHT = 240
 
 
-class Patterns:
+class PatternViewer:
     """A viewer with both patterns, logarithmic if wanted; chosen: is called with the number of a pattern entered."""
 
     def __init__(self, recon: Watched, chosen: Callable[[int], None], changed: Callable[[], None]) -> None:

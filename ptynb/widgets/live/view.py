@@ -16,15 +16,16 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.live.controls import Controls
 from ptynb.widgets.live.fields import row
 from ptynb.widgets.live.panes import Panes
-from ptynb.widgets.live.patterns import Patterns
+from ptynb.widgets.live.patterns import PatternViewer
 from ptynb.widgets.live.watched import Moment, Tell, Watched, moment_of
 from ptynb.widgets.live.words import health_table, record, state_of, summary
 from ptynb.widgets.loss_curve import loss_curve
-from ptynb.widgets.parts import Whole, complaint, put, remark
+from ptynb.widgets.parts import Whole, complaint, note, put
 
 ASK_SECONDS = 0.5
 """From one question for a pattern or positions to the next."""
@@ -71,7 +72,7 @@ class Live(Whole):
         self._panes = Panes(
             recon, size, lambda: _of(this)._look_soon(), lambda y, x: _of(this)._act(_of(this)._choose_at, None, y, x)
         )
-        self._patterns = Patterns(
+        self._patterns = PatternViewer(
             recon, lambda index: _of(this)._act(_of(this)._choose, None, index), lambda: _of(this)._look_soon()
         )
         self._over = ipywidgets.Dropdown(
@@ -132,12 +133,14 @@ class Live(Whole):
         self._tell_failure(recon.failure)
         if self._told_notices != recon.notices:
             self._told_notices = recon.notices
-            put(self._notices, "".join(remark(notice) for notice in recon.notices))
+            put(self._notices, "".join(note(notice) for notice in recon.notices))
         if status is None:
             put(self._summary, "starting: engines read the scan")
             return False
         state = state_of(recon, status)
-        self._controls.follow(state, set(status.rates))  # before the words: who reads "paused" can click Resume
+        self._controls.follow(
+            state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
+        )  # before the words: who reads "paused" can click Resume
         if self._words_are_due(state):
             put(self._summary, summary(recon, status, state, recon.epochs))
             self._draw_curve()

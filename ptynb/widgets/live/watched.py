@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ptynb.settings import Settings
-from ptynb.snapshot import Array, Change, Epoch, Health, PatternPair, PictureRequest, Pictures, Status
+from ptynb.snapshot import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Status
 
 Tell = Callable[[str], None]
 """Is given the line of Python that does what was clicked."""
@@ -15,7 +15,7 @@ Moment = tuple[tuple[Epoch, ...], tuple[Change, ...]]
 
 
 class Watched(Protocol):
-    """A reconstruction, as a view knows it. `scan` has a length and a `window` (y, x)."""
+    """A reconstruction, as a view knows it. `scan` has a length and a `pattern_shape` (y, x)."""
 
     scan: Any
     settings: Settings
@@ -44,8 +44,8 @@ class Watched(Protocol):
     @property
     def positions(self) -> tuple[Array, Array]: ...  # noqa: D102
     def last_status(self) -> Status | None: ...  # noqa: D102
-    def pictures(self, request: PictureRequest) -> Pictures | None: ...  # noqa: D102
-    def value_at(self, name: str, y: int, x: int, request: PictureRequest) -> complex | float: ...  # noqa: D102
+    def pictures(self, request: RenderRequest) -> Pictures | None: ...  # noqa: D102
+    def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float: ...  # noqa: D102
     def pattern(self, index: int) -> PatternPair: ...  # noqa: D102
     def health(self) -> tuple[Health, ...]: ...  # noqa: D102
     def start(self, epochs: int) -> None: ...  # noqa: D102

@@ -38,7 +38,7 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
 def _offer(settings: Settings, engines: int) -> str:
     """Where each engine has a batch of its own, how to get the rates that go with all of them together."""
     each = settings.batch_per == "engine" and engines > 1
-    return f"; settings.for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
+    return f"; settings.scale_for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
 
 
 def record(changes: Sequence[Change]) -> str:

@@ -114,13 +114,13 @@ def test_without_calibration_the_nominal_camera_length_is_used_and_said(tmp_path
     path = write(tmp_path, original, calibrated="")
     geometry = load(path).geometry
     assert (geometry.distance, geometry.detector_pixel) == (0.2, (150e-6, 150e-6))
-    assert "nominal camera length" in find(path, Given()).remarks[0]
+    assert "nominal camera length" in find(path, Given()).notes[0]
 
 
 def test_patterns_after_the_raster_are_left_out_and_said(tmp_path, original):
     path = write(tmp_path, original, size="<pix_x>6</pix_x><pix_y>3</pix_y>")
     assert len(load(path)) == 18
-    assert "the 6 after the raster's are left out" in find(path, Given()).remarks[0]
+    assert "the 6 after the raster's are left out" in find(path, Given()).notes[0]
 
 
 def test_a_series_has_no_raster(tmp_path, original):

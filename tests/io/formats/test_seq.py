@@ -58,7 +58,7 @@ def test_the_time_behind_the_last_picture_may_be_missing(tmp_path, original, giv
 def test_pictures_that_were_not_taken_are_said(tmp_path, original, given):
     path = write(tmp_path / "scan.seq", original, frames=1000)
     agrees(load(path, **given), original.scan)
-    assert "announces 1000 pictures and holds 24" in find(path, Given()).remarks[0]
+    assert "announces 1000 pictures and holds 24" in find(path, Given()).notes[0]
 
 
 def cut(size):

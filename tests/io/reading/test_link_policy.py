@@ -209,7 +209,7 @@ def test_metadata_that_may_not_be_read_are_a_remark_where_they_may_be_of_another
     (tmp_path / "inside" / "other.xml").symlink_to(tmp_path / "other.xml")
     found = info(path.with_name("scan_x6_y4.raw"))
     assert found.problem is None
-    assert any("other.xml is not looked at" in remark and "outside" in remark for remark in found.remarks)
+    assert any("other.xml is not looked at" in remark and "outside" in remark for remark in found.notes)
 
 
 def test_groups_of_zarr_that_link_in_a_circle_are_gone_through_once(tmp_path, original):

@@ -344,7 +344,7 @@ def test_what_a_virtual_dataset_leaves_out_is_a_remark(tmp_path):
     source(tmp_path / "a.h5", PATTERNS[:2])
     virtual(tmp_path / "m.h5", SHAPE, (np.s_[0:2], "a.h5", (2, 8, 10), np.s_[:]), fillvalue=7)
     found = find(tmp_path / "m.h5", Given())
-    assert any("leaves 320 of its 480 values to no file; they are read as 7" in remark for remark in found.remarks)
+    assert any("leaves 320 of its 480 values to no file; they are read as 7" in remark for remark in found.notes)
 
 
 def loop(file):

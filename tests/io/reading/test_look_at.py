@@ -130,7 +130,7 @@ def test_an_empty_scan_is_told(tmp_path):
                 load(path, **GIVEN)
             assert len(told) == 1
             assert told[0].filename == __file__
-            assert any(f"({LOOKED_AT} of 40)" in remark for remark in info(path, **GIVEN).remarks)
+            assert any(f"({LOOKED_AT} of 40)" in remark for remark in info(path, **GIVEN).notes)
 
 
 def test_an_empty_scan_of_ptynb_is_told(tmp_path):
@@ -140,7 +140,7 @@ def test_an_empty_scan_of_ptynb_is_told(tmp_path):
     pt.save_scan(scan, tmp_path / "scan.h5")
     with pytest.warns(PtynbWarning, match="All counts are zero"):
         load(tmp_path / "scan.h5")
-    assert any("All counts are zero" in remark for remark in info(tmp_path / "scan.h5").remarks)
+    assert any("All counts are zero" in remark for remark in info(tmp_path / "scan.h5").notes)
 
 
 def test_a_native_scan_with_counts_that_can_t_be_is_a_problem(tmp_path):
@@ -157,7 +157,7 @@ def test_one_pattern_with_counts_among_those_looked_at_is_enough(tmp_path):
             patterns = EMPTY.copy()
             patterns[number, 3, 4] = 1
             assert len(load(hdf5(home, patterns), **GIVEN)) == COUNT
-            assert not any("zero" in remark for remark in info(home / "scan.h5", **GIVEN).remarks)
+            assert not any("zero" in remark for remark in info(home / "scan.h5", **GIVEN).notes)
 
 
 def test_counts_where_the_mask_is_false_are_none(tmp_path):

@@ -92,7 +92,7 @@ def test_what_is_in_a_file_is_told_without_unpacking_many_patterns(tmp_path, mon
             assert facts["patterns in memory"] == "0.01229"
             assert facts["object"] == "25 x 31"
             assert found.problem is None
-            assert any("None of them was looked at" in remark for remark in found.remarks)
+            assert any("None of them was looked at" in remark for remark in found.notes)
 
 
 def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path, monkeypatch):
@@ -452,7 +452,7 @@ def test_patterns_far_larger_than_their_file_are_told(tmp_path, monkeypatch):
             assert told[0].filename == __file__
             assert "24 patterns of 1024 x 1024, uint32, 101 MB in memory" in repr(scan)
             found = info(path, **GIVEN)
-            assert any("take 101 MB in memory" in remark for remark in found.remarks)
+            assert any("take 101 MB in memory" in remark for remark in found.notes)
             patched.setattr(plausible, "LARGEST_UNNOTICED", 102 * 10**6)
             load(path, **GIVEN)
 

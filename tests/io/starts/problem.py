@@ -105,7 +105,7 @@ def r_factor(scan):
         probe=pt.Probe(modes=1 if scan.probe is None else len(scan.probe)),
         slices=pt.Slices(count=slices, thickness=SLICES_APART if slices > 1 else None),
     )
-    return pt.Reconstruction(scan, settings, device="cpu", keep=None).result.r_factor
+    return pt.Reconstruction(scan, settings, device="cpu", checkpointing=None).result.r_factor
 
 
 def unknown(problem):
@@ -142,7 +142,7 @@ def write_cdtools(path, problem, turned=0.4, **options):
             probe.to(torch.complex64),
             object.to(torch.complex64),
             min_translation=torch.as_tensor(first),
-            background=torch.zeros(problem.scan.window),
+            background=torch.zeros(problem.scan.pattern_shape),
             **{"weights": np.ones(len(problem.scan)), **options},
         )
         patterns = torch.as_tensor(problem.scan.frames.read(0, len(problem.scan)))

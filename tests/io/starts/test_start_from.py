@@ -27,7 +27,7 @@ WRITERS = {
     "PtychoShelves, of its CPU engine": (problems.write_recons, {}, {"engine": "DM"}),
     "PtychoShelves, of its GPU engine": (problems.write_recons, {}, {"engine": "GPU"}),
 }
-QUIET = "ignore::ptynb.io.starts.start.StartWarning"
+QUIET = "ignore::ptynb.io.starts.start.InitialGuessWarning"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_start_fits_as_well_as_the_truth(made, tmp_path):
     for name, (write, kind, more) in WRITERS.items():
         with of_case(name, tmp_path) as home:
             problem, best = made(**kind)
-            started = pt.start_from(problems.unknown(problem), write(home / "result.h5", problem, **more))
+            started = pt.load_initial_guess(problems.unknown(problem), write(home / "result.h5", problem, **more))
             assert problems.r_factor(started) < best + 1e-4
             np.testing.assert_allclose(started.probe, problem.probe, atol=1e-3 * np.abs(problem.probe).max())
 
@@ -85,8 +85,8 @@ def test_instead_of_a_near_field_model_another_result_starts_it(made, tmp_path):
         file["state_dict/near_field"][()] = True
     scan = problems.unknown(problem)
     with pytest.raises(pt.FileError, match="near-field model, whose probe lies elsewhere; start from another"):
-        pt.start_from(scan, path)
-    another = pt.start_from(scan, problems.write_cdtools(tmp_path / "far.h5", problem))
+        pt.load_initial_guess(scan, path)
+    another = pt.load_initial_guess(scan, problems.write_cdtools(tmp_path / "far.h5", problem))
     assert problems.r_factor(another) < best + 1e-4
 
 
@@ -94,20 +94,20 @@ def test_each_part_can_be_left_out(made, tmp_path):
     problem, best = made()
     path = problems.write_cdtools(tmp_path / "result.h5", problem)
     scan = problems.unknown(problem)
-    probe_only = pt.start_from(scan, path, object=False, positions=False)
+    probe_only = pt.load_initial_guess(scan, path, object=False, positions=False)
     assert probe_only.object is None
     np.testing.assert_array_equal(probe_only.positions, scan.positions)
-    places_only = pt.start_from(scan, path, object=False, probe=False)
+    places_only = pt.load_initial_guess(scan, path, object=False, probe=False)
     assert places_only.probe is None
     moved = places_only.positions - problem.positions
     np.testing.assert_allclose(moved - moved.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(places_only.positions.mean(0), scan.positions.mean(0))
-    own_places = pt.start_from(scan, path, positions=False)
+    own_places = pt.load_initial_guess(scan, path, positions=False)
     moved = own_places.positions - scan.positions
     np.testing.assert_allclose(moved - moved.mean(0), 0, atol=1e-9)
     assert best < problems.r_factor(own_places) < 0.15
     with pytest.raises(pt.ScanError, match=r"Nothing of .* was asked for"):
-        pt.start_from(scan, path, probe=False, object=False, positions=False)
+        pt.load_initial_guess(scan, path, probe=False, object=False, positions=False)
 
 
 def test_a_result_of_ptynb_starts_another_from_memory_and_from_its_file(made, tmp_path):
@@ -117,9 +117,9 @@ def test_a_result_of_ptynb_starts_another_from_memory_and_from_its_file(made, tm
     path = pt.save_result(result, tmp_path / "result.h5")
     scan = problems.unknown(problem)
     for given in (result, path):
-        assert problems.r_factor(pt.start_from(scan, given)) < best + 1e-4
+        assert problems.r_factor(pt.load_initial_guess(scan, given)) < best + 1e-4
     known = dataclasses.replace(scan, positions=problem.positions)
-    assert problems.r_factor(pt.start_from(known, path, positions=False)) < best + 1e-4
+    assert problems.r_factor(pt.load_initial_guess(known, path, positions=False)) < best + 1e-4
 
 
 def test_another_orientation_is_told_and_not_mended(made, tmp_path):
@@ -133,25 +133,25 @@ def test_another_orientation_is_told_and_not_mended(made, tmp_path):
             path = problems.write_ptyrad(home / "result.h5", problem)
             turned = turn(problem.scan)
             with pytest.warns(pt.PtynbWarning, match=rf"would with 0\.0\d+ if they were {words}: bring the scan"):
-                started = pt.start_from(turned, path)
+                started = pt.load_initial_guess(turned, path)
             assert problems.r_factor(started) > 0.1
-            assert problems.r_factor(pt.start_from(turn(turned), path)) < best + 1e-4  # the remedy
+            assert problems.r_factor(pt.load_initial_guess(turn(turned), path)) < best + 1e-4  # the remedy
 
 
 def test_a_result_of_another_scan_is_told(made, tmp_path):
     problem, _ = made(**SQUARE)
     other, _ = made(**SQUARE, seed=6)
     path = problems.write_ptyrad(tmp_path / "result.h5", other)
-    with pytest.warns(pt.StartWarning, match=r"no better than their mean .*: is it of this scan"):
-        pt.start_from(problem.scan, path)
+    with pytest.warns(pt.InitialGuessWarning, match=r"no better than their mean .*: is it of this scan"):
+        pt.load_initial_guess(problem.scan, path)
 
 
 def test_positions_that_are_not_a_refinement_are_told(made, tmp_path):
     problem, _ = made(**SQUARE)
     path = problems.write_ptyrad(tmp_path / "result.h5", problem)
     turned = dataclasses.replace(problem.scan, positions=problem.positions[:, ::-1].copy())
-    with pytest.warns(pt.StartWarning, match=r"differ from the scan's by \d+\.\d pixels"):
-        pt.start_from(turned, path)
+    with pytest.warns(pt.InitialGuessWarning, match=r"differ from the scan's by \d+\.\d pixels"):
+        pt.load_initial_guess(turned, path)
 
 
 def test_another_pixel_size_is_refused_and_resampled_where_asked(made, tmp_path):
@@ -159,8 +159,8 @@ def test_another_pixel_size_is_refused_and_resampled_where_asked(made, tmp_path)
     path = problems.write_ptyrad(tmp_path / "result.h5", problem)
     cropped = pt.preparation.crop(problem.scan, 26)
     with pytest.raises(pt.ScanError, match=r"pixels of 4e-08 x 4e-08 m, and the scan.s are 5\.231e-08.*resample=True"):
-        pt.start_from(cropped, path)
-    started = pt.start_from(cropped, path, resample=True)
+        pt.load_initial_guess(cropped, path)
+    started = pt.load_initial_guess(cropped, path, resample=True)
     bare = problems.r_factor(dataclasses.replace(cropped, probe=None))
     assert problems.r_factor(started) < 0.75 * bare
 
@@ -169,7 +169,7 @@ def test_another_pixel_size_is_refused_and_resampled_where_asked(made, tmp_path)
 def test_binned_patterns_cut_the_probe_and_keep_its_centre(made, tmp_path):
     problem, _ = made(window=(68, 68), pixel=(4e-8, 4e-8))
     path = problems.write_ptyrad(tmp_path / "result.h5", problem)
-    started = pt.start_from(pt.preparation.bin(problem.scan, 2), path)
+    started = pt.load_initial_guess(pt.preparation.bin(problem.scan, 2), path)
     middle = problem.probe[:, 17:51, 17:51]
     np.testing.assert_allclose(started.probe / started.probe[0, 17, 17], middle / middle[0, 17, 17], rtol=1e-3)
     np.testing.assert_allclose(started.positions, problem.positions + 17, atol=1e-5)
@@ -180,15 +180,15 @@ def test_a_count_that_differs_is_refused_and_the_remedies_work(made, tmp_path):
     path = problems.write_ptyrad(tmp_path / "result.h5", problem)
     fewer = pt.preparation.select(problem.scan, np.arange(20))
     with pytest.raises(pt.ScanError, match="has 21 positions, and the scan has 20 patterns; expected as many"):
-        pt.start_from(fewer, path)
-    assert pt.start_from(fewer, path, positions=False, object=False).probe.shape == (2, 34, 34)
+        pt.load_initial_guess(fewer, path)
+    assert pt.load_initial_guess(fewer, path, positions=False, object=False).probe.shape == (2, 34, 34)
 
 
 def test_a_ptypy_file_without_positions_gives_its_probe(made, tmp_path):
     problem, _ = made()
     path = problems.write_ptypy(tmp_path / "result.ptyr", problem, recorded=False)
-    with pytest.warns(pt.StartWarning) as told:
-        started = pt.start_from(problem.scan, path)
+    with pytest.warns(pt.InitialGuessWarning) as told:
+        started = pt.load_initial_guess(problem.scan, path)
     assert "record_positions" in str(told[0].message)
     assert started.object is None
 
@@ -196,15 +196,16 @@ def test_a_ptypy_file_without_positions_gives_its_probe(made, tmp_path):
 def test_a_potential_is_a_phase(made, tmp_path):
     problem, _ = made()
     pure = dataclasses.replace(problem, object=np.exp(1j * np.angle(problem.object)))
-    started = pt.start_from(problem.scan, problems.write_py4dstem(tmp_path / "r.h5", pure, potential=True))
+    started = pt.load_initial_guess(problem.scan, problems.write_py4dstem(tmp_path / "r.h5", pure, potential=True))
     np.testing.assert_allclose(started.object, pure.object, atol=1e-5)
 
 
 def test_the_truth_moves_with_the_positions(made, tmp_path):
     problem, _ = made()
-    truth = pt.simulate(4, window=16).truth
-    scan = dataclasses.replace(problems.unknown(problem), truth=dataclasses.replace(truth, object=problem.object))
-    moved = pt.start_from(scan, problems.write_ptypy(tmp_path / "result.ptyr", problem))
+    truth = pt.simulate(4, window=16).ground_truth
+    known = dataclasses.replace(truth, object=problem.object)
+    scan = dataclasses.replace(problems.unknown(problem), ground_truth=known)
+    moved = pt.load_initial_guess(scan, problems.write_ptypy(tmp_path / "result.ptyr", problem))
     by = np.rint((moved.positions - scan.positions).mean(0)).astype(int)
     assert by.tolist() == [-11, 3]
-    np.testing.assert_array_equal(moved.truth.object[: 50 - 11, 3:], problem.object[11:50])
+    np.testing.assert_array_equal(moved.ground_truth.object[: 50 - 11, 3:], problem.object[11:50])

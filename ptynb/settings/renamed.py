@@ -1,0 +1,141 @@
+"""Names that settings had in earlier versions, and their translation wherever a file is read.
+
+A rename is a line here: model (a base class stands for all of its kind), earlier name, present name, and earlier values
+where these have changed too. Results and checkpoints say which names they were written with: each table below raises
+their versions by one, and only the tables after a file's own are applied to it. Run files and settings have no version:
+there an earlier name stands for the present one where that is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from ptynb.record import Change
+from ptynb.settings.base import SettingsError, models_in
+
+Values = Mapping[str, str]
+Table = Mapping[str, Mapping[str, str | tuple[str, Values]]]
+
+_VERSION_0_1: Table = {
+    "Part": {"rate": "learning_rate", "first": "start_epoch", "last": "end_epoch"},
+    "Object": {
+        "states": "modes",
+        "form": ("parametrization", {"polar": "amplitude_phase"}),
+        "amplitude_rate": "amplitude_learning_rate",
+    },
+    "OPR": {"rank": "modes"},
+    "Tilt": {"each": "per_position"},
+    "Positions": {"limit": "max_shift"},
+    "Detector": {"blur": "psf_sigma"},
+    "Schedule": {"final": "end_factor"},
+    "Constraint": {
+        "first": "start_epoch",
+        "last": "end_epoch",
+        "kind": (
+            "kind",
+            {
+                "fixed_power": "fixed_probe_power",
+                "blur": "gaussian_blur",
+                "threshold": "dct_threshold",
+                "tied_amplitude": "amplitude_phase_coupling",
+                "centred_depth": "recenter_depth",
+                "no_ramp": "remove_phase_ramp",
+                "no_grid": "remove_grid_artifacts",
+            },
+        ),
+    },
+    "DCTThreshold": {"kept": "keep_fraction"},
+    "Regularizer": {"kind": ("kind", {"mean_pattern": "pacbed"})},
+    "Settings": {
+        "offset": "probe_offset",
+        "variations": "opr",
+        "weights": "pattern_intensities",
+        "terms": "regularizers",
+        "regularisation": "rpie_alpha",
+        "relaxation": "beta",
+        "accumulate": "gradient_accumulation",
+        "batches": "batch_sampling",
+        "frames": "pattern_storage",
+        "exchange": ("gradient_sync", {"touched": "sparse", "whole": "dense"}),
+        "exchange_every": "sync_every",
+    },
+    "Checkpointing": {"last": "max_to_keep"},
+    "RunFile": {"keep": "checkpointing"},
+    "LocalCluster": {"lease": "detached_timeout"},
+    "SlurmCluster": {"lease": "detached_timeout"},
+    "SshCluster": {"lease": "detached_timeout"},
+}
+TABLES: tuple[Table, ...] = (_VERSION_0_1,)
+"""The earliest first; models are named as they are today."""
+_NONE: Values = {}
+
+
+def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0, below: str = "") -> dict[Any, Any]:
+    """Plain values of a model with the present names; what is no name of it stays as it is.
+
+    since: tables that the file they are from knew already. Raises SettingsError where a value is there under an earlier
+    and under the present name.
+    """
+    found: dict[Any, Any] = {}
+    for name, value in values.items():
+        new, value = _renamed(name, value, [model], since, below)
+        if new in found or (new != name and new in values):
+            raise SettingsError(f"'{below}{name}' is the earlier name of '{below}{new}'; give only '{below}{new}'.")
+        found[new] = value
+    return found
+
+
+def change_with_present_names(change: Change, model: type[BaseModel], since: int = 0) -> Change:
+    """A line of a record of changes of this model's values; one about no setting stays as it is."""
+    models = [model]
+    names: list[str] = []
+    *parts, last = change.name.split(".")
+    for part in parts:
+        names.append(_renamed(part, None, models, since)[0])
+        models = _models_of(names[-1], models)
+    name, old = _renamed(last, change.old, models, since)
+    _, new = _renamed(last, change.new, models, since)
+    return replace(change, name=".".join((*names, name)), old=old, new=new)
+
+
+def _renamed(name: Any, value: Any, models: list[type[BaseModel]], since: int, below: str = "") -> tuple[Any, Any]:
+    """One field with what is inside it."""
+    for table in TABLES[since:]:
+        # Of one class and its bases only one has the field.
+        for kind in (base.__name__ for model in models for base in model.__mro__):
+            if (entry := table.get(kind, {}).get(name)) is not None:
+                name, known = (entry, _NONE) if isinstance(entry, str) else entry
+                value = known.get(value, value) if isinstance(value, str) else value
+                break
+    return name, _inside(value, _models_of(name, models), since, f"{below}{name}.")
+
+
+def _inside(value: Any, models: list[type[BaseModel]], since: int, below: str) -> Any:
+    if models and isinstance(value, Mapping):
+        return translated(value, _kind_of(value, models, since), since, below)
+    if models and isinstance(value, list | tuple):
+        kinds = ((one, _kind_of(one, models, since) if isinstance(one, Mapping) else None) for one in value)
+        return [one if kind is None else translated(one, kind, since, below) for one, kind in kinds]
+    return value
+
+
+def _kind_of(values: Mapping[Any, Any], models: list[type[BaseModel]], since: int) -> type[BaseModel]:
+    """Of several models the one whose kind these values name, the first where they name none."""
+    kind = values.get("kind")
+    for table in TABLES[since:]:
+        for base in models[0].__mro__:
+            entry = table.get(base.__name__, {}).get("kind")
+            if isinstance(entry, tuple) and isinstance(kind, str):
+                kind = entry[1].get(kind, kind)
+    named = (model for model in models if "kind" in model.model_fields and model.model_fields["kind"].default == kind)
+    return next(named, models[0])
+
+
+def _models_of(name: Any, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
+    """The models that a field holds: none where it holds single values."""
+    fields = (model.model_fields[name] for model in models if name in model.model_fields)
+    return [inner for field in fields for inner in models_in(field.annotation)]
