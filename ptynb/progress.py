@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ptynb.snapshot import Epoch
+    from ptynb.data.snapshot import Epoch
 
-# numpy, which the records of ptynb.snapshot are made with, is loaded by whoever has epochs to show.
+# numpy, which the records of ptynb.data.snapshot are made with, is loaded by whoever has epochs to show.
 
 LOOK_SECONDS = 0.05
 LINE_SECONDS = 3.0

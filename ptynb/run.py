@@ -13,7 +13,7 @@ import os
 import sys
 
 # torch is imported once the environment is set that it reads when it loads.
-from ptynb.commands.run import add_options, check_plan, plan_of, print_example, resume_command
+from ptynb.cli.run_command import add_options, check_plan, plan_of, print_example, resume_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.example:
         print_example()
         return 0
-    from ptynb.driver.places import Place, take_seat
+    from ptynb.batch.rank_env import Place, take_seat
 
     try:
         place = Place.of(os.environ)
@@ -37,9 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         if os.environ.get("RANK", "0") == "0":  # the others find the same
             print(f"ptynb: {error}", file=sys.stderr)
         return 1
-    from ptynb.driver import ranks
+    from ptynb.batch import torchrun
 
-    return ranks.run(plan, place, seat, chosen.resume, resume_command("python -m ptynb.run", chosen))
+    return torchrun.run(plan, place, seat, chosen.resume, resume_command("python -m ptynb.run", chosen))
 
 
 if __name__ == "__main__":

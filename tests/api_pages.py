@@ -15,7 +15,7 @@ import pdoc.render
 
 import ptynb
 import ptynb.report
-from ptynb.report import writing
+from ptynb.report import report_file
 
 ITEM = re.compile(r"[a-z_*][\w, *]*: ")
 """What begins a line about an argument, a field, or several."""
@@ -54,7 +54,7 @@ def build(folder: Path) -> list[Path]:
             inside = (name for name, value in vars(module).items() if getattr(value, "__module__", "").startswith(home))
             module.__all__ = [name for name in inside if not name.startswith("_")]  # type: ignore[attr-defined]
     # The package is the function too, and tells the whole of it in its module.
-    ptynb.report.report = writing.report  # type: ignore[attr-defined]
+    ptynb.report.report = report_file.report  # type: ignore[attr-defined]
     ptynb.report.__all__ = ["report"]  # type: ignore[attr-defined]
     pdoc.render.configure(docformat="markdown", show_source=False, search=False, math=False)
     pdoc.render.env.filters["to_markdown"] = as_markdown

@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 import ptynb as pt
-from ptynb.geometry import NearField
-from ptynb.scan import Scan
+from ptynb.data.geometry import NearField
+from ptynb.data.scan import Scan
 from ptynb.settings import (
     OPR,
     Affine,
@@ -26,7 +26,7 @@ from ptynb.settings import (
     Slices,
     Tilt,
 )
-from ptynb.settings.terms import PACBED, DataTerm, Similarity, Sparsity, TotalVariation
+from ptynb.settings.regularizers import PACBED, DataTerm, Similarity, Sparsity, TotalVariation
 
 THICK = Slices(count=3, thickness=2e-4)
 MODES = Probe(modes=2)

@@ -10,9 +10,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
+from tests.system_parts import PARTS, ROOT, part_of
+
+if TYPE_CHECKING:
+    import ptynb as pt
+    from ptynb.data.scan import Scan
+    from tests.engine.ranks import Ranks
 
 REAL_DATA = "PTYNB_TEST_DATA"
 """Names the folder with others' real data, which is not part of the project."""
@@ -37,8 +45,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--system",
+        default="all",
+        metavar="PART",
+        help="of the system tests (tests/system_parts.py): all, none, or one part",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(2)
+    if (wanted := config.getoption("--system")) not in ("all", "none", *PARTS):
+        raise pytest.UsageError(f"--system is {wanted!r}; expected all, none, or one of {', '.join(PARTS)}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--system none` the tests of no part are left, with `--system PART` those of this part alone."""
+    wanted = config.getoption("--system")
+    if wanted == "all":
+        return
+    kept, left_out = [], []
+    for item in items:
+        mark = item.get_closest_marker("system")
+        part = mark.args[0] if mark else part_of(item.path.relative_to(ROOT).as_posix())
+        (kept if part == (None if wanted == "none" else wanted) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 def descendants(known: set[int]) -> list[psutil.Process]:
@@ -97,6 +130,32 @@ def named_folder(variable: str) -> Path:
     if folder is None:
         pytest.skip(f"{variable} does not name a folder; CONTRIBUTING.md says what it holds")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """Three real ranks, for every test that kills none of them."""
+    from tests.engine.ranks import Ranks
+
+    started = Ranks(3)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[pt.Cluster]:
+    """A real ipyparallel cluster of two engines."""
+    import ptynb as pt
+
+    with pt.Cluster(2, device="cpu") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def scan() -> Scan:
+    import ptynb as pt
+
+    return pt.simulate(patterns=100, window=64, seed=5)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,14 @@
 """Runs every check: `python tests/run.py`, with the Python of a virtual environment.
 
 Installs into that environment what the tests need, and Debian's packages of programs that are missing where this may be
-done (root, apt-get). Then: formatting, lint, types, import arrows, and all tests; arguments go on to pytest.
+done (root, apt-get). Then: formatting, lint, types, imports, the tests, and those parts of the system tests whose files
+have changed since they passed (`system_parts.py`). `--all` runs every part, `--part NAME` one alone; other arguments
+are pytest's and choose tests by themselves.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -15,6 +18,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.system_parts import PARTS, due, record  # noqa: E402 - found from the checkout, with nothing installed
+
 PACKAGES = (
     (("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
     (("slurmctld",), ("slurm-wlm", "munge")),
@@ -23,19 +30,18 @@ PACKAGES = (
     (("ip",), ("iproute2",)),
 )
 """Programs, of which the tests need one, and the packages of Debian that have it."""
-WAITING = ("tests/bench", "tests/cli", "tests/driver", "tests/widgets", "tests/test_notebooks.py")
-"""Tests that start clusters and browsers, and wait for them most of the time: file by file, two at once."""
-ALONE = (
-    "tests/benchmarks",
-    "tests/faults",
-    "tests/hosts",
-    "tests/slurm",
-    "tests/test_acceptance.py",
-    "tests/test_run.py",
-    "tests/widgets/test_lab.py",
-    "tests/widgets/test_workbench.py",
+WAITING = (
+    "tests/app",
+    "tests/batch",
+    "tests/cli",
+    "tests/cluster",
+    "tests/planning",
+    "tests/session",
+    "tests/tuning",
+    "tests/widgets",
+    "tests/test_notebooks.py",
 )
-"""Tests that kill processes, measure time, or drive JupyterLab and two engines: nothing else runs beside them."""
+"""Tests that start clusters and browsers, and wait for them most of the time: file by file, two at once."""
 OLDER_KERNEL = "ipykernel==7.2.0"
 """The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
@@ -93,12 +99,31 @@ for modes in (1, 2):
 """What a reconstruction is made of is compiled once, not by each process of the tests at the same time."""
 
 
+def parse() -> tuple[argparse.Namespace, list[str]]:
+    """What is to be run; arguments that are not ours go to pytest."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="every part of the system tests, too")
+    which.add_argument("--part", choices=list(PARTS), action="append", help="this part of the system tests alone")
+    return parser.parse_known_args()
+
+
+def run_part(part: str) -> int:
+    """Runs one part of the system tests with nothing beside it, and records that it passed."""
+    selected = PARTS[part].tests or ("tests",)
+    status = told(sys.executable, "-m", "pytest", "--system", part, *selected)
+    if status == 0:
+        record(part)
+    return status
+
+
 def main() -> None:
-    """All checks, the quick ones first."""
+    """All checks, the quick ones first; then the parts of the system tests whose files changed since they passed."""
     # A shell or nohup ignores these in what it starts in the background; processes that the tests send them inherit it.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    chosen, others = parse()
     install()
     scripts = Path(sys.executable).parent
     run(str(scripts / "ruff"), "format", "--check", ".")
@@ -106,18 +131,19 @@ def main() -> None:
     run(str(scripts / "mypy"))
     run(str(scripts / "lint-imports"))
     pytest = (sys.executable, "-m", "pytest")
-    if len(sys.argv) > 1:
-        run(*pytest, *sys.argv[1:])
+    if others:
+        run(*pytest, *others)
         return
     run(sys.executable, "-c", COMPILE)
-    shared = (*pytest, "--numprocesses", BESIDE)
-    later = [f"--ignore={path}" for path in ALONE]
-    parts = (
-        (*shared, *later, *(f"--ignore={path}" for path in WAITING)),
-        (*shared, "--dist", "loadfile", *later, *WAITING),
-        (*pytest, *ALONE),
-    )
-    sys.exit(max(told(*part) for part in parts))  # all that fails is told by one run
+    statuses = []
+    if not chosen.part:
+        shared = (*pytest, "--system", "none", "--numprocesses", BESIDE)
+        statuses.append(told(*shared, *(f"--ignore={path}" for path in WAITING)))
+        statuses.append(told(*shared, "--dist", "loadfile", *WAITING))
+    parts = chosen.part or (list(PARTS) if chosen.all else due())
+    print(f"\nSystem tests: {', '.join(parts) or 'none, since no file that they protect has changed'}.", flush=True)
+    statuses.extend(run_part(part) for part in parts)
+    sys.exit(max(statuses))  # one run shows all failures
 
 
 if __name__ == "__main__":

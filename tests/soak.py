@@ -29,7 +29,7 @@ from typing import Any
 import psutil
 
 import ptynb as pt
-from ptynb.io.state import load_state, states
+from ptynb.io.checkpoint_file import load_state, states
 from tests.soak_notebook import DISK, TIMEOUT
 
 EPOCHS = 250

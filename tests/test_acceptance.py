@@ -16,8 +16,8 @@ from PIL import Image
 from scipy import ndimage
 
 import ptynb as pt
-from ptynb import render
-from ptynb.scan import Scan
+from ptynb.data import images
+from ptynb.data.scan import Scan
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,14 @@ def test_the_siemens_star_is_reconstructed_from_real_data(
         result = recon.result
     folder = Path(os.environ.get("PTYNB_TEST_ARTIFACTS", "test-artifacts"))
     folder.mkdir(parents=True, exist_ok=True)
-    phase = render.flat_phase(result.object[64:-64, 64:-64])
+    phase = images.flat_phase(result.object[64:-64, 64:-64])
     name = "siemens-star-positions-found" if positions.learning_rate else "siemens-star"
-    Image.fromarray(render.coloured(phase, render.limits_of(phase))).save(folder / f"{name}-phase.png")
+    Image.fromarray(images.coloured(phase, images.limits_of(phase))).save(folder / f"{name}-phase.png")
     pt.figure(result).savefig(folder / f"{name}.png", dpi=100)
     print(result)
     assert result.r_factor <= most
     # The star's centre in this scan's coordinates, found by eye; its hub ends 33 pixels from there.
-    whole = render.flat_phase(result.object)
+    whole = images.flat_phase(result.object)
     centre = (61.0 - result.origin[0], 41.0 - result.origin[1])
     assert {spokes(whole, centre, radius) for radius in (40, 50, 60, 80)} == {30}
 

@@ -12,8 +12,8 @@ import pytest
 from nbclient import NotebookClient
 
 import ptynb as pt
-from ptynb.cli import notebooks_folder
-from ptynb.commands.combinations import check, parameters_of
+from ptynb.cli.main import notebooks_folder
+from ptynb.cli.sweep_combinations import check, parameters_of
 
 NOTEBOOKS = sorted(notebooks_folder().glob("*.ipynb"))
 IMAGE, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
@@ -50,6 +50,7 @@ def test_the_first_reconstruction_runs_to_its_end(tmp_path: Path) -> None:
     assert [change.name for change in result.changes] == ["probe.learning_rate"]
 
 
+@pytest.mark.system("notebooks")
 @pytest.mark.timeout(900)  # minutes on two slow cores
 def test_the_physics_finds_what_was_simulated(tmp_path: Path) -> None:
     names = ("thin_error", "thick_error", "slice_errors", "rms_positions", "scale_errors", "rotation_errors")
@@ -107,6 +108,7 @@ def test_a_piece_and_a_constraint_take_fewer_than_forty_lines() -> None:
     assert len(lines) < 40
 
 
+@pytest.mark.system("notebooks")
 def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None:
     values = ("[c.name for c in recon.changes]", "result.losses", "again.epoch")
     shown, found = run("05_cluster", tmp_path, *values)
@@ -116,6 +118,7 @@ def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None
     assert found["again.epoch"] == 83
 
 
+@pytest.mark.system("notebooks")
 def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
     names = (
         "first.losses",
@@ -138,6 +141,7 @@ def test_the_tour_of_the_workbench_shows_every_part(tmp_path: Path) -> None:
     assert pt.load_result(tmp_path / "workbench_result.h5").changes[0].name == "probe.learning_rate"
 
 
+@pytest.mark.system("notebooks")
 @pytest.mark.timeout(600)  # half a minute on an idle machine
 def test_files_go_in_and_results_come_out(tmp_path: Path) -> None:
     names = (

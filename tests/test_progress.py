@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ptynb import progress
-from ptynb.snapshot import Epoch
+from ptynb.data.snapshot import Epoch
 from tests.pairs import each
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ptynb
-from ptynb.cli import _parser
+from ptynb.cli.main import _parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

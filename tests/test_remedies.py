@@ -17,9 +17,9 @@ import pytest
 import tifffile
 
 import ptynb as pt
-from ptynb import preparation, quality
-from ptynb.physics import illumination
-from ptynb.scan import Scan
+from ptynb import analysis, preparation
+from ptynb.data.scan import Scan
+from ptynb.simulation import illumination
 from tests.followed import Case, follow, hdf5
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
@@ -276,12 +276,12 @@ SETTINGS = {
     ),
     "states that are one": Case(
         lambda _: built(regularizers=(pt.regularizers.Similarity(weight=0.1),)),
-        "leave it out or ask for more states",
+        "leave it out or ask for more modes",
         lambda *_: (built(), built(regularizers=(pt.regularizers.Similarity(weight=0.1),), object={"modes": 2})),
     ),
     "epochs in order": Case(
         lambda _: pt.Probe(start_epoch=9, end_epoch=3),
-        "give a last one that is not earlier",
+        "give an end_epoch that is not earlier",
         lambda *_: pt.Probe(start_epoch=9, end_epoch=9),
     ),
     "no ranges": Case(
@@ -377,15 +377,15 @@ RUNS = {
         lambda *_: (preparation.crop(plain, 4, centre=(2, 8)), preparation.crop(preparation.pad(plain, 28), 12)),
     ),
     "images of two shapes": Case(
-        lambda _: quality.fourier_ring_correlation(thick[0], thick[0, 2:], align=False),
+        lambda _: analysis.fourier_ring_correlation(thick[0], thick[0, 2:], align=False),
         "Cut them to the same area",
-        lambda *_: quality.fourier_ring_correlation(thick[0, 2:], thick[0, 2:], align=False),
+        lambda *_: analysis.fourier_ring_correlation(thick[0, 2:], thick[0, 2:], align=False),
     ),
     "a threshold": Case(
-        lambda _: quality.fourier_ring_correlation(thick[0], thick[0], align=False).crossing("half"),
+        lambda _: analysis.fourier_ring_correlation(thick[0], thick[0], align=False).crossing("half"),
         "expected 'half-bit', 'one-bit' or 'one-seventh'. Choose one of these",
         lambda *_: [
-            quality.fourier_ring_correlation(thick[0], thick[0], align=False).crossing(name)
+            analysis.fourier_ring_correlation(thick[0], thick[0], align=False).crossing(name)
             for name in ("half-bit", "one-bit", "one-seventh")
         ],
     ),

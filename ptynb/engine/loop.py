@@ -15,26 +15,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.compiled import buffers
-from ptynb.compiled.threads import count, torch_alone
-from ptynb.engine import moments
-from ptynb.engine.algorithm import Algorithm, Problem
-from ptynb.engine.algorithms import make_algorithm
-from ptynb.engine.group import Group
-from ptynb.engine.order import BatchSampler
-from ptynb.engine.shard import Shard, detector_mask
-from ptynb.geometry import illuminated_area
-from ptynb.io.state import Array, ReconstructionState, identity
-from ptynb.physics.build import initial_arrays, make_model, object_frame
-from ptynb.physics.constraints import impose
+from ptynb.data.geometry import illuminated_area
+from ptynb.data.record import Words
+from ptynb.data.scan import Scan
+from ptynb.data.snapshot import Change, Epoch, Thumbnail
+from ptynb.distributed.group import Group
+from ptynb.engine import thumbnails
+from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
+from ptynb.kernels import buffers
+from ptynb.kernels.thread_count import count, torch_alone
+from ptynb.loading.shard import Shard, detector_mask
+from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.algorithm_choice import make_algorithm
+from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics.components.component import ModelComponent, overrides
+from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
-from ptynb.physics.piece import CustomConstraint, Extension, ModelComponent, overrides
-from ptynb.record import Words
-from ptynb.scan import Scan
+from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
 from ptynb.settings import THIN_ONLY, Settings
-from ptynb.settings.terms import PACBED, DataTerm
-from ptynb.snapshot import Change, Epoch, Thumbnail
+from ptynb.settings.regularizers import PACBED, DataTerm
 
 EVALUATION_BATCH = 32
 """Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
@@ -186,8 +186,8 @@ class Loop:
                 "or of the hardware. The result up to here is not to be trusted."
             )
         self.agreed = self.epoch
-        if self.group.rank == 0 and moments.due(self.epoch):
-            self.history = moments.thinned((*self.history, moments.take(self.model, self.area, self.epoch)))
+        if self.group.rank == 0 and thumbnails.due(self.epoch):
+            self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # its time belongs to no epoch
         self._begin_epoch()
 

@@ -26,18 +26,9 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from ptynb.compiled.threads import count
-from ptynb.engine import looking, resuming
-from ptynb.engine.connections import Connections
-from ptynb.engine.group import ECHOES, Group, Membership, join
-from ptynb.engine.keeper import CheckpointRequest, Keeper, Progress, RunStatus
-from ptynb.engine.loop import Loop
-from ptynb.engine.pictures import Taken, make_pictures, make_room, make_snapshot, take, value_at
-from ptynb.io.state import ReconstructionState
-from ptynb.record import Words
-from ptynb.scan import Scan
-from ptynb.settings import Checkpointing, Settings
-from ptynb.snapshot import (
+from ptynb.data.record import Words
+from ptynb.data.scan import Scan
+from ptynb.data.snapshot import (
     Array,
     Failure,
     Health,
@@ -48,6 +39,15 @@ from ptynb.snapshot import (
     Snapshot,
     Status,
 )
+from ptynb.distributed.group import ECHOES, Group, Membership, join
+from ptynb.distributed.sockets import Connections
+from ptynb.engine import checkpoint_loading, diagnostics
+from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress, RunStatus
+from ptynb.engine.loop import Loop
+from ptynb.engine.rendering import Taken, make_pictures, make_room, make_snapshot, take, value_at
+from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.kernels.thread_count import count
+from ptynb.settings import Checkpointing, Settings
 
 IDLE_SECONDS = 2.0
 """How often rank 0 begins a turn while nothing is to be done, at least four times within the group's timeout."""
@@ -140,7 +140,7 @@ class Worker:
         self._pixel = scan.pixel_size
         self._measure_every = 0
         self._threads = count()
-        self._vitals = looking.Vitals(membership.device, self._threads)
+        self._vitals = diagnostics.Vitals(membership.device, self._threads)
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
         self._thread.start()
 
@@ -224,13 +224,13 @@ class Worker:
     def pattern(self, index: int) -> PatternPair | None:
         """A measured and modelled pattern; None where another engine holds it, and while still loading."""
         loop = self._loop
-        found: PatternPair | None = None if loop is None else self._ask(lambda: looking.pattern(loop, index))
+        found: PatternPair | None = None if loop is None else self._ask(lambda: diagnostics.pattern(loop, index))
         return found
 
     def positions(self) -> tuple[Array, Array] | None:
         """Top-left corners of the probe windows at the start and now; None while still loading."""
         loop = self._loop
-        found: tuple[Array, Array] | None = None if loop is None else self._ask(lambda: looking.positions(loop))
+        found: tuple[Array, Array] | None = None if loop is None else self._ask(lambda: diagnostics.positions(loop))
         return found
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
@@ -243,7 +243,9 @@ class Worker:
 
     def health(self) -> Health:
         """How this engine is doing. Never waits for the training thread."""
-        return looking.health(self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals)
+        return diagnostics.health(
+            self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals
+        )
 
     def result(self) -> ResultData | None:
         """The state that the last `evaluate` kept, on rank 0; after a failure the state as it is, on any rank."""
@@ -292,13 +294,13 @@ class Worker:
             torch.get_num_threads()
             torch.set_num_threads(self._threads)
             self._threads = torch.get_num_threads()
-            found = resuming.read_start(self._start, self._membership.rank)
+            found = checkpoint_loading.read_start(self._start, self._membership.rank)
             if self._membership.world > 1:
                 self._connections = Connections()
                 if self._given_up:
                     self._connections.abort()
             group = join(self._membership, self._connections)
-            self._loop = self._begin(scan, group, resuming.shared(found, group), extensions)
+            self._loop = self._begin(scan, group, checkpoint_loading.shared(found, group), extensions)
             del found
             if self._note is not None:
                 self._loop.note(*self._note)
@@ -339,8 +341,8 @@ class Worker:
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, extensions)
-        loop = Loop(scan, resuming.settings_to_begin_with(state, self._settings), group, extensions)
-        loop.restore(resuming.with_rows(state, self._start, loop.shard.patterns), self._settings)
+        loop = Loop(scan, checkpoint_loading.settings_to_begin_with(state, self._settings), group, extensions)
+        loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), self._settings)
         self._target = state.target
         self._began, self._began_with = (state.epoch, state.update, len(state.changes)), state.settings
         return loop

@@ -11,16 +11,16 @@ from pathlib import Path
 import h5py
 from numpy.typing import ArrayLike
 
-from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain, ptyd, rosetta, seq, tiff, zarr_store
-from ptynb.io.hdf5 import FileError, open_for_reading, reason
-from ptynb.io.identity import opened
-from ptynb.io.native import is_native, read_scan
-from ptynb.io.reading.assemble import assemble
-from ptynb.io.reading.found import FileRecord, Format, Given, Head, pairs
-from ptynb.io.reading.plausible import look_at
-from ptynb.io.result import is_result
-from ptynb.scan import Scan
-from ptynb.warned import PtynbWarning
+from ptynb.data.scan import Scan
+from ptynb.exceptions import PtynbWarning
+from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
+from ptynb.io.hdf5_file import FileError, open_for_reading, reason
+from ptynb.io.reading.records import FileRecord, Format, Given, Head, pairs
+from ptynb.io.reading.sanity_checks import look_at
+from ptynb.io.reading.scan_assembly import assemble
+from ptynb.io.result_file import is_result
+from ptynb.io.scan_file import is_native, read_scan
+from ptynb.io.scan_identity import opened
 
 FORMATS: tuple[Format, ...] = (
     nexus.FORMAT,
@@ -34,8 +34,8 @@ FORMATS: tuple[Format, ...] = (
     zarr_store.FORMAT,
     tiff.FORMAT,
     seq.FORMAT,
-    rosetta.FORMAT,
-    plain.FORMAT,  # takes any HDF5: after all others
+    rosettasciio.FORMAT,
+    plain_hdf5.FORMAT,  # takes any HDF5: after all others
 )
 """What can be read, in the order in which a file is asked: the first that recognises it reads it."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.checked import Checked
-from ptynb.provenance import Machines, ScanIdentity, Software
-from ptynb.record import Change, Epoch, Thumbnail
+from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.record import Change, Epoch, Thumbnail
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.safe_hdf5 import Checked
 
 TEXT = h5py.string_dtype()
 EPOCHS = {"number": "i8", "loss": "f8", "seconds": "f8", "patterns_per_second": "f8", "ended": "f8"}

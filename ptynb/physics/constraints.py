@@ -8,18 +8,42 @@ astray.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import singledispatch
+from typing import Literal
 
 import torch
 from scipy import fft
 from torch import Tensor
 
+from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.components.object_and_probe import Tilt
+from ptynb.physics.components.positions_to_detector import Positions
 from ptynb.physics.model import Model
-from ptynb.physics.parts import Tilt
-from ptynb.physics.pieces import Positions
-from ptynb.physics.windows import add_windows
+from ptynb.physics.patches import add_windows
 from ptynb.settings import constraints as settings
+
+
+class CustomConstraint(ABC):
+    """A constraint of the user's own: called after updates, on all engines, without gradients, with the model.
+
+    after: "epoch" or "update". It has to be deterministic, and the same on all engines.
+    """
+
+    after: Literal["epoch", "update"] = "epoch"
+
+    def due(self, epoch: int) -> bool:
+        """Whether it is imposed in this epoch (1 for the first)."""
+        return True
+
+    @abstractmethod
+    def impose(self, model: Model) -> None:
+        """Changes the model's parameters in place: `model.object.set(...)`, `model.probe.set(...)`."""
+
+
+Extension = ModelComponent | CustomConstraint
+"""What users add to a reconstruction of theirs."""
 
 # Functions on tensors
 

@@ -24,8 +24,8 @@ fills a new one. So these functions own what they keep for the gradient, and ove
 once. Everything around them is recorded by automatic differentiation, so that a new piece of the model is a few lines.
 
 Each step is written twice: by torch's operations in `steps`, for any device, and compiled for a CPU in
-`ptynb.compiled.steps`, for windows whose sides have no prime factor above 13. Where nothing of the model stands between
-two steps, `far_field_patterns` and `far_field_misfit` do several at once.
+`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. Where nothing of the model stands
+between two steps, `far_field_patterns` and `far_field_misfit` do several at once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.compiled.given import Detection, Lighting
-from ptynb.physics import steps
-from ptynb.physics.windows import check_inside, windows_of
+from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.physics import torch_steps
+from ptynb.physics.patches import check_inside, windows_of
 
 
 def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     # Whether they are 0 is asked on a CPU only: a GPU would have to be waited for.
     if shifts.device.type == "cpu" and not shifts.requires_grad and not shifts.any():
         return probes.expand(len(shifts), -1, -1, -1).clone()
-    moved: Tensor = _implementation(steps.MovedProbes, probes).apply(probes, shifts)
+    moved: Tensor = _implementation(torch_steps.MovedProbes, probes).apply(probes, shifts)
     return moved
 
 
@@ -81,7 +81,7 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     if compiled_for(probes.device, window, kernel):
         waves: Tensor = compiled_steps().CompiledExitWaves.apply(object, window_origins, probes, kernel)
     else:
-        waves = steps.ExitWaves.apply(windows_of(object, window_origins, window), probes.contiguous(), kernel)
+        waves = torch_steps.ExitWaves.apply(windows_of(object, window_origins, window), probes.contiguous(), kernel)
     return waves
 
 
@@ -154,13 +154,13 @@ def _check(given: Lighting, detection: Detection) -> None:
 
 def far_field_intensity(waves: Tensor) -> Tensor:
     """Σ |F[ψ]|² (pattern, y, x) over states and modes of exit waves (pattern, state, mode, y, x); differentiable."""
-    intensity: Tensor = _implementation(steps.FarFieldIntensity, waves).apply(waves)
+    intensity: Tensor = _implementation(torch_steps.FarFieldIntensity, waves).apply(waves)
     return intensity
 
 
 def intensity_of(waves: Tensor) -> Tensor:
     """Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x); differentiable."""
-    intensity: Tensor = _implementation(steps.SummedIntensity, waves).apply(waves)
+    intensity: Tensor = _implementation(torch_steps.SummedIntensity, waves).apply(waves)
     return intensity
 
 
@@ -209,7 +209,7 @@ def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | N
 
 
 def _transformable(height: int, width: int) -> bool:
-    possible: bool = compiled_steps().transforms.possible(height, width)
+    possible: bool = compiled_steps().fft.possible(height, width)
     return possible
 
 
@@ -223,10 +223,10 @@ def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
 @functools.cache
 def compiled_steps() -> ModuleType:
     """Those for a CPU, loaded where they are first needed."""
-    return importlib.import_module("ptynb.compiled.steps")
+    return importlib.import_module("ptynb.kernels.cpu_steps")
 
 
 @functools.cache
 def compiled_descent() -> ModuleType:
     """All of them in one."""
-    return importlib.import_module("ptynb.compiled.descent")
+    return importlib.import_module("ptynb.kernels.fused_gradient")

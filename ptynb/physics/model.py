@@ -15,7 +15,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.compiled.given import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
+from ptynb.physics.components.object_and_probe import Object, Probe, Slices, Tilt
+from ptynb.physics.components.positions_to_detector import Background, Weights
 from ptynb.physics.hotpath import (
     compiled_for,
     exit_waves,
@@ -28,15 +31,12 @@ from ptynb.physics.hotpath import (
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, Loss, loss_of
-from ptynb.physics.parts import Object, Probe, Slices, Tilt
-from ptynb.physics.piece import STEPS, Batch, ModelComponent, overrides
-from ptynb.physics.pieces import Background, Weights
-from ptynb.physics.propagate import angular_spectrum_kernel, far_field, propagate
+from ptynb.physics.patches import windows_of
+from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
+from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
-from ptynb.physics.steps import shift_ramps
-from ptynb.physics.terms import mean_pattern
-from ptynb.physics.tilted import tilted_far_field
-from ptynb.physics.windows import windows_of
+from ptynb.physics.tilted_detector import tilted_far_field
+from ptynb.physics.torch_steps import shift_ramps
 
 
 class Propagation(ABC):

@@ -8,9 +8,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.preparation.carry import Array, carried, known, real_type, transformed
-from ptynb.preparation.moments import mean_pattern
-from ptynb.scan import Scan, ScanError
+from ptynb.data.scan import Scan, ScanError
+from ptynb.preparation.carry_over import Array, carried, known, real_type, transformed
+from ptynb.preparation.center_of_mass import mean_pattern
 
 
 def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ptynb.preparation.carry import Array, known, real_type, transformed
+from ptynb.data.scan import Scan
+from ptynb.preparation.carry_over import Array, known, real_type, transformed
 from ptynb.preparation.counts import normalise
-from ptynb.scan import Scan
 
 
 def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> Scan:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.preparation.carry import Array, Window, as_centred, carried, facing_geometry, transformed
-from ptynb.preparation.places import axes_of, flip_positions, transposed_places
-from ptynb.scan import Scan
+from ptynb.data.scan import Scan
+from ptynb.preparation.carry_over import Array, Window, as_centred, carried, facing_geometry, transformed
+from ptynb.preparation.scan_positions import axes_of, flip_positions, transposed_places
 
 
 def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.frames import SelectedFrames
-from ptynb.scan import Scan
+from ptynb.data.patterns import SelectedFrames
+from ptynb.data.scan import Scan
 
 
 def select(scan: Scan, which: ArrayLike | slice) -> Scan:

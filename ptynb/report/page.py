@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptynb.report.contents import Contents
+from ptynb.report.assets import Contents
 from ptynb.report.markup import Content, Markup, code_element, data_element, element, joined
-from ptynb.widgets import viewer_text
+from ptynb.widgets.viewer import viewer_assets
 
 HERE = Path(__file__).parent
 POLICY = (
@@ -31,8 +31,10 @@ def page(
     made_by: str,
 ) -> str:
     """The whole text of a report. before: what stands between headline and sections; made_by: the last line."""
-    style = "\n".join((viewer_text.styles(), _read("report.css")))
-    script = "\n".join((viewer_text.script(), _read("report_curve.js"), _read("report_values.js"), _read("report.js")))
+    style = "\n".join((viewer_assets.styles(), _read("report.css")))
+    script = "\n".join(
+        (viewer_assets.script(), _read("report_curve.js"), _read("report_values.js"), _read("report.js"))
+    )
     policy = POLICY.format(style=_hash(style), script=_hash(script))
     head = joined(
         element("meta", {"charset": "utf-8"}),

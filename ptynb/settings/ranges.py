@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from ptynb.settings.base import SettingsError, kinds_in
 from ptynb.settings.settings import Settings
+from ptynb.settings.validation import SettingsError, kinds_in
 from ptynb.text import quoted
 
 Choice = bool | int | float | str | None

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ptynb.record import Change
-from ptynb.settings.base import SettingsError, models_in
+from ptynb.data.record import Change
+from ptynb.settings.validation import SettingsError, models_in
 
 Values = Mapping[str, str]
 Table = Mapping[str, Mapping[str, str | tuple[str, Values]]]

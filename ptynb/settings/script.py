@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ptynb.settings.settings import Settings
 
-LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.terms": "regularizers"}
+LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.regularizers": "regularizers"}
 """Module with the entries of a list -> its name in `pt`."""
 
 

@@ -10,21 +10,9 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
-from ptynb.settings.base import (
-    LIVE,
-    MOST_EPOCHS,
-    SIMPLE,
-    Part,
-    SettingsError,
-    SettingsModel,
-    check_names,
-    flat,
-    merge,
-    nested,
-)
 from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
-from ptynb.settings.effective import BY_PATTERN, rate_factor
-from ptynb.settings.parts import (
+from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
+from ptynb.settings.model_parts import (
     OPR,
     PARTS,
     Affine,
@@ -38,8 +26,20 @@ from ptynb.settings.parts import (
     Slices,
     Tilt,
 )
+from ptynb.settings.regularizers import PACBED, LossName, Similarity, Term
 from ptynb.settings.renamed import translated
-from ptynb.settings.terms import PACBED, LossName, Similarity, Term
+from ptynb.settings.validation import (
+    LIVE,
+    MOST_EPOCHS,
+    SIMPLE,
+    Part,
+    SettingsError,
+    SettingsModel,
+    check_names,
+    flat,
+    merge,
+    nested,
+)
 from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import ipywidgets
 
-from ptynb.snapshot import Branch, Checkpoint
+from ptynb.data.snapshot import Branch, Checkpoint
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.freshness import keep_fresh
-from ptynb.widgets.parts import Whole, complaint, note, put
+from ptynb.widgets.elements import Whole, complaint, note, put
+from ptynb.widgets.polling import keep_fresh
 
 LOOK_SECONDS = 1.0
 NOW = "now"

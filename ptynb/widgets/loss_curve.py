@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ptynb.widgets.axes import Point, decades, decimal, drawable, line, linear, path, scientific, text
+from ptynb.widgets.svg_axes import Point, decades, decimal, drawable, line, linear, path, scientific, text
 
 WIDTH, HEIGHT = 460, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34

@@ -27,10 +27,10 @@ from jupyter_client.manager import start_new_kernel
 from playwright.sync_api import Page
 
 import ptynb as pt
-from ptynb import render
-from ptynb.snapshot import Epoch, Pictures, RenderRequest, Status
-from ptynb.widgets.parts import below
-from ptynb.widgets.viewer import Viewer
+from ptynb.data import images
+from ptynb.data.snapshot import Epoch, Pictures, RenderRequest, Status
+from ptynb.widgets.elements import below
+from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, _plain
 from tests.widgets.conftest import started_browser
 
@@ -220,7 +220,7 @@ def _frame(seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     field = random.standard_normal((128, 128)) + 1j * random.standard_normal((128, 128))
     viewer = Viewer()
-    viewer.show([render.picture(np.angle(field), "phase", colours="viridis"), render.picture(field, "complex")])
+    viewer.show([images.picture(np.angle(field), "phase", colours="viridis"), images.picture(field, "complex")])
     frame: dict[str, Any] = _plain(viewer.frame)
     viewer.close()
     return frame

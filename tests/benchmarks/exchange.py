@@ -36,11 +36,11 @@ import numpy as np
 import torch
 
 import ptynb as pt
-from ptynb.engine import group as groups
-from ptynb.engine.gradient import Gradient
-from ptynb.engine.group import Group, Membership
+from ptynb.data.scan import Scan
+from ptynb.distributed import group as groups
+from ptynb.distributed.group import Group, Membership
 from ptynb.engine.loop import Loop
-from ptynb.scan import Scan
+from ptynb.optimize.gradient_descent import Gradient
 from ptynb.settings import Probe, Settings, Slices
 from tests.engine import ranks
 from tests.engine.ranks import Ranks

@@ -19,9 +19,9 @@ import h5py
 import numpy as np
 
 import ptynb as pt
-from ptynb.frames import HDF5Frames
+from ptynb.data.patterns import HDF5Frames
 from ptynb.widgets.inspect import Inspect
-from ptynb.widgets.viewer import Viewer
+from ptynb.widgets.viewer.viewer import Viewer
 
 GOAL = 0.2
 """[s]"""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ptynb as pt
-from ptynb.io.native import write_scan
+from ptynb.io.scan_file import write_scan
 from tests.benchmarks.sides import Bench
 
 

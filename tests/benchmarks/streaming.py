@@ -22,9 +22,9 @@ import h5py
 import torch
 
 import ptynb as pt
-from ptynb.engine.group import SingleGroup
+from ptynb.data.patterns import HDF5Frames
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.frames import HDF5Frames
 
 
 def main() -> None:

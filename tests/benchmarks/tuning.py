@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import ptynb as pt
-from ptynb.scan import Scan
+from ptynb.data.scan import Scan
 
 
 def main() -> None:

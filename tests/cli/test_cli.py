@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 import ptynb as pt
-from ptynb import cli
+from ptynb.cli import main
 
-NOTEBOOKS = sorted(cli.notebooks_folder().glob("*.ipynb"))
+NOTEBOOKS = sorted(main.notebooks_folder().glob("*.ipynb"))
 
 
 def command(*arguments):
     """The command in a process of its own, as a user runs it."""
-    whole = [sys.executable, "-m", "ptynb.cli", *map(str, arguments)]
+    whole = [sys.executable, "-m", "ptynb.cli.main", *map(str, arguments)]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=240)
 
 
@@ -35,24 +35,24 @@ def test_help_names_the_commands_and_loads_nothing_heavy():
     assert answer.returncode == 0
     for name in ("demo", "lab", "doctor", "scaling", "advise", "estimate", "run", "sweep", "watch", "ps", "stop"):
         assert name in answer.stdout
-    program = "from ptynb.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    program = "from ptynb.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}
 
 
 def test_lab_without_opening_loads_nothing_heavy(tmp_path):
-    program = f"from ptynb.cli import main; main(['lab', '--no-open', '--folder', {str(tmp_path / 'x')!r}])"
+    program = f"from ptynb.cli.main import main; main(['lab', '--no-open', '--folder', {str(tmp_path / 'x')!r}])"
     assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}
 
 
 def test_lab_copies_and_never_overwrites(tmp_path, capsys):
     folder = tmp_path / "mine"
-    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert main.main(["lab", "--no-open", "--folder", str(folder)]) == 0
     assert [path.name for path in sorted(folder.iterdir())] == [path.name for path in NOTEBOOKS]
     for path in NOTEBOOKS:
         assert (folder / path.name).read_bytes() == path.read_bytes()
     assert f"{len(NOTEBOOKS)} new, 0 kept" in one_line(capsys.readouterr().out)
     (folder / NOTEBOOKS[0].name).write_text("my work")
-    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert main.main(["lab", "--no-open", "--folder", str(folder)]) == 0
     assert (folder / NOTEBOOKS[0].name).read_text() == "my work"
     assert f"0 new, {len(NOTEBOOKS)} kept" in one_line(capsys.readouterr().out)
 
@@ -60,7 +60,7 @@ def test_lab_copies_and_never_overwrites(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["a long name " * 8, "data [2024]", "odd[/name]"], ids=["long", "brackets", "closing"])
 def test_lab_says_where_the_notebooks_are_in_one_piece(tmp_path, capsys, name):
     folder = tmp_path / name.strip()
-    assert cli.main(["lab", "--no-open", "--folder", str(folder)]) == 0
+    assert main.main(["lab", "--no-open", "--folder", str(folder)]) == 0
     assert f"Notebooks in {folder.resolve()}: " in capsys.readouterr().out
 
 
@@ -69,7 +69,7 @@ def test_lab_opens_jupyter_on_the_copy_and_passes_arguments_and_status_on(tmp_pa
     stand_in.mkdir()
     (stand_in / "jupyter.py").write_text("import sys; print('CALLED', *sys.argv[1:], sep='|'); sys.exit(7)")
     path = os.pathsep.join([str(stand_in), *filter(None, [os.environ.get("PYTHONPATH")])])
-    whole = [sys.executable, "-m", "ptynb.cli", "lab", "--folder", str(tmp_path / "x"), "--", "--port", "9999"]
+    whole = [sys.executable, "-m", "ptynb.cli.main", "lab", "--folder", str(tmp_path / "x"), "--", "--port", "9999"]
     environment = {**os.environ, "PYTHONPATH": path}
     answer = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=60, env=environment)
     assert answer.returncode == 7
@@ -101,8 +101,8 @@ def test_an_error_is_printed_as_it_is(monkeypatch, capsys, error):
     def fails(chosen):
         raise error
 
-    monkeypatch.setattr(cli, "_doctor", fails)
-    assert cli.main(["doctor"]) == 1
+    monkeypatch.setattr(main, "_doctor", fails)
+    assert main.main(["doctor"]) == 1
     assert capsys.readouterr().err == "ptynb: a [/b] c\n"
 
 
@@ -110,8 +110,8 @@ def test_an_interrupt_is_no_traceback(monkeypatch, capsys):
     def interrupted(chosen):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_doctor", interrupted)
-    assert cli.main(["doctor"]) == 130
+    monkeypatch.setattr(main, "_doctor", interrupted)
+    assert main.main(["doctor"]) == 130
     assert capsys.readouterr().err == "ptynb: interrupted\n"
 
 
@@ -120,7 +120,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch, capsys):
 )
 def test_a_command_line_that_is_not_understood_is_status_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.main(arguments)
+        main.main(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("usage: ptynb")
 

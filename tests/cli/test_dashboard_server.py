@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ptynb.commands.dashboard_server import WIDGET, CachedPage
+from ptynb.cli.dashboard_server import WIDGET, CachedPage
 
 
 class Kernel:

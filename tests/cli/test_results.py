@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import ptynb as pt
-from ptynb.cli import main
-from ptynb.io.result import load_result
+from ptynb.cli.main import main
+from ptynb.io.result_file import load_result
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import nbformat
 import pytest
 
 import ptynb as pt
-from ptynb import cli
-from ptynb.commands.combinations import Combination, check, combinations, identity, parameters_of, parse
+from ptynb.cli import main
+from ptynb.cli.sweep_combinations import Combination, check, combinations, identity, parameters_of, parse
 from ptynb.settings import SettingsError
 
 PARAMETERS = 'rate = 1.0\nsweep = {}\nfolder = "."'
@@ -45,7 +45,7 @@ def write_notebook(folder, parameters=PARAMETERS, work=WORK, tag="parameters"):
 
 
 def sweep(path, *options):
-    return cli.main(["sweep", str(path), "--folder", str(path.parent / "out"), *options])
+    return main.main(["sweep", str(path), "--folder", str(path.parent / "out"), *options])
 
 
 @pytest.mark.timeout(200)

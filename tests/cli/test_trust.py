@@ -17,15 +17,15 @@ from pydantic import BaseModel
 
 import ptynb as pt
 import ptynb.run
-from ptynb import cli
-from ptynb.commands.run import check_plan, plan_of, resume_command
-from ptynb.commands.trust import trusted_file
-from ptynb.driver import running
-from ptynb.engine import keeper
-from ptynb.settings.base import TRUST, kinds_in
-from ptynb.settings.example import example
-from ptynb.settings.runfile import CLUSTERS, RunFile, read_run
-from ptynb.settings.trust import lines_to_confirm
+from ptynb.batch import run_on_cluster
+from ptynb.cli import main
+from ptynb.cli.run_command import check_plan, plan_of, resume_command
+from ptynb.cli.trust_prompt import trusted_file
+from ptynb.engine import checkpoint_writer
+from ptynb.settings.run_file import CLUSTERS, RunFile, read_run
+from ptynb.settings.run_file_example import example
+from ptynb.settings.trusted_fields import lines_to_confirm
+from ptynb.settings.validation import TRUST, kinds_in
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
 TRANSFER = "checkpointing: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
@@ -62,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
     shown = Terminal()
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys, "stderr", shown)
-    chosen = cli._parser().parse_args(["run", *line])
+    chosen = main._parser().parse_args(["run", *line])
     check_plan(plan_of(chosen), chosen)
     return shown.getvalue()
 
@@ -149,7 +149,7 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     )
     monkeypatch.syspath_prepend(tmp_path)
     line = ["run", str(path), "--cluster", "none", "--device", "cpu", "--threads", "1"]
-    assert cli.main(line) == 1
+    assert main.main(line) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "checkpointing.transfer: 'helper:send'" in told
     assert "if you know who wrote them, add --trust, or run it once" in told
@@ -157,10 +157,10 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     assert "add --trust" in " ".join(capsys.readouterr().err.split())
     assert "helper" not in sys.modules
     assert not (tmp_path / "sent").exists()
-    assert cli.main([*line, "--trust"]) == 0
+    assert main.main([*line, "--trust"]) == 0
     assert "state-00001.h5" in (tmp_path / "sent").read_text()
     assert not trusted_file().exists(), "the option is for one command"
-    assert cli.main([*line, "--resume"]) == 1
+    assert main.main([*line, "--resume"]) == 1
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n", "yes please\n"])
@@ -178,7 +178,7 @@ def test_a_yes_holds_for_these_lines_of_this_file(run_file: Any, monkeypatch: py
     assert asked(monkeypatch, "", str(path)) == ""
     run_file(LEAST.replace("2", "5") + "settings: {batch: 8}\n" + TRANSFER)
     assert asked(monkeypatch, "", str(path)) == ""
-    chosen = cli._parser().parse_args(["run", str(path)])
+    chosen = main._parser().parse_args(["run", str(path)])
     check_plan(plan_of(chosen), chosen, on_ranks=True)
 
     run_file(LEAST + TRANSFER + SSH)
@@ -199,7 +199,7 @@ def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypat
     monkeypatch.setattr(sys, "stdin", Terminal("y\ny\n"))
     monkeypatch.setattr(sys, "stderr", Terminal())
     for text, passes in ((LEAST + SSH, True), (LEAST + SSH + TRANSFER, False)):
-        chosen = cli._parser().parse_args(["run", str(run_file(text))])
+        chosen = main._parser().parse_args(["run", str(run_file(text))])
         if passes:
             check_plan(plan_of(chosen), chosen, on_ranks=True)
         else:
@@ -213,7 +213,7 @@ def test_what_the_command_line_says_is_not_asked_about(run_file: Any, monkeypatc
     line = (str(path), "--result", "/data/out.result", "--cluster", "local")
     assert asked(monkeypatch, "", *line) == ""
     assert asked(monkeypatch, "", str(path), "--trust") == ""
-    chosen = cli._parser().parse_args(["run", str(path), "--trust"])
+    chosen = main._parser().parse_args(["run", str(path), "--trust"])
     assert resume_command("ptynb run", chosen) == f"ptynb run {path} --trust --resume"
 
 
@@ -259,10 +259,10 @@ def test_modules_beside_a_run_file_are_no_packages(
     path = run_file(text)
     (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
     monkeypatch.chdir(path.parent)
-    engine = [sys.executable, "-m", "ptynb.driver.sweep", "no cluster"]
-    monkeypatch.setattr(running, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
+    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.remote_cleanup", "no cluster"]
+    monkeypatch.setattr(run_on_cluster, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
     before = dict(os.environ)
-    assert cli.main(["run", str(path), "--trust"]) == 0
+    assert main.main(["run", str(path), "--trust"]) == 0
     assert Path("taken").exists() == found
     assert dict(os.environ) == before
 
@@ -274,7 +274,7 @@ def test_modules_beside_a_run_file_are_no_packages(
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names that a keeper was to import."""
     called: list[str] = []
-    monkeypatch.setattr(keeper, "_imported", called.append)
+    monkeypatch.setattr(checkpoint_writer, "_imported", called.append)
     return called
 
 
@@ -323,4 +323,4 @@ def test_results_and_states_call_nothing_whatever_they_say(tmp_path: Path, calls
         with pytest.raises(ValueError, match=r"is not a whole state|There is no setting 'checkpointing'"):
             pt.resume(state, device="cpu")
     assert calls == []
-    assert cli.main(["run", str(result), "--reproduce", "--trust"]) == 1  # it has no use there
+    assert main.main(["run", str(result), "--reproduce", "--trust"]) == 1  # it has no use there

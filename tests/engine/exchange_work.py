@@ -12,13 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ptynb.engine import touched
-from ptynb.engine.gradient import Gradient
-from ptynb.engine.group import Membership, join
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.physics.piece import Batch, Extension, ModelComponent
-from ptynb.scan import Scan
+from ptynb.optimize import active_tiles
+from ptynb.optimize.gradient_descent import Gradient
+from ptynb.physics.components.component import Batch, ModelComponent
+from ptynb.physics.constraints import Extension
 from ptynb.settings import Settings
 from tests.engine.work import leave, loaded, obeyed
 
@@ -59,11 +60,11 @@ def packed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_regions(*arguments: Any) -> Any:
-        plain, touched.SAVED_BYTES = touched.SAVED_BYTES, 0
+        plain, active_tiles.SAVED_BYTES = active_tiles.SAVED_BYTES, 0
         try:
             return function(*arguments)
         finally:
-            touched.SAVED_BYTES = plain
+            active_tiles.SAVED_BYTES = plain
 
     return with_regions
 

@@ -8,9 +8,9 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from ptynb.engine import selftest
-from ptynb.engine.group import Membership, TorchGroup
-from ptynb.engine.selftest import Findings, attempt
+from ptynb.distributed.group import Membership, TorchGroup
+from ptynb.engine import group_selftest
+from ptynb.engine.group_selftest import Findings, attempt
 
 GRADIENT = 128
 """Numbers of the self-test's gradient, and of no other message."""
@@ -68,7 +68,7 @@ def other_device(membership: Membership, identity: str, uuid: str) -> tuple[Find
     """Rank 1 computes on another GPU than planned."""
     if membership.rank == 1:
         membership = dataclasses.replace(membership, identity=identity)
-    with mock.patch.object(selftest, "device_uuid", return_value=uuid if membership.rank == 1 else ""):
+    with mock.patch.object(group_selftest, "device_uuid", return_value=uuid if membership.rank == 1 else ""):
         return attempt(membership)
 
 
@@ -79,7 +79,7 @@ def other_world(membership: Membership, name: str, value: object) -> tuple[Findi
     def other(*arguments):  # torch itself asks too
         return value if membership.rank == 1 and not arguments else ask(*arguments)
 
-    with mock.patch.object(selftest.dist, name, other):
+    with mock.patch.object(group_selftest.dist, name, other):
         return attempt(membership)
 
 

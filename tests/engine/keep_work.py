@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.engine import resuming
-from ptynb.engine.group import Group, Membership, join
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Group, Membership, join
+from ptynb.engine import checkpoint_loading
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.io import state as files
-from ptynb.io.state import ReconstructionState, packed
-from ptynb.physics.piece import Batch, ModelComponent
-from ptynb.scan import Scan
+from ptynb.io import checkpoint_file as files
+from ptynb.io.checkpoint_file import ReconstructionState, packed
+from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Checkpointing, Settings
 from tests.engine.work import leave, loaded, obeyed
 
@@ -93,15 +93,15 @@ def going_on(
     extensions: Any = None,
 ) -> dict[str, Any]:
     """The same run from a kept state on, by other loops in a new group."""
-    found = resuming.read_start(path, membership.rank)
+    found = checkpoint_loading.read_start(path, membership.rank)
     group = join(membership)
-    state = resuming.shared(found, group)
+    state = checkpoint_loading.shared(found, group)
     assert state is not None
     now = Settings(**state.settings)
-    begun = resuming.settings_to_begin_with(state, now)
+    begun = checkpoint_loading.settings_to_begin_with(state, now)
     loop = Loop(scan, begun, group, extensions() if extensions else ())
     try:
-        loop.restore(resuming.with_rows(state, path, loop.shard.patterns), now)
+        loop.restore(checkpoint_loading.with_rows(state, path, loop.shard.patterns), now)
         ahead = loop.shard._ahead
         before = ahead.unexpected if ahead else 0
         run(loop, updates, tuple(change for change in changes if change[0] > _done(loop)))

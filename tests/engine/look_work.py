@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ptynb.engine.group import Membership
-from ptynb.engine.rendezvous import find_store
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Membership
+from ptynb.distributed.rendezvous import find_store
 from ptynb.engine.worker import Command, Worker
-from ptynb.scan import Scan
 from ptynb.settings import Settings
 
 

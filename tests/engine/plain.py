@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ptynb.engine.group import SingleGroup
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.frames import ArrayFrames
 from ptynb.physics.losses import FLOOR, SLOPE_DAMPING
-from ptynb.scan import Scan
 from ptynb.settings import Optimiser, Probe, Settings
 
 Array = NDArray[Any]

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ptynb.engine.group import Membership
-from ptynb.engine.rendezvous import close_store, open_store
+from ptynb.distributed.group import Membership
+from ptynb.distributed.rendezvous import close_store, open_store
 
 ANSWER_SECONDS = 60
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ptynb.engine.group import Membership, join
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Membership, join
 from ptynb.engine.loop import Loop
-from ptynb.io.state import ReconstructionState
-from ptynb.scan import Scan
+from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.settings import Settings
 
 

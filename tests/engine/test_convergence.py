@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb.analysis import compare
+from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
-from ptynb.quality import compare
-from ptynb.scan import Scan
 from ptynb.settings import Optimiser, Probe, Settings
 from tests.cases import a_scan
 from tests.engine.plain import after, difference, object_of, simulated_by_the_model

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.scan import Scan
+from ptynb.data.scan import Scan
 from ptynb.settings import PARTS, Settings
 from tests.cases import ALGORITHMS, CASES, a_scan
 from tests.engine import work
@@ -228,7 +228,7 @@ def test_gradients_of_the_group_are_the_sum_of_those_of_its_ranks(ranks: Ranks) 
 
 
 def test_engines_that_drift_apart_are_found_out(ranks: Ranks) -> None:
-    for answer in ranks.run(2, work.drift, a_scan(), sgd(learning_rate=0.01)):
+    for answer in ranks.run(2, work.drift, a_scan(), sgd(rate=0.01)):
         assert "hold different parameters" in answer
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.engine.group import Membership, SingleGroup
+from ptynb.distributed.group import Membership, SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.io.native import save_scan
-from ptynb.io.state import load_state
+from ptynb.io.checkpoint_file import load_state
+from ptynb.io.scan_file import save_scan
 from ptynb.preparation import flip
 from ptynb.settings import (
     Background,

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.driver.session import Reconstruction, ReconstructionError
-from ptynb.engine.group import SingleGroup
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.piece import ModelComponent
-from ptynb.physics.simulate import simulate
+from ptynb.physics.components.component import ModelComponent
+from ptynb.session.reconstruction import Reconstruction, ReconstructionError
 from ptynb.settings import Positions, Settings
+from ptynb.simulation.simulated_scan import simulate
 from tests.cases import a_scan
 from tests.engine import work
 from tests.engine.ranks import Ranks

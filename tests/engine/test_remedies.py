@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import ptynb as pt
-from ptynb.engine import room
-from ptynb.scan import Scan
+from ptynb.data.scan import Scan
+from ptynb.loading import placement
 from tests.followed import Case, follow
 
 SCAN = pt.simulate(patterns=16, window=17, step=3, seed=3)  # a side of which nothing is compiled first
@@ -93,7 +93,7 @@ def test_patterns_that_memory_can_not_hold_are_read_from_a_file_as_the_message_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = in_a_file(tmp_path)
-    monkeypatch.setattr(room, "free_on_host", lambda: 1000)
+    monkeypatch.setattr(placement, "free_on_host", lambda: 1000)
     with pytest.raises(pt.ReconstructionError, match="write them with save_scan and load that file, to have them read"):
         reconstructed(SCAN)
     with pt.Reconstruction(held, PLAIN, device="cpu", checkpointing=None) as recon:

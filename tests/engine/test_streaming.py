@@ -13,18 +13,18 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.compiled import reading
-from ptynb.engine import room
-from ptynb.engine.direct import Direct
-from ptynb.engine.group import SingleGroup
+from ptynb.data.geometry import Geometry
+from ptynb.data.patterns import HDF5Frames
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.engine.room import choose_place
-from ptynb.engine.source import Source
-from ptynb.engine.stream import AHEAD, Stream
-from ptynb.frames import HDF5Frames
-from ptynb.geometry import Geometry
-from ptynb.io.native import save_scan
-from ptynb.scan import Scan
+from ptynb.io.scan_file import save_scan
+from ptynb.kernels import parallel_unpack
+from ptynb.loading import placement
+from ptynb.loading.parallel_reader import Direct
+from ptynb.loading.pattern_reader import Source
+from ptynb.loading.placement import choose_place
+from ptynb.loading.prefetch import AHEAD, Stream
 from ptynb.settings import Settings
 from tests.cases import MODES, a_scan
 from tests.engine import work
@@ -200,8 +200,8 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
 
 def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 GB are free on the device and 40 on the host, for two engines."""
-    monkeypatch.setattr(room, "free_on_device", lambda device: 10 * GB)
-    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
+    monkeypatch.setattr(placement, "free_on_device", lambda device: 10 * GB)
+    monkeypatch.setattr(placement, "free_on_host", lambda: 40 * GB)
     cases: list[tuple[Any, int, torch.device, bool, str]] = [
         ("auto", 4, GPU, False, "device"),
         ("auto", 6, GPU, True, "host"),
@@ -229,7 +229,7 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, message: str) -> None:
-    monkeypatch.setattr(room, "free_on_host", lambda: 40 * GB)
+    monkeypatch.setattr(placement, "free_on_host", lambda: 40 * GB)
     with pytest.raises(ValueError, match=message):
         choose_place(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
 
@@ -306,13 +306,13 @@ def threads_read_what_one_reads(folder: Path, window: tuple[int, int], threads: 
 
 def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(in_file(tmp_path, a_scan()), torch.float32)
-    places, told, read = source.frames.places, list[list[int]](), reading.read  # type: ignore[attr-defined]
+    places, told, read = source.frames.places, list[list[int]](), parallel_unpack.read  # type: ignore[attr-defined]
 
     def watched(stored: Any, now: Any, coming: Any, *others: Any) -> bool:
         told.append(coming.tolist())
         return read(stored, now, coming, *others)
 
-    monkeypatch.setattr(reading, "read", watched)
+    monkeypatch.setattr(parallel_unpack, "read", watched)
     direct = Direct(source, torch.uint16)
     direct.follow(iter(batches(5)))
     for patterns in batches(5):

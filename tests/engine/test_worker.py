@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.compiled.threads import torch_alone
-from ptynb.engine.group import Membership
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Worker
-from ptynb.scan import Scan
+from ptynb.kernels.thread_count import torch_alone
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
@@ -100,7 +100,7 @@ LOADED = """
 import sys
 import torch
 import ptynb as pt
-from ptynb.engine.group import SingleGroup
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 settings = pt.Settings(positions={"learning_rate": 0.1})
 Loop(pt.simulate(patterns=9, window=16), settings, SingleGroup(torch.device("cpu"))).step()

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ptynb.engine.group import Group, Membership, join
-from ptynb.engine.lbfgs import LBFGS
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.scan import Scan
+from ptynb.optimize.lbfgs import LBFGS
 from ptynb.settings import Settings
 
 
@@ -22,7 +22,7 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
     group = join(membership)
     loop = Loop(scan, settings, group)
     try:
-        start = {name: tensor.numpy().copy() for name, tensor in (loop.arrays() | loop.optimised()).items()}
+        start = {name: tensor.numpy().copy() for name, tensor in (loop.arrays() | loop.parameters()).items()}
         patterns = []
         for _ in range(updates):
             part = loop.order.part(loop.order.epoch(loop.epoch + 1), loop.update, group.rank, group.world)

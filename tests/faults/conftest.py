@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ptynb.driver import folders, guardian
+from ptynb.cluster import runtime_dir
+from ptynb.cluster.lifetime import watchdog
 
 
 @pytest.fixture(autouse=True)
 def _no_cluster_outlives_a_test() -> Iterator[None]:
     """A failed test may leave one that nobody holds, and that goes on for the time of its lease."""
-    before = folders.known_clusters()
+    before = runtime_dir.known_clusters()
     yield
-    for folder in folders.known_clusters():
+    for folder in runtime_dir.known_clusters():
         if folder not in before:
-            guardian.end_processes(folder)
+            watchdog.end_processes(folder)
             shutil.rmtree(folder, ignore_errors=True)

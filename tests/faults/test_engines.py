@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.driver import folders
-from ptynb.driver.engines import ClusterEngines, Engines
+from ptynb.cluster import runtime_dir
+from ptynb.data.scan import Scan
 from ptynb.physics.model import Model
-from ptynb.scan import Scan
-from tests.driver.test_errors import file_of
+from ptynb.session.engines import ClusterEngines, Engines
+from tests.cluster.test_errors import file_of
 
 NOTICED_SECONDS, STOPPED_SECONDS, RECOVERED_SECONDS = 1.0, 5.0, 15.0
 """What the project promises."""
@@ -177,7 +177,7 @@ def test_a_stall_shorter_than_the_timeout_is_survived(cluster: pt.Cluster, scan:
 def processes_of(cluster: pt.Cluster) -> dict[str, list[int]]:
     """The ids of engines, and of the controller with its schedulers."""
     assert cluster.folder is not None
-    recorded = folders.read(cluster.folder, "processes.json")
+    recorded = runtime_dir.read(cluster.folder, "processes.json")
     return {name: [int(pid) for pid, _ in recorded[name]] for name in ("engines", "others")}
 
 

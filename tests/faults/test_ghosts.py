@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb import cli
-from ptynb.commands import ps
-from ptynb.driver import folders, ghosts, guardian
-from ptynb.engine import lease
-from ptynb.io.state import load_state, states
+from ptynb.cli import main, ps
+from ptynb.cluster import runtime_dir
+from ptynb.cluster.lifetime import orphans, watchdog
+from ptynb.engine import keepalive
+from ptynb.io.checkpoint_file import load_state, states
 from tests.faults.test_notebook import processes_of, until
 
 SCRIPT = """
@@ -97,7 +97,7 @@ def crashed(notebook: Notebook) -> Notebook:
     """The same after it was killed, and the guardians with it."""
     for name in notebook.paused:
         for process in processes_of(name):
-            if guardian.__file__ in process.cmdline():
+            if watchdog.__file__ in process.cmdline():
                 process.kill()
     notebook.process.kill()
     notebook.process.wait()
@@ -107,7 +107,7 @@ def crashed(notebook: Notebook) -> Notebook:
 @pytest.fixture
 def others(notebook: Notebook) -> Iterator[list[psutil.Process]]:
     """Processes that are none of the running cluster's, though they look alike."""
-    words = {"name": notebook.running, "folder": str(folders.folder_of(notebook.running))}
+    words = {"name": notebook.running, "folder": str(runtime_dir.folder_of(notebook.running))}
     started = []
     for what, environment, arguments in OTHERS:
         command = ["sh", "-c", "read line", *(word.format(**words) for word in arguments)]
@@ -122,28 +122,33 @@ def others(notebook: Notebook) -> Iterator[list[psutil.Process]]:
 
 def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as a user runs it."""
-    whole = [sys.executable, "-m", "ptynb.cli", *arguments]
+    whole = [sys.executable, "-m", "ptynb.cli.main", *arguments]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
 
 
-def found(name: str) -> ghosts.FoundCluster:
-    return next(one for one in ghosts.find() if one.name == name)
+def found(name: str) -> orphans.FoundCluster:
+    return next(one for one in orphans.find() if one.name == name)
 
 
 def test_a_running_one_is_listed_with_its_work_and_goes_on_undisturbed(notebook: Notebook) -> None:
-    folder = folders.folder_of(notebook.running)
+    folder = runtime_dir.folder_of(notebook.running)
     holder = (folder / "holder.json").read_bytes()
-    before = ghosts.look(found(notebook.running)).work
+    before = orphans.look(found(notebook.running)).work
     assert before is not None
     told = json.loads(ask("ps", "--json").stdout)
     (listed,) = [one for one in told if one["name"] == notebook.running]
-    after = ghosts.look(found(notebook.running)).work
+    after = orphans.look(found(notebook.running)).work
     assert after is not None
     assert 0 < before.epoch <= listed["work"]["epoch"] <= after.epoch
     assert before.epoch < after.epoch
     assert listed["work"]["state"] == "running"
     assert listed["work"]["target"] == 100_000
-    assert (listed["holder"], listed["alive"], listed["planned"], listed["dead"]) == (notebook.process.pid, 2, 2, False)
+    assert (listed["holder"], listed["alive"], listed["planned"], listed["orphaned"]) == (
+        notebook.process.pid,
+        2,
+        2,
+        False,
+    )
     assert listed["note"] == ""
     assert {one["pid"] for one in listed["engines"] + listed["others"]} == {
         one.pid for one in processes_of(notebook.running)
@@ -154,7 +159,7 @@ def test_a_running_one_is_listed_with_its_work_and_goes_on_undisturbed(notebook:
 
 
 def test_one_whose_folder_is_gone_is_held_by_who_is_connected_to_it(notebook: Notebook) -> None:
-    folder = folders.folder_of(notebook.paused[0])
+    folder = runtime_dir.folder_of(notebook.paused[0])
     away = folder.rename(folder.with_name("away"))
     try:
         one = found(notebook.paused[0])
@@ -169,12 +174,12 @@ def test_stop_keeps_the_state_ends_all_of_it_and_touches_nothing_else(
     notebook: Notebook, others: list[psutil.Process]
 ) -> None:
     name = notebook.running
-    folder = folders.folder_of(name)
+    folder = runtime_dir.folder_of(name)
     reused = others[2]
-    records = folders.read(folder, "processes.json")
+    records = runtime_dir.read(folder, "processes.json")
     records["engines"].append([reused.pid, reused.create_time() - 1000])
-    folders.write(folder, "processes.json", records)
-    before = ghosts.look(found(name))
+    runtime_dir.write(folder, "processes.json", records)
+    before = orphans.look(found(name))
     assert before.work is not None
     assert not {one.pid for one in before.processes} & {one.pid for one in others}
     own = [one for one in processes_of(name) if one not in others]
@@ -201,7 +206,7 @@ def test_stop_keeps_the_state_ends_all_of_it_and_touches_nothing_else(
 
 def listing(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Lines of `ptynb ps` by their first word."""
-    assert cli.main(["ps"]) == 0
+    assert main.main(["ps"]) == 0
     return {line.split()[0]: line.rstrip() for line in capsys.readouterr().out.splitlines()}
 
 
@@ -209,17 +214,17 @@ def test_what_a_crash_left_is_listed_and_ended(
     crashed: Notebook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without_controller, without_engines = crashed.paused
-    every = ghosts.find
-    monkeypatch.setattr(ghosts, "find", lambda: [one for one in every() if one.name in crashed.paused])
-    for one in map(ghosts.look, ghosts.find()):
+    every = orphans.find
+    monkeypatch.setattr(orphans, "find", lambda: [one for one in every() if one.name in crashed.paused])
+    for one in map(orphans.look, orphans.find()):
         assert one.holder is None
         assert one.work is not None
         assert one.work.state == "paused"
         assert not one.orphaned  # somebody may come back to it
-    assert cli.main(["stop", "--orphaned"]) == 0
+    assert main.main(["stop", "--orphaned"]) == 0
     assert capsys.readouterr().out.count("is left alone: simulated: paused, epoch ") == 2
     own = [process for name in crashed.paused for process in processes_of(name)]
-    for one in ghosts.find():
+    for one in orphans.find():
         if one.name == without_controller:
             os.kill(one.engines[0].pid, signal.SIGSTOP)  # it would leave in some seconds
             for process in one.others:
@@ -231,32 +236,32 @@ def test_what_a_crash_left_is_listed_and_ended(
     lines = listing(capsys)
     assert lines[without_controller].endswith("its controller is gone")
     assert lines[without_engines].endswith("its engines are gone")
-    shutil.rmtree(folders.folder_of(without_controller))
+    shutil.rmtree(runtime_dir.folder_of(without_controller))
     lines = listing(capsys)
     assert lines[without_controller].endswith("its folder is gone")
     assert all(" nobody " in lines[name] for name in crashed.paused)
-    assert cli.main(["stop", "--orphaned"]) == 0
+    assert main.main(["stop", "--orphaned"]) == 0
     assert not [one for one in own if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    assert not any(folders.folder_of(name).exists() for name in crashed.paused)
-    assert ghosts.find() == []
+    assert not any(runtime_dir.folder_of(name).exists() for name in crashed.paused)
+    assert orphans.find() == []
 
 
 def test_folders_without_processes_and_those_of_other_machines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, *rest = lease.machine().split(" ")
+    node, *rest = keepalive.machine().split(" ")
     rebooted = " ".join([node, "another start", *rest[1:]])
     told = {
         "ptynb-0000000a": ("lab9 boot pid:[1]", time.time()),
         "ptynb-0000000b": (rebooted, psutil.boot_time() - 1000),
         "ptynb-0000000c": (rebooted, psutil.boot_time() + 1000),  # another machine of this name
-        "ptynb-0000000d": (lease.machine(), time.time()),
+        "ptynb-0000000d": (keepalive.machine(), time.time()),
     }
     for name, (machine, started) in told.items():
-        folder = folders.make_folder(name)
+        folder = runtime_dir.make_folder(name)
         described = {"machine": machine, "started": started, "kind": "local", "engines": 2}
-        folders.write(folder, "cluster.json", described)
-        folders.write(folder, "holder.json", {"pid": 2**22 + 1, "start": started, "machine": machine, "lease": 9.0})
+        runtime_dir.write(folder, "cluster.json", described)
+        runtime_dir.write(folder, "holder.json", {"pid": 2**22 + 1, "start": started, "machine": machine, "lease": 9.0})
     try:
         remarks = {name: (found(name).note, found(name).orphaned) for name in told}
         assert remarks == {
@@ -265,47 +270,49 @@ def test_folders_without_processes_and_those_of_other_machines(
             "ptynb-0000000c": (f"on {platform.node()}: not looked into from here", False),
             "ptynb-0000000d": ("nothing of it runs", True),
         }
-        assert cli.main(["stop", "ptynb-0000000a"]) == 1
+        assert main.main(["stop", "ptynb-0000000a"]) == 1
         refused = " ".join(capsys.readouterr().err.split())
         assert "ptynb-0000000a was started on lab9; run 'ptynb stop ptynb-0000000a' there." in refused
-        assert cli.main(["stop", "ptynb-0000000b", "ptynb-0000000d"]) == 0
-        left = [name for name in told if folders.folder_of(name).exists()]
+        assert main.main(["stop", "ptynb-0000000b", "ptynb-0000000d"]) == 0
+        left = [name for name in told if runtime_dir.folder_of(name).exists()]
         assert left == ["ptynb-0000000a", "ptynb-0000000c"]
-        assert cli.main(["stop", "ptynb-000000a"]) == 1
+        assert main.main(["stop", "ptynb-000000a"]) == 1
         assert "(near to it: ptynb-0000000a, ptynb-0000000c" in " ".join(capsys.readouterr().err.split())
-        assert cli.main(["stop"]) == 1
+        assert main.main(["stop"]) == 1
         assert "Name the clusters to end" in capsys.readouterr().err
-        monkeypatch.setattr(lease, "machine", lambda: told["ptynb-0000000a"][0])  # there
-        assert cli.main(refused.split("run 'ptynb ")[1].split("'")[0].split()) == 0
-        assert not folders.folder_of("ptynb-0000000a").exists()
+        monkeypatch.setattr(keepalive, "machine", lambda: told["ptynb-0000000a"][0])  # there
+        assert main.main(refused.split("run 'ptynb ")[1].split("'")[0].split()) == 0
+        assert not runtime_dir.folder_of("ptynb-0000000a").exists()
     finally:
         for name in told:
-            shutil.rmtree(folders.folder_of(name), ignore_errors=True)
+            shutil.rmtree(runtime_dir.folder_of(name), ignore_errors=True)
 
 
 def test_what_could_not_be_ended_elsewhere_is_named_and_can_be_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = folders.make_folder("ptynb-0000000e")
-    folders.write(folder, "cluster.json", {"machine": lease.machine(), "started": time.time(), "kind": "slurm"})
-    folders.write(folder, "processes.json", {"end": [["ls", str(tmp_path / "later")]]})
-    folders.write(folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": lease.machine(), "lease": 0.0})
-    assert cli.main(["stop", folder.name]) == 1
+    folder = runtime_dir.make_folder("ptynb-0000000e")
+    runtime_dir.write(folder, "cluster.json", {"machine": keepalive.machine(), "started": time.time(), "kind": "slurm"})
+    runtime_dir.write(folder, "processes.json", {"end": [["ls", str(tmp_path / "later")]]})
+    runtime_dir.write(
+        folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": keepalive.machine(), "lease": 0.0}
+    )
+    assert main.main(["stop", folder.name]) == 1
     assert f"this command failed: ls {tmp_path / 'later'}" in " ".join(capsys.readouterr().err.split())
     assert folder.exists()
     (tmp_path / "later").touch()
-    assert cli.main(["stop", folder.name]) == 0
+    assert main.main(["stop", folder.name]) == 0
     assert not folder.exists()
 
 
 def test_the_lease_is_told_while_nobody_holds_it() -> None:
-    folder = folders.make_folder("ptynb-0000000f")
+    folder = runtime_dir.make_folder("ptynb-0000000f")
     try:
-        folders.write(
-            folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": lease.machine(), "lease": 3600.0}
+        runtime_dir.write(
+            folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": keepalive.machine(), "lease": 3600.0}
         )
         assert ps.holder(found(folder.name)) == "nobody"
-        folders.write(folder, "alone.json", {"since": time.time() - 480})
+        runtime_dir.write(folder, "alone.json", {"since": time.time() - 480})
         assert ps.holder(found(folder.name)) == "nobody, lease ends in 52 min"
     finally:
         shutil.rmtree(folder)

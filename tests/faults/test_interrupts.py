@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver.guardian import MARK
+from ptynb.cluster.lifetime.watchdog import MARK
 from tests.faults.kernels import Kernel
 
 PROMPT_SECONDS = 1.0

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver.guardian import MARK
-from ptynb.io.state import load_state, newest_state
-from ptynb.scan import Scan
+from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_file import load_state, newest_state
 from tests.faults import figures
 from tests.faults.figures import MEGABYTE, Figures
 from tests.faults.test_notebook import until

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver import folders, guardian
-from ptynb.driver.launcher import is_alive
-from ptynb.io.state import load_state, newest_state
-from ptynb.snapshot import RenderRequest
+from ptynb.cluster import runtime_dir
+from ptynb.cluster.launchers.launcher import is_alive
+from ptynb.cluster.lifetime import watchdog
+from ptynb.data.snapshot import RenderRequest
+from ptynb.io.checkpoint_file import load_state, newest_state
 
 SCRIPT = """
 import sys, time
@@ -26,7 +27,7 @@ import ptynb as pt
 scan, keep, lease_seconds, epochs, ending = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 cluster = pt.Cluster(2, device="cpu", detached_timeout=lease_seconds)
 keep = pt.Checkpointing(folder=keep, epochs=5, seconds=None)
-recon = pt.Reconstruction(pt.load(scan), pt.Settings(batch=20), cluster, keep=keep)
+recon = pt.Reconstruction(pt.load(scan), pt.Settings(batch=20), cluster, checkpointing=keep)
 recon.start(epochs)
 while not recon.epochs:
     time.sleep(0.02)
@@ -151,7 +152,7 @@ def test_nobody_returns_and_after_the_lease_the_state_is_kept_and_nothing_left(s
     _, name = notebook(scan, tmp_path / "states", lease=3.0)
     left = processes_of(name)
     assert len(left) >= 5
-    folder = folders.folder_of(name)
+    folder = runtime_dir.folder_of(name)
     ports = {connection.laddr.port for one in left for connection in one.net_connections("inet")}
     until(lambda: not any(is_alive(one) for one in left), 30, "all have left")
     until(lambda: not folder.exists(), 10, "its folder is gone")
@@ -188,15 +189,15 @@ def test_one_that_somebody_else_holds_is_not_taken_away(scan: Path, tmp_path: Pa
 def test_without_its_guardian_a_cluster_leaves_too(scan: Path, tmp_path: Path) -> None:
     _, name = notebook(scan, tmp_path / "states", lease=3.0)
     listed = {one: " ".join(one.cmdline()) for one in processes_of(name)}
-    guards = [one for one, line in listed.items() if guardian.__file__ in line]
-    engines = [one for one, line in listed.items() if "ptynb.driver.enter" in line]
+    guards = [one for one, line in listed.items() if watchdog.__file__ in line]
+    engines = [one for one, line in listed.items() if "ptynb.cluster.engine_main" in line]
     assert guards
     assert engines
     for one in guards:
         one.kill()
     until(lambda: not any(is_alive(one) for one in engines), 30, "the engines have left")
-    folder = folders.folder_of(name)
-    guardian.main(folder)  # 'ptynb stop' does the same
+    folder = runtime_dir.folder_of(name)
+    watchdog.main(folder)  # 'ptynb stop' does the same
     until(lambda: not [one for one in processes_of(name) if is_alive(one)], 10, "nothing is left")
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver.controller import client_file, engine_file, start_controller
+from ptynb.cluster.controller import client_file, engine_file, start_controller
 from tests.faults.test_notebook import processes_of, until
 
 

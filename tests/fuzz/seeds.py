@@ -13,12 +13,12 @@ import scipy.io
 import tifffile
 
 import ptynb as pt
-from ptynb.io.state import file_name, save_state
-from tests.io import layouts, test_state
-from tests.io.formats import test_cxi, test_emd, test_empad, test_matlab, test_rosetta, test_seq, test_zarr_store
+from ptynb.io.checkpoint_file import file_name, save_state
+from tests.io import layouts, test_checkpoint_file
+from tests.io.formats import test_cxi, test_emd, test_empad, test_matlab, test_rosettasciio, test_seq, test_zarr_store
+from tests.io.initial_guess import problem as problems
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.results import FULL
-from tests.io.starts import problem as problems
 
 PIXELS = (4e-8, 4e-8)
 GIVEN = {"energy": 8e3, "distance": 2.0, "detector_pixel": (5e-5, 5e-5)}
@@ -47,7 +47,7 @@ def _result(folder):
 
 
 def _state(folder):
-    return save_state(test_state.a_state(), folder / file_name(3, 0))
+    return save_state(test_checkpoint_file.a_state(), folder / file_name(3, 0))
 
 
 def _settings(folder):
@@ -152,7 +152,7 @@ def _zarr(version):
 
 def _microscope(case):
     """One of the formats that RosettaSciIO reads, with what it has to be given."""
-    name, write, known = test_rosetta.FILES[case]
+    name, write, known = test_rosettasciio.FILES[case]
     original = oblong(32, photons=2e3)
     all_given = {"voltage": 3e5, "angular_pixel": (ANGLE, ANGLE), "raster": (ROWS, COLUMNS), "step": original.step}
 

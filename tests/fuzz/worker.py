@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 import ptynb
-from ptynb.frames import ArrayFrames
-from ptynb.geometry import Geometry
+from ptynb.data.geometry import Geometry
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_file import load_state
+from ptynb.io.initial_guess.guess_loader import load_initial_guess
 from ptynb.io.load import load
-from ptynb.io.mask import load_mask
-from ptynb.io.result import load_result
-from ptynb.io.starts.start_from import load_initial_guess
-from ptynb.io.state import load_state
-from ptynb.scan import Scan
-from ptynb.settings.runfile import read_run
+from ptynb.io.mask_file import load_mask
+from ptynb.io.result_file import load_result
+from ptynb.settings.run_file import read_run
 from ptynb.settings.settings import Settings
 
 ROOM = 3 * 2**30

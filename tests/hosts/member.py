@@ -9,16 +9,16 @@ import threading
 import time
 from typing import Any
 
-from ptynb.driver.addresses import environment_towards
+from ptynb.cluster.addresses import environment_towards
 
 CONTROLLER = "10.77.0.1"
 os.environ.update(environment_towards(CONTROLLER))
 
 import torch  # noqa: E402 - the environment comes first, as in an engine
 
-from ptynb.engine import rendezvous  # noqa: E402
-from ptynb.engine.connections import Connections, _sockets  # noqa: E402
-from ptynb.engine.group import Group, Membership, join  # noqa: E402
+from ptynb.distributed import rendezvous  # noqa: E402
+from ptynb.distributed.group import Group, Membership, join  # noqa: E402
+from ptynb.distributed.sockets import Connections, _sockets  # noqa: E402
 
 
 class Member:

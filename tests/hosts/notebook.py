@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import ptynb as pt
-from ptynb.driver import controller
-from ptynb.driver.addresses import address_towards, interface_of
+from ptynb.cluster import controller
+from ptynb.cluster.addresses import address_towards, interface_of
 
 
 class Notebook:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ptynb.io.hdf5 import FileError
+from ptynb.data.scan import ScanError
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
-from ptynb.scan import ScanError
 
 
 @contextmanager

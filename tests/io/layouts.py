@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 
-from ptynb.geometry import ELECTRON_VOLT
+from ptynb.data.geometry import ELECTRON_VOLT
 
 GZIP = {"compression": "gzip"}
 

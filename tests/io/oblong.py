@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import ptynb as pt
-from ptynb.electrons import electron_wavelength
-from ptynb.physics.simulate import simulate
-from ptynb.scan import Scan
+from ptynb.data.electrons import electron_wavelength
+from ptynb.data.scan import Scan
+from ptynb.simulation.simulated_scan import simulate
 
 ROWS, COLUMNS = 4, 6
 STEP = (4, 3)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ptynb.provenance import Machines, ScanIdentity, Software
-from ptynb.record import Change, Epoch, Thumbnail
-from ptynb.results import Result
+from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.record import Change, Epoch, Thumbnail
+from ptynb.data.result import Result
 from ptynb.settings import Settings
 
 RANDOM = np.random.default_rng(0)

@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
-from ptynb.physics.simulate import simulate
+from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case, refused, turns
 
@@ -297,6 +297,6 @@ def test_energies_without_a_unit_are_guessed_and_told(tmp_path, simulated):
     for value, unit in ((8265.613, "eV"), (8.265613, "keV"), (8265.613 * 1.602176634e-19, "J")):
         change(path, "setup/photon_energy", value)
         assert load(path).geometry.energy == pytest.approx(8265.613, rel=1e-6)
-        from ptynb.io.info import info
+        from ptynb.io.file_info import info
 
         assert any(f"without a unit; it is taken as {unit}" in remark for remark in info(path).notes)

@@ -8,11 +8,11 @@ import pytest
 import tifffile
 from PIL import Image
 
-from ptynb import render
-from ptynb.io.export import export, tiff
+from ptynb.data import images
+from ptynb.io.export import export, tiff_export
 from ptynb.io.formats.cxi import on_detector
-from ptynb.io.hdf5 import FileError
-from ptynb.io.result import load_result, save_result
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.result_file import load_result, save_result
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 
@@ -75,9 +75,9 @@ def test_a_png_of_the_phase_is_without_its_ramp(tmp_path):
 
 def test_a_png_in_colours(tmp_path):
     with Image.open(export(FLAT, tmp_path / "a.png", what="complex", of="probe", slice=1)) as picture:
-        np.testing.assert_array_equal(np.array(picture), render.complex_colours(FLAT.probe[1]))
+        np.testing.assert_array_equal(np.array(picture), images.complex_colours(FLAT.probe[1]))
     with Image.open(export(THICK, tmp_path / "b.png", what="complex")) as picture:
-        np.testing.assert_array_equal(np.array(picture), render.complex_colours(THICK.object.prod(0)))
+        np.testing.assert_array_equal(np.array(picture), images.complex_colours(THICK.object.prod(0)))
     with Image.open(export(FLAT, tmp_path / "c.png", colours="viridis")) as picture:
         assert np.array(picture).shape == (30, 33, 3)
 
@@ -168,7 +168,7 @@ SMALLER = {
 def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch):
     for case, (ending, words) in SMALLER.items():
         with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
-            patched.setattr(tiff, "MOST_BYTES", 4 * THICK.object.size)
+            patched.setattr(tiff_export, "MOST_BYTES", 4 * THICK.object.size)
             with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
                 export(THICK, home / "a.tif")
             assert export(THICK, home / f"b.{ending}", **words).stat().st_size > 0

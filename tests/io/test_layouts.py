@@ -6,11 +6,11 @@ import hdf5plugin
 import numpy as np
 import pytest
 
-from ptynb.driver.session import Reconstruction
 from ptynb.io.load import find, load
-from ptynb.io.reading.found import Given
-from ptynb.physics.simulate import simulate
+from ptynb.io.reading.records import Given
+from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
+from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case
 

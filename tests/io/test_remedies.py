@@ -12,7 +12,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import preparation
-from ptynb.io.reading import patterns as stored_patterns
+from ptynb.io.reading import hdf5_patterns as stored_patterns
 from tests.followed import Case, follow, hdf5
 from tests.io import layouts
 from tests.io.cases import of_case
@@ -198,7 +198,7 @@ def test_patterns_are_written_in_chunks_of_a_few_as_the_message_says(
     like_the_original(follow(case, tmp_path))
 
 
-@pytest.mark.filterwarnings("ignore::ptynb.io.starts.start.InitialGuessWarning")
+@pytest.mark.filterwarnings("ignore::ptynb.io.initial_guess.imported_guess.InitialGuessWarning")
 def test_a_start_in_another_window_is_taken_as_the_message_says() -> None:
     whole = pt.simulate(patterns=12, window=24, step=2, seed=3)
     truth = whole.ground_truth

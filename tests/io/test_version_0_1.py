@@ -16,13 +16,13 @@ import pytest
 import yaml
 
 import ptynb as pt
-from ptynb.cli import main
-from ptynb.io.result import load_result, save_result
-from ptynb.io.state import load_state, save_state
-from ptynb.record import Change
-from ptynb.scan import Scan
+from ptynb.cli.main import main
+from ptynb.data.record import Change
+from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_file import load_state, save_state
+from ptynb.io.result_file import load_result, save_result
 from ptynb.settings import Settings
-from ptynb.settings.runfile import read_run
+from ptynb.settings.run_file import read_run
 
 FILES = Path(__file__).parents[1] / "version_0_1"
 LOSSES = json.loads((FILES / "losses.json").read_text())
@@ -48,7 +48,7 @@ def scan(tmp_path: Path) -> Scan:
 def test_a_run_goes_on_from_its_state_as_it_did_then(name: str, scan: Scan, tmp_path: Path) -> None:
     path, losses = unpacked(f"{name}.state.h5", tmp_path), LOSSES[name]
     with pt.resume(path, scan, device="cpu") as recon:
-        recon.run_to(len(losses), 1 if name == "adam" else 0)
+        recon.run_until(len(losses), 1 if name == "adam" else 0)
         recon.wait()
         found = [epoch.loss for epoch in recon.result.epochs]
     assert len(found) == len(losses)
@@ -59,7 +59,7 @@ def test_a_run_goes_on_from_its_state_as_it_did_then(name: str, scan: Scan, tmp_
 def test_a_state_written_again_is_the_same(name: str, tmp_path: Path) -> None:
     state = load_state(unpacked(f"{name}.state.h5", tmp_path))
     second = load_state(save_state(state, tmp_path / "state-00009.h5"))
-    for part in ("settings", "begun", "changes", "awake"):
+    for part in ("settings", "begun", "changes", "active"):
         assert getattr(second, part) == getattr(state, part)
     assert Settings(**second.settings).precision == Settings(**second.begun).precision == "double"
 
@@ -69,16 +69,16 @@ def test_a_result_opens_and_is_written_again_the_same(name: str, changes: int, t
     result = load_result(unpacked(f"{name}.result.h5", tmp_path))
     np.testing.assert_allclose(result.losses, LOSSES[name], rtol=1e-15)
     assert len(result.changes) == changes
-    assert Settings(**result.settings).seed == Settings(**result.began_with).seed == 3
+    assert Settings(**result.settings).seed == Settings(**result.initial_settings).seed == 3
     second = load_result(save_result(result, tmp_path / "second.h5"))
-    for part in ("settings", "began_with", "changes"):
+    for part in ("settings", "initial_settings", "changes"):
         assert getattr(second, part) == getattr(result, part)
-    assert {*second.optimised} == {*result.optimised}
+    assert {*second.parameters} == {*result.parameters}
 
 
 @pytest.mark.parametrize("name", ["adam", "rpie"])
 def test_a_run_is_repeated_from_its_result(name: str, scan: Scan, tmp_path: Path) -> None:
-    repeat = pt.again(unpacked(f"{name}.result.h5", tmp_path), scan, device="cpu")
+    repeat = pt.reproduce(unpacked(f"{name}.result.h5", tmp_path), scan, device="cpu")
     assert repeat.loss is not None
     assert repeat.difference is not None
     assert repeat.loss < TOLERANCE
@@ -104,9 +104,9 @@ def test_earlier_names_are_translated_in_records_and_nothing_else_is(tmp_path: P
     assert (sync.old, sync.new) == ("dense", "sparse")
     assert state.changes == result.changes
     assert result.settings == Settings(**result.settings).model_dump(mode="json")
-    assert result.began_with["object"]["parametrization"] == "amplitude_phase"
-    assert {"weights/weights", "variations/ways"} <= {*result.optimised}  # components keep their names
-    assert {"weights", "variations", "offset"} <= {*state.awake}
+    assert result.initial_settings["object"]["parametrization"] == "amplitude_phase"
+    assert {"weights/weights", "variations/ways"} <= {*result.parameters}  # components keep their names
+    assert {"weights", "variations", "offset"} <= {*state.active}
 
 
 def test_a_file_of_today_is_not_translated(tmp_path: Path) -> None:

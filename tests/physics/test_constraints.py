@@ -11,7 +11,7 @@ import torch
 from scipy import fft, ndimage
 
 import ptynb as pt
-from ptynb.engine.group import SingleGroup
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.constraints import impose, neighbours_mean, orthogonal_modes, total_variation_step
 from ptynb.physics.model import Model

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.compiled.given import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Lighting
 from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
     compiled_descent,
@@ -18,7 +18,7 @@ from ptynb.physics.hotpath import (
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, loss_of, make_loss
-from ptynb.physics.steps import shift_ramps
+from ptynb.physics.torch_steps import shift_ramps
 from tests.pairs import all_pairs, case
 
 WINDOWS = [(8, 8), (9, 7), (6, 10), (7, 12)]
@@ -492,7 +492,7 @@ def arrays_that_fit():
     generator = torch.Generator().manual_seed(2)
     return {
         "object": complex_normal(generator, 1, 2, 15, 18),
-        "corners": torch.tensor([[0, 0], [3, 2]]),
+        "window_origins": torch.tensor([[0, 0], [3, 2]]),
         "probes": complex_normal(generator, 2, 1, 8, 7),
         "shifts": torch.zeros(2, 2, dtype=torch.float64),
         "kernel": complex_normal(generator, 8, 7),
@@ -504,10 +504,10 @@ def test_what_does_not_fit_is_refused_before_any_loop():
         ("object", lambda object: object[0]),
         ("object", lambda object: object.to(torch.complex64)),
         ("object", lambda object: object.real),
-        ("corners", lambda corners: corners[:1]),
-        ("corners", lambda corners: corners[:, :1]),
-        ("corners", lambda corners: corners.double()),
-        ("corners", lambda corners: corners + 9),
+        ("window_origins", lambda corners: corners[:1]),
+        ("window_origins", lambda corners: corners[:, :1]),
+        ("window_origins", lambda corners: corners.double()),
+        ("window_origins", lambda corners: corners + 9),
         ("probes", lambda probes: probes[..., :6]),
         ("probes", lambda probes: probes.repeat(2, 1, 1, 1)),
         ("shifts", lambda shifts: shifts[:1]),

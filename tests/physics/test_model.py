@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.engine.group import SingleGroup
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.terms import object_terms
-from ptynb.scan import Scan
+from ptynb.physics.regularizers import object_terms
 from ptynb.settings import Settings
 from tests.cases import CASES, a_scan
 from tests.pairs import each

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 import ptynb as pt
-from ptynb.quality import compare
-from ptynb.scan import Scan
+from ptynb.analysis import compare
+from ptynb.data.scan import Scan
 from tests.pairs import each
 
 ONE_THREAD = 1

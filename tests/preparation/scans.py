@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from ptynb.frames import ArrayFrames, Frames
-from ptynb.geometry import Geometry, NearField
-from ptynb.scan import Scan, Truth
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.patterns import ArrayFrames, Frames
+from ptynb.data.scan import Scan, Truth
 
 FAR = Geometry(wavelength=1e-10, distance=2.0, detector_pixel=(50e-6, 80e-6))
 NEAR = NearField(wavelength=1e-10, focus_to_sample=0.01, sample_to_detector=0.99, detector_pixel=(50e-6, 60e-6))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
-from ptynb.frames import ArrayFrames
-from ptynb.scan import ScanError
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import ScanError
 from tests.pairs import each
 from tests.preparation.scans import guess_misfit, misfit, smooth_scan
 

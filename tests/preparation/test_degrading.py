@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
-from ptynb.frames import ArrayFrames
+from ptynb.data.patterns import ArrayFrames
 from tests.pairs import each
 from tests.preparation.scans import guess_misfit, smooth_scan
 

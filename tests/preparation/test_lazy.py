@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
-from ptynb.io.native import save_scan
+from ptynb.io.scan_file import save_scan
 from tests.pairs import each
 from tests.preparation.scans import smooth_scan, watched
 
@@ -56,7 +56,7 @@ def test_an_engine_reads_the_same_patterns_from_its_part(name):
     sent = pickle.loads(pickle.dumps(made.part(np.array([1, 3]))))
     np.testing.assert_array_equal(sent.counts(1, 4), whole[1:4])
     np.testing.assert_array_equal(sent.counts(2, 3), whole[2:3])
-    assert sent.counts(2, 2).shape == (0, *made.window)
+    assert sent.counts(2, 2).shape == (0, *made.pattern_shape)
     assert whole.dtype == made.frames.dtype
     assert len(sent) == len(made)
     assert len(pickle.dumps(made.part(np.array([1, 3])).frames)) < 0.7 * len(pickle.dumps(made.frames))
@@ -80,4 +80,4 @@ def test_the_scan_given_stays_as_it_was(name):
     for field in ("positions", "mask", "probe", "object"):
         np.testing.assert_array_equal(getattr(scan, field), getattr(before, field))
     np.testing.assert_array_equal(scan.frames.read(0, 8), before.frames.read(0, 8))
-    assert (scan.geometry, scan.centred, scan.pattern_shape) == (before.geometry, before.centred, before.window)
+    assert (scan.geometry, scan.centred, scan.pattern_shape) == (before.geometry, before.centred, before.pattern_shape)

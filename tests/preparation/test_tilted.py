@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from ptynb import preparation as prepare
-from ptynb.frames import ArrayFrames
-from ptynb.physics.tilted import far_field_resampling, tilted_far_field
-from ptynb.scan import Scan, ScanError, Truth
-from ptynb.tilted_geometry import TiltedGeometry
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import Scan, ScanError, Truth
+from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.physics.tilted_detector import far_field_resampling, tilted_far_field
 from tests.pairs import each
 from tests.preparation.scans import exit_waves, smooth_object, smooth_probe
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.record import Change, Epoch, Thumbnail
-from ptynb.results import Machines, Result, ScanIdentity, Software
+from ptynb.data.record import Change, Epoch, Thumbnail
+from ptynb.data.result import Machines, Result, ScanIdentity, Software
 from ptynb.settings import Settings
 
 PIXEL = (20e-9, 20e-9)

@@ -10,10 +10,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from ptynb.physics.simulate import simulate
-from ptynb.report.figure import compare_with_truth, figure
-from ptynb.report.figure_marks import metric, round_length
-from ptynb.snapshot import Change, Epoch, Result
+from ptynb.data.snapshot import Change, Epoch, Result
+from ptynb.report.figures.figure import compare_with_truth, figure
+from ptynb.report.figures.scale_marks import metric, round_length
+from ptynb.simulation.simulated_scan import simulate
 
 SCAN = simulate(patterns=64, window=32, step=3, modes=2, seed=2)
 TRUTH = SCAN.ground_truth

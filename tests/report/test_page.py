@@ -15,10 +15,10 @@ import pytest
 from tinyhtml5.parser import HTMLParser
 
 import ptynb as pt
-from ptynb.io.hdf5 import FileError
-from ptynb.io.result import save_result
-from ptynb.results import ScanIdentity
-from ptynb.scan import Truth
+from ptynb.data.result import ScanIdentity
+from ptynb.data.scan import Truth
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.result_file import save_result
 from tests.report.made import field, probe, result
 
 HTML = "{http://www.w3.org/1999/xhtml}"
@@ -62,7 +62,7 @@ def page(tmp_path_factory):
 
 
 def test_the_package_is_the_function_whatever_of_it_was_imported_before():
-    import ptynb.report.figure
+    import ptynb.report.figures.figure
 
     assert pt.report is ptynb.report
     assert callable(pt.report)
@@ -309,7 +309,7 @@ def test_a_reconstruction_is_asked_for_its_result(tmp_path):
 
 
 def test_the_command_writes_beside_the_result(tmp_path, capsys, monkeypatch):
-    from ptynb.cli import main
+    from ptynb.cli.main import main
 
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ptynb.driver import slurm
-from ptynb.driver.allocation import Allocation
+from ptynb.cluster.launchers import slurm
+from ptynb.cluster.launchers.allocation import Allocation
 from tests.slurm.daemons import PARTITIONS, Slurm
 from tests.slurm.runs import Run
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ptynb.driver.allocation import Allocation
-from ptynb.driver.slurm_launcher import SlurmLauncher
+from ptynb.cluster.launchers.allocation import Allocation
+from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 
 STAND_IN = """
 import json, os, sys, time

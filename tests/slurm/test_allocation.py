@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import ptynb as pt
-from ptynb.driver import slurm
-from ptynb.driver.allocation import Allocation, own_gpu
-from ptynb.driver.enter import complete
-from ptynb.driver.job_state import JobState
-from ptynb.driver.slurm_launcher import SlurmLauncher
+from ptynb.cluster.engine_main import complete
+from ptynb.cluster.launchers import slurm
+from ptynb.cluster.launchers.allocation import Allocation, own_gpu
+from ptynb.cluster.launchers.job_state import JobState
+from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_engines_that_srun_has_seen_end(wrote: str, dead: list[int], tmp_path: P
 
 
 def test_an_engines_environment_is_complete_before_torch_loads() -> None:
-    script = "import sys, ptynb.driver.enter; print('torch' in sys.modules)"
+    script = "import sys, ptynb.cluster.engine_main; print('torch' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
     )

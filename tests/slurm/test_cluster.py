@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.driver import slurm
-from ptynb.driver.devices import plan_cluster
+from ptynb.cluster.devices import plan_cluster
+from ptynb.cluster.launchers import slurm
 from tests.slurm.daemons import Slurm
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ptynb.driver import folders, slurm
-from ptynb.driver.allocation import Allocation, own_gpu
-from ptynb.driver.devices import ClusterError
-from ptynb.driver.slurm_launcher import SlurmLauncher
+from ptynb.cluster import runtime_dir
+from ptynb.cluster.devices import ClusterError
+from ptynb.cluster.launchers import slurm
+from ptynb.cluster.launchers.allocation import Allocation, own_gpu
+from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from tests.slurm.daemons import Slurm
 from tests.slurm.runs import NAME, Run, until
 
@@ -272,7 +273,7 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
     run.launcher.start([2])
     until(lambda: len(run.came()) == 5)
     record = run.launcher.record()
-    folders.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
+    runtime_dir.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
     other = SlurmLauncher.again(json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
     other.join({}, {})
     assert other.record() == record
@@ -294,7 +295,7 @@ def test_a_job_of_its_own_from_inside_another(runs: Callable[..., Run], monkeypa
 
 
 def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
-    script = "from ptynb.driver import slurm; print(slurm.inside())"
+    script = "from ptynb.cluster.launchers import slurm; print(slurm.inside())"
     told = subprocess.run(
         ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=3", sys.executable, "-c", script],
         capture_output=True,

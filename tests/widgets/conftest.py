@@ -94,7 +94,7 @@ def started_lab(tmp_path: Path, kernel: str = "newest") -> Iterator[Lab]:
         if not OLDER_KERNEL.is_dir():
             pytest.fail(f"There is no {OLDER_KERNEL}; tests/run.py makes it.")
         environment["PYTHONPATH"] = os.pathsep.join([str(OLDER_KERNEL), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "ptynb.cli", "lab", f"--folder={folder}", "--"]
+    command = [sys.executable, "-m", "ptynb.cli.main", "lab", f"--folder={folder}", "--"]
     command += ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"]
     with (tmp_path / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)

@@ -11,13 +11,13 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import ptynb as pt
-from ptynb.scan import Scan
-from ptynb.settings.structure import structure
+from ptynb.data.scan import Scan
+from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
+from ptynb.widgets.elements import close_all
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.parts import close_all
-from ptynb.widgets.viewer import Viewer
+from ptynb.widgets.viewer.viewer import Viewer
 
 TIMES = 5
 Opened = Callable[[pt.Reconstruction, Path], Any]

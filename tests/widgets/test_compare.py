@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptynb.io.hdf5 import FileError
-from ptynb.io.result import save_result
-from ptynb.io.sources import named
-from ptynb.widgets.compare.view import Compare, compare
-from tests.quality.test_together import result
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.named_results import named
+from ptynb.io.result_file import save_result
+from ptynb.widgets.compare.compare_view import Compare, compare
+from tests.analysis.test_common_area import result
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import ptynb as pt
-from ptynb.driver import folders
+from ptynb.cluster import runtime_dir
 from tests.widgets.conftest import screenshot
 
 SLOW = 120_000
@@ -45,7 +45,7 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ptynb.cli", "dashboard", "scan.h5", f"--port={port}", "--no-open", "--dark"]
+    command = [sys.executable, "-m", "ptynb.cli.main", "dashboard", "scan.h5", f"--port={port}", "--no-open", "--dark"]
     environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
     with (tmp_path / "voila.log").open("wb") as log:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -63,8 +63,8 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
     finally:
         server.terminate()
         server.wait(SLOW / 1000)
-        if left := [folder.name for folder in folders.all_folders()]:  # a run goes on without its page
-            subprocess.run([sys.executable, "-m", "ptynb.cli", "stop", *left], check=True)
+        if left := [folder.name for folder in runtime_dir.all_folders()]:  # a run goes on without its page
+            subprocess.run([sys.executable, "-m", "ptynb.cli.main", "stop", *left], check=True)
 
 
 def _answers(port: int) -> bool:
@@ -91,7 +91,7 @@ def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(dashboard: Dashb
     first = page.context.new_page()
     live = _begin(first, dashboard, engines=1, epochs=1_000_000)
     expect(live.locator("b").first).to_have_text("running", timeout=SLOW)
-    kernels, clusters = dashboard.kernels(), folders.known_clusters()
+    kernels, clusters = dashboard.kernels(), runtime_dir.known_clusters()
     assert len(kernels) == len(clusters) == 1
     seen = _epoch(live, above=1)
 
@@ -104,7 +104,7 @@ def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(dashboard: Dashb
     seen = _epoch(live, above=seen)
     live.locator("[data-frame]").first.wait_for(timeout=SLOW)
     screenshot(page, "dashboard-again")
-    assert (dashboard.kernels(), folders.known_clusters()) == (kernels, clusters)
+    assert (dashboard.kernels(), runtime_dir.known_clusters()) == (kernels, clusters)
 
     live.locator("button").filter(has_text="Stop").click()
     expect(live.locator("b").first).to_have_text("ready", timeout=SLOW)

@@ -11,12 +11,12 @@ import ipywidgets
 import pytest
 
 from ptynb.settings import Settings, SettingsError
-from ptynb.settings.base import flat
-from ptynb.settings.structure import nested, structure
+from ptynb.settings.schema import nested, structure
+from ptynb.settings.validation import flat
+from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.form.display_units import fitting_unit, range_of, text_of, value_of
 from ptynb.widgets.form.row import Row
-from ptynb.widgets.form.units import fitting_unit, range_of, text_of, value_of
-from ptynb.widgets.parts import below
 
 ALL = [setting.name for setting in structure().settings]
 # What a value needs beside it to be valid.

@@ -12,17 +12,17 @@ import pytest
 from PIL import Image
 
 import ptynb as pt
-from ptynb import inspection, preparation
-from ptynb.frames import ArrayFrames, HDF5Frames
-from ptynb.physics.simulate import simulate
-from ptynb.scan import Scan
+from ptynb import analysis, preparation
+from ptynb.data.patterns import ArrayFrames, HDF5Frames
+from ptynb.data.scan import Scan
+from ptynb.simulation.simulated_scan import simulate
+from ptynb.widgets.elements import below
 from ptynb.widgets.inspect import Inspect, facts, inspect
-from ptynb.widgets.inspect.facts import histogram
+from ptynb.widgets.inspect.inspect_state import number_list, read_number_list
 from ptynb.widgets.inspect.position_map import KINDS, PositionMap
-from ptynb.widgets.inspect.state import number_list, read_number_list
-from ptynb.widgets.parts import below
-from ptynb.widgets.viewer import Viewer
-from tests.inspection.scans import made, raster
+from ptynb.widgets.inspect.scan_facts import histogram
+from ptynb.widgets.viewer.viewer import Viewer
+from tests.analysis.scans import made, raster
 
 SCAN = simulate(patterns=36, window=32, seed=3)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
@@ -262,7 +262,7 @@ def test_a_hostile_name_is_text(shown):
 def test_the_histogram_is_a_picture_with_a_bar_for_each_octave():
     patterns = np.zeros((1, 8, 8))
     patterns[0, 0, :4] = [1, 2, 3, 9]
-    root = ElementTree.fromstring(histogram(inspection.survey(Scan.from_arrays(patterns, [[0.0, 0.0]]))))
+    root = ElementTree.fromstring(histogram(analysis.survey(Scan.from_arrays(patterns, [[0.0, 0.0]]))))
     titles = [bar.find("title").text for bar in root.findall("rect")]
     assert titles == [
         "from 0 counts: 60 pixels",
@@ -295,10 +295,10 @@ def test_a_mask_is_painted_undone_saved_loaded_and_used(shown, order, tmp_path):
     stroke(look, [[4, 5], [4, 9]], 1.5)
     stroke(look, [[20, 20]], 3.0)
     stroke(look, [[20, 21]], 1.0, erase=True)
-    expected = inspection.painted(np.ones((32, 32), bool), [[4, 5], [4, 9]], 1.5)
-    expected = inspection.painted(expected, [[20, 20]], 3)
+    expected = analysis.painted(np.ones((32, 32), bool), [[4, 5], [4, 9]], 1.5)
+    expected = analysis.painted(expected, [[20, 20]], 3)
     before = expected
-    expected = inspection.painted(expected, [[20, 21]], 1, good=True)
+    expected = analysis.painted(expected, [[20, 21]], 1, good=True)
     np.testing.assert_array_equal(look.mask.mask, turn(expected))
     colours = picture(look, "mask")[1]
     np.testing.assert_array_equal((colours == (230, 159, 0)).all(-1), ~expected)
@@ -323,7 +323,7 @@ def test_a_mask_is_painted_undone_saved_loaded_and_used(shown, order, tmp_path):
 
 
 def test_a_mask_that_nothing_was_painted_on_is_saved_and_used_by_lines_that_run(shown, tmp_path):
-    scan = inspection.with_mask(SCAN, MASK)
+    scan = analysis.with_mask(SCAN, MASK)
     look = shown(scan)
     look._tab.selected_index = 1
     control(look, "File").value = str(tmp_path / "mask.npy")
@@ -377,7 +377,7 @@ def test_a_mask_that_leaves_nothing_is_refused_in_the_widget(shown, tmp_path):
 
 
 def turned_scan():
-    from tests.inspection.test_rotation import turned_scan
+    from tests.analysis.test_rotation_check import turned_scan
 
     return turned_scan(25.0)
 
@@ -389,7 +389,7 @@ def test_the_rotation_is_found_and_applied(shown):
     assert re.search(r"<b>2[45]\.\d\d°</b>", words(look))
     press(look, "Turn positions")
     look.settle()
-    assert abs(inspection.scan_rotation(look.scan).degrees) < 0.2
+    assert abs(analysis.scan_rotation(look.scan).degrees) < 0.2
     same(look.scan, done_by(look.lines, scan)["scan"])
     assert look.state.seen.complete
 

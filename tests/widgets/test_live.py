@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb import render
+from ptynb.data import images
+from ptynb.data.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.settings import Settings
-from ptynb.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.panes import PROBE_SECONDS, in_words
 
@@ -25,7 +25,7 @@ VALUES = np.linspace(0, 1, 48).reshape(6, 8)
 class Scan:
     """Nine positions, on a grid of ten pixels."""
 
-    window = (4, 4)
+    pattern_shape = (4, 4)
     corners = np.array([[y, x] for y in (0.0, 10.0, 20.0) for x in (0.0, 10.0, 20.0)])
 
     def __len__(self):
@@ -73,8 +73,8 @@ class Recon:
         self.requests.append(request)
         if self.broken is not None:
             raise self.broken
-        panes = [render.picture(VALUES, pane) for pane in request.panes]
-        modes = [render.picture(VALUES, f"probe {n + 1}", f"mode {n + 1}") for n in range(min(2, request.modes))]
+        panes = [images.picture(VALUES, pane) for pane in request.panes]
+        modes = [images.picture(VALUES, f"probe {n + 1}", f"mode {n + 1}") for n in range(min(2, request.modes))]
         powers = (0.75, 0.25)
         return Pictures(
             len(self.epochs), self.update, (*panes, *modes), powers, (2, 3), self.slices, self.states, self.cost
@@ -560,13 +560,13 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
 
 def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
     confirm_frames(view)
-    recon.slices = recon.checkpoints = 3
+    recon.slices = recon.states = 3
     recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
     until(lambda: view._panes._slice.max == view._panes._state.max == 3)
     browser_sends(view._panes._slice, value=3)
     browser_sends(view._panes._state, value=2)
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (2, 1))
-    recon.slices, recon.checkpoints = 2, 1
+    recon.slices, recon.states = 2, 1
     recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
     assert (view._panes._slice.value, view._panes._state.value) == (0, 1)

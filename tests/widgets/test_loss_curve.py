@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptynb.widgets.axes import POINTS
 from ptynb.widgets.loss_curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, loss_curve
+from ptynb.widgets.svg_axes import POINTS
 
 
 def drawn(losses, marks=()):

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pypdf import PdfReader
 
 import ptynb as pt
-from ptynb import render
-from ptynb.report.looks import area_of
+from ptynb.data import images
+from ptynb.report.result_viewers import area_of
 from tests.report.made import field, result
 from tests.report.test_page import HOSTILE
 from tests.widgets.conftest import screenshot
@@ -196,7 +196,7 @@ def test_what_is_saved_from_the_page_is_what_was_reconstructed(shown: Open) -> N
     seen = tame.object[area_of(tame)]
     for name, values, margin in (
         ("object-amplitude", np.abs(seen)[None], 1e-6),
-        ("object-phase", render.flat_phase(seen.astype(np.complex128))[None], 1e-5),
+        ("object-phase", images.flat_phase(seen.astype(np.complex128))[None], 1e-5),
         ("probe-amplitude", np.abs(tame.probe), 1e-6),
         ("probe-phase", np.angle(tame.probe), 1e-5),
     ):
@@ -237,7 +237,7 @@ def test_values_under_the_cursor_are_those_of_the_array(shown: Open) -> None:
         at, text = said("object", "amplitude")
         assert text == f"{abs(field[at]):.6g}".ljust(len(text), "0")
         at, text = said("object", "phase")
-        assert float(text.removesuffix(" rad")) == pytest.approx(render.flat_phase(field.astype(complex))[at], abs=2e-5)
+        assert float(text.removesuffix(" rad")) == pytest.approx(images.flat_phase(field.astype(complex))[at], abs=2e-5)
 
     holds(deep.projection[area])
     slider = one.page.get_by_label("Slice", exact=True)
@@ -327,7 +327,7 @@ def test_the_pictures_are_those_of_the_arrays(shown: Open) -> None:
     levels = np.asarray(Image.open(io.BytesIO(base64.b64decode(phase["image"])))).astype(float)
     low, high = phase["limits"]
     shown_values = low + (high - low) * (levels + 0.5) / 256
-    true = render.flat_phase(tame.object[area_of(tame)].astype(np.complex128))
+    true = images.flat_phase(tame.object[area_of(tame)].astype(np.complex128))
     inside = (true > low) & (true < high)
     assert np.abs(shown_values - true)[inside].max() < (high - low) / 200
     assert inside.mean() > 0.9

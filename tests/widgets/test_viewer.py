@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import traitlets
 
-from ptynb.render import picture
-from ptynb.widgets import viewer as module
-from ptynb.widgets.colours import look_up_table
-from ptynb.widgets.viewer import PATIENCE, Viewer
+from ptynb.data.images import picture
+from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.viewer import viewer as module
+from ptynb.widgets.viewer.viewer import PATIENCE, Viewer
 
 RAMP = np.arange(12.0).reshape(3, 4)
 

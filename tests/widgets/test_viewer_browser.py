@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from ptynb.render import picture
-from ptynb.widgets.colours import look_up_table
-from ptynb.widgets.viewer import Viewer
+from ptynb.data.images import picture
+from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
 from tests.widgets.conftest import screenshot
 

@@ -24,13 +24,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.geometry import ELECTRON_VOLT, wavelength_from_energy
-from ptynb.io.hdf5 import FileError, values_text
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
-from ptynb.io.reading.links import Item, Linked, identity
-from ptynb.io.reading.patterns import PatternSource, looks_like_patterns, numbered, patterns_at
-from ptynb.io.reading.units import units_of
-from ptynb.io.reading.values import Notes, array, lengths, quantity, where
+from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.io.hdf5_file import FileError, values_text
+from ptynb.io.reading.file_units import units_of
+from ptynb.io.reading.hdf5_links import Item, Linked, identity
+from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.hdf5_values import Notes, array, lengths, quantity, where
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
 
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
 SIGNAL_ABOVE_BACKGROUND = 0x00001000

@@ -25,15 +25,15 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ptynb.electrons import electron_wavelength
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading import scales
-from ptynb.io.reading.foreign import sentences
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
-from ptynb.io.reading.links import Linked, own
-from ptynb.io.reading.patterns import patterns_at
-from ptynb.io.reading.room import check_chunks
-from ptynb.io.reading.stack import check_counts, stacked, transposed
+from ptynb.data.electrons import electron_wavelength
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading import microscope_scales
+from ptynb.io.reading.hdf5_links import Linked, own
+from ptynb.io.reading.hdf5_patterns import patterns_at
+from ptynb.io.reading.memory_limit import check_chunks
+from ptynb.io.reading.optional_dependency import sentences
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
 MOST = 4096
@@ -142,14 +142,14 @@ def _voltage(cube: h5py.Group, path: Path, places: dict[str, str]) -> float | No
             value = _scalar(item) if isinstance(item, h5py.Dataset) else None
             if name.lower() in VOLTAGES and isinstance(value, float):
                 places["voltage"] = item.name
-                return scales.volts(value, f"{path}: {item.name}")
+                return microscope_scales.volts(value, f"{path}: {item.name}")
     return None
 
 
 def _step(
     cube: h5py.Group, calibration: dict[str, Any], path: Path, places: dict[str, str]
 ) -> tuple[float, float] | None:
-    factor = scales.length(str(calibration.get("R_pixel_units", "")))
+    factor = microscope_scales.length(str(calibration.get("R_pixel_units", "")))
     if factor is not None:
         places["step"] = f"{places['calibration']}/R_pixel_size"
         size = _positive(calibration.get("R_pixel_size"), places["step"], path) * factor
@@ -157,7 +157,7 @@ def _step(
     if cube["data"].ndim != 4:
         return None
     axes = [_axis(cube, number) for number in (0, 1)]
-    factors = [scales.length(unit) for _, unit in axes]
+    factors = [microscope_scales.length(unit) for _, unit in axes]
     if factors[0] is None or factors[1] is None:
         return None
     places["step"] = f"{cube.name}: axes 0 and 1"
@@ -169,17 +169,17 @@ def _angle(
     cube: h5py.Group, calibration: dict[str, Any], path: Path, beam: float | None, places: dict[str, str]
 ) -> tuple[float, float] | None:
     unit = str(calibration.get("Q_pixel_units", ""))
-    if scales.angular_pixel(1.0, unit, 1.0) is not None:
+    if microscope_scales.angular_pixel(1.0, unit, 1.0) is not None:
         where = f"{places['calibration']}/Q_pixel_size"
         sizes = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
     else:
         last = cube["data"].ndim
         where = f"{cube.name}: axes {last - 2} and {last - 1}"
         sizes = [_axis(cube, number) for number in (last - 2, last - 1)]
-        if any(scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in sizes):
+        if any(microscope_scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in sizes):
             return None
         sizes = [(_positive(size, where, path), unit) for size, unit in sizes]
-    rows, columns = (scales.angular_pixel(size, unit, beam) for size, unit in sizes)
+    rows, columns = (microscope_scales.angular_pixel(size, unit, beam) for size, unit in sizes)
     if rows is None or columns is None:
         return None
     places["angular_pixel"] = where

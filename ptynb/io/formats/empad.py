@@ -32,12 +32,12 @@ import numpy as np
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from ptynb.electrons import electron_wavelength
-from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.data.electrons import electron_wavelength
+from ptynb.io.hdf5_file import FileError, reason
 from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.scales import volts
-from ptynb.io.reading.stack import placed
+from ptynb.io.reading.microscope_scales import volts
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import placed
 
 PIXELS = 128
 ROWS = 130

@@ -24,9 +24,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.room import check_room, check_small
-from ptynb.io.reading.unpacking import PIECE, UnpackingProgress
+from ptynb.io.hdf5_file import FileError, reason
+from ptynb.io.reading.memory_limit import check_room, check_small
+from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress
 
 HEADER = 128
 HEAD = 2**16

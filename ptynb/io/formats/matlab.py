@@ -28,17 +28,17 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import Frames, HDF5Frames, PlacedFrames, SelectedFrames
+from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5 import FileError, open_for_reading, read_all
-from ptynb.io.reading.foreign import sentences
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import FileError, open_for_reading, read_all
+from ptynb.io.reading.hdf5_links import own
 from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.links import own
+from ptynb.io.reading.memory_limit import check_chunks, size
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
-from ptynb.io.reading.room import check_chunks, size
-from ptynb.io.reading.stack import check_counts, native, stacked, transposed
-from ptynb.io.reading.unpacking import PackedFrames, UnpackingProgress
+from ptynb.io.reading.optional_dependency import sentences
+from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import check_counts, native, stacked, transposed
 
 MOST = 4096
 """Datasets looked at in one file."""

@@ -23,17 +23,17 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.geometry import wavelength_from_energy
-from ptynb.io.formats import plain
+from ptynb.data.geometry import wavelength_from_energy
+from ptynb.io.formats import plain_hdf5
 from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.choosing import candidates, choose, without_doubles
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
-from ptynb.io.reading.links import Item, Linked, identity, own
-from ptynb.io.reading.names import PAIRS, Names, positions_in
-from ptynb.io.reading.patterns import PatternSource, looks_like_patterns, numbered, patterns_at
-from ptynb.io.reading.units import attribute_of, factor, units_of
-from ptynb.io.reading.values import Notes, array, is_real, lengths, nx_class, quantity, real, text, where
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.dataset_names import PAIRS, Names, positions_in
+from ptynb.io.reading.dataset_search import candidates, choose, without_doubles
+from ptynb.io.reading.file_units import attribute_of, factor, units_of
+from ptynb.io.reading.hdf5_links import Item, Linked, identity, own
+from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at
+from ptynb.io.reading.hdf5_values import Notes, array, is_real, lengths, nx_class, quantity, real, text, where
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
 
 DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 WAVELENGTHS = "incident_wavelength", "wavelength"
@@ -73,9 +73,9 @@ def read(path: Path, given: Given) -> FileRecord:
         detector = classes.detector_of(linked.get(place))
         distance, pixel = _detector(linked, detector, notes)
         wavelength = _wavelength(linked, classes, notes)
-        by_name, loose = plain.detector(names, spare := Notes()), Notes()
+        by_name, loose = plain_hdf5.detector(names, spare := Notes()), Notes()
         found: dict[str, Any] = {
-            "wavelength": plain.wavelength(names, loose) if wavelength is None else wavelength,
+            "wavelength": plain_hdf5.wavelength(names, loose) if wavelength is None else wavelength,
             "distance": by_name["distance"] if distance is None else distance,
             "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
@@ -84,7 +84,7 @@ def read(path: Path, given: Given) -> FileRecord:
         notes.sentences += loose.sentences
         notes.places = {**spare.places, **loose.places, **notes.places}
         return FileRecord(
-            format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain.noted(notes)
+            format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain_hdf5.noted(notes)
         )
 
 
@@ -150,7 +150,7 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
         return next(iter(kept))
     chosen = choose(kept or candidates(linked), path, linked)
     if chosen is None:
-        raise plain.nothing_found(linked)
+        raise plain_hdf5.nothing_found(linked)
     notes.sentences += chosen[1]
     return chosen[0]
 

@@ -23,13 +23,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import Frames
-from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.data.patterns import Frames
+from ptynb.io.hdf5_file import FileError, reason
+from ptynb.io.reading.memory_limit import check_packing, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
-from ptynb.io.reading.room import check_packing, size
-from ptynb.io.reading.stack import check_counts, placed, stacked
-from ptynb.io.reading.unpacking import PIECE, PackedFrames, UnpackingProgress
+from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import check_counts, placed, stacked
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 2**16

@@ -16,15 +16,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import StackedFrames
-from ptynb.geometry import wavelength_from_energy
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
-from ptynb.io.reading.links import Linked
-from ptynb.io.reading.patterns import PatternSource, patterns_at
-from ptynb.io.reading.room import check_chunks
-from ptynb.io.reading.units import attribute_of
-from ptynb.io.reading.values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
+from ptynb.data.geometry import wavelength_from_energy
+from ptynb.data.patterns import StackedFrames
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.file_units import attribute_of
+from ptynb.io.reading.hdf5_links import Linked
+from ptynb.io.reading.hdf5_patterns import PatternSource, patterns_at
+from ptynb.io.reading.hdf5_values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
+from ptynb.io.reading.memory_limit import check_chunks
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
 
 LOOKED_AT = 64
 """Patterns whose weights are looked at; they are mostly the same."""

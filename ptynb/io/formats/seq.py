@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
-from ptynb.io.reading.stack import placed, stacked
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import placed, stacked
 
 MAGIC = struct.pack("<I", 0xFEED) + "Norpix seq".encode("utf-16-le")
 GREY = 100

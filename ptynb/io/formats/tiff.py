@@ -26,12 +26,12 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from ptynb.frames import FileFrames, Frames, PlacedFrames
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.data.patterns import FileFrames, Frames, PlacedFrames
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.room import check_room, packed_at_most
-from ptynb.io.reading.stack import check_counts, native, stacked
+from ptynb.io.reading.memory_limit import check_room, packed_at_most
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.table import gigabytes
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")

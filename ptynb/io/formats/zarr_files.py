@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import zarr
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
-from ptynb.io.hdf5 import FileError
-from ptynb.io.reading.room import check_packing
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.memory_limit import check_packing
 from ptynb.table import gigabytes
 
 if TYPE_CHECKING:

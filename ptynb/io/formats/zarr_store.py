@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.frames import FileFrames, Frames
-from ptynb.io.hdf5 import FileError, reason
-from ptynb.io.reading.foreign import require, sentences
-from ptynb.io.reading.found import FileRecord, Format, Given, Head
+from ptynb.data.patterns import FileFrames, Frames
+from ptynb.io.hdf5_file import FileError, reason
 from ptynb.io.reading.link_policy import LinkPolicy
+from ptynb.io.reading.memory_limit import check_packing, check_room, packed_at_most, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
-from ptynb.io.reading.room import check_packing, check_room, packed_at_most, size
-from ptynb.io.reading.stack import check_counts, native, stacked
+from ptynb.io.reading.optional_dependency import require, sentences
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.stack_axes import check_counts, native, stacked
 
 PACKAGE = "zarr"
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.electrons import electron_wavelength
-from ptynb.frames import Frames
-from ptynb.geometry import wavelength_from_energy
-from ptynb.io.hdf5 import FileError, values_text
-from ptynb.io.reading import scales
-from ptynb.io.reading.found import FileRecord, Given
-from ptynb.io.reading.room import check_small, size
+from ptynb.data.electrons import electron_wavelength
+from ptynb.data.geometry import wavelength_from_energy
+from ptynb.data.patterns import Frames
+from ptynb.io.hdf5_file import FileError, values_text
+from ptynb.io.reading import microscope_scales
+from ptynb.io.reading.memory_limit import check_small, size
+from ptynb.io.reading.records import FileRecord, Given
 
 Raster = tuple[int, int]
 
@@ -89,12 +89,14 @@ class _Reading:
             positions=positions,
             pixel_positions=pixel_positions,
             raster=raster or self._raster(),
-            step=self._pair("step", ("step", "scan_step", "scan_step_size"), scales.length, 1e-2),
-            rotation=self._number("rotation", ("rotation", "scan_rotation"), scales.angle),
+            step=self._pair("step", ("step", "scan_step", "scan_step_size"), microscope_scales.length, 1e-2),
+            rotation=self._number("rotation", ("rotation", "scan_rotation"), microscope_scales.angle),
             wavelength=wavelength,
-            distance=self._number("distance", ("distance", "detector_distance"), scales.length, 1e3),
-            detector_pixel=self._pair("detector_pixel", ("detector_pixel", "detector_pixel_size"), scales.length, 1e-2),
-            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), scales.angle, 1.0),
+            distance=self._number("distance", ("distance", "detector_distance"), microscope_scales.length, 1e3),
+            detector_pixel=self._pair(
+                "detector_pixel", ("detector_pixel", "detector_pixel_size"), microscope_scales.length, 1e-2
+            ),
+            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), microscope_scales.angle, 1.0),
             mask=self._mask(),
             probe=None if window is None else self._probe(window),
             places=self.places,
@@ -224,10 +226,10 @@ class _Reading:
     def _wavelength(self) -> float | None:
         if self.given.beam is not None:
             return None
-        wavelength = self._number("wavelength", ("wavelength", "lambda"), scales.length, 1e-2)
+        wavelength = self._number("wavelength", ("wavelength", "lambda"), microscope_scales.length, 1e-2)
         if wavelength is not None:
             return wavelength
-        energy = self._number("energy", ("energy", "photon_energy"), scales.energy)
+        energy = self._number("energy", ("energy", "photon_energy"), microscope_scales.energy)
         if energy is not None:
             if energy < 30:
                 raise FileError(
@@ -238,7 +240,7 @@ class _Reading:
         name = self._first(VOLTAGES)
         if name is None:
             return None
-        voltage = scales.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
+        voltage = microscope_scales.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
         return electron_wavelength(voltage)
 
     def _number(

@@ -1,3 +1,3 @@
 """The form of the settings, made from their own structure."""
 
-from ptynb.widgets.form.form import SettingsForm as SettingsForm
+from ptynb.widgets.form.form_view import SettingsForm as SettingsForm

@@ -13,7 +13,7 @@ from typing import Any
 
 from ptynb.settings import Settings, SettingsError
 from ptynb.settings.ranges import value_of
-from ptynb.settings.structure import given, nested, structure
+from ptynb.settings.schema import given, nested, structure
 
 LISTS = tuple(entries.name for entries in structure().lists)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.settings.structure import Entries
+from ptynb.settings.schema import Entries
+from ptynb.widgets.elements import close_all, complaint, put
 from ptynb.widgets.form.draft import Draft, Entry
 from ptynb.widgets.form.row import MISSING, Row
-from ptynb.widgets.parts import close_all, complaint, put
 
 
 class EntriesEditor(ipywidgets.VBox):

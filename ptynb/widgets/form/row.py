@@ -8,9 +8,9 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.settings.structure import Setting
-from ptynb.widgets.form.units import fitting_unit, range_of, text_of, units_of, value_of
-from ptynb.widgets.parts import put
+from ptynb.settings.schema import Setting
+from ptynb.widgets.elements import put
+from ptynb.widgets.form.display_units import fitting_unit, range_of, text_of, units_of, value_of
 
 WIDE = {"description_width": "150px"}
 MISSING = object()

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import ipywidgets
 
 from ptynb.settings import Settings
-from ptynb.settings.structure import Setting
-from ptynb.widgets.parts import complaint, put
+from ptynb.settings.schema import Setting
+from ptynb.widgets.elements import complaint, put
 
 
 class Steered(Protocol):

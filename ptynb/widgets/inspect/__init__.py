@@ -1,5 +1,5 @@
 """Looking at a scan before reconstructing it: patterns at their places, statistics, mask, rotation, preparation."""
 
-from ptynb.widgets.inspect.facts import facts as facts
-from ptynb.widgets.inspect.widget import Inspect as Inspect
-from ptynb.widgets.inspect.widget import inspect as inspect
+from ptynb.widgets.inspect.inspect_view import Inspect as Inspect
+from ptynb.widgets.inspect.inspect_view import inspect as inspect
+from ptynb.widgets.inspect.scan_facts import facts as facts

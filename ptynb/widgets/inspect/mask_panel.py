@@ -5,14 +5,14 @@ from __future__ import annotations
 import ipywidgets
 import numpy as np
 
-from ptynb.inspection import BadPixels, find_bad_pixels, painted, with_mask
-from ptynb.inspection.mask import MaskHistory
-from ptynb.io.mask import load_mask, save_mask
-from ptynb.snapshot import Array
-from ptynb.widgets.inspect.display import centred, is_shifted, mask_picture, pattern_of, show
-from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, real, row
-from ptynb.widgets.parts import put
-from ptynb.widgets.viewer import Viewer
+from ptynb.analysis import BadPixels, find_bad_pixels, painted, with_mask
+from ptynb.analysis.mask_drawing import MaskHistory
+from ptynb.data.snapshot import Array
+from ptynb.io.mask_file import load_mask, save_mask
+from ptynb.widgets.elements import put
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, real, row
+from ptynb.widgets.inspect.pattern_display import centred, is_shifted, mask_picture, pattern_of, show
+from ptynb.widgets.viewer.viewer import Viewer
 
 PICTURE = "mask"
 
@@ -114,7 +114,7 @@ class MaskPanel(InspectorPanel):
 
     def _stroke(self, path: Array, radius: float, good: bool) -> None:
         end = ", good=True" if good else ""
-        line = f"mask = pt.inspection.painted(mask, {np.round(path, 2).tolist()}, {radius:g}{end})"
+        line = f"mask = pt.analysis.painted(mask, {np.round(path, 2).tolist()}, {radius:g}{end})"
         self._change(painted(self._history.mask, np.round(path, 2), radius, good), line)
 
     def _disc(self, *, good: bool) -> None:
@@ -133,12 +133,12 @@ class MaskPanel(InspectorPanel):
 
     def _find(self) -> None:
         self._found = find_bad_pixels(self.state.scan, self.state.need_survey())
-        self.state.say("found = pt.inspection.find_bad_pixels(scan)")
+        self.state.say("found = pt.analysis.find_bad_pixels(scan)")
         self.draw()
 
     def _take_over(self) -> None:
         if self._found is not None:
-            found = "pt.inspection.find_bad_pixels(scan).mask"
+            found = "pt.analysis.find_bad_pixels(scan).mask"
             found = f"np.fft.fftshift({found})" if is_shifted(self.state.scan) else found
             self._change(self._history.mask & centred(self.state.scan, self._found.mask), f"mask = mask & {found}")
 
@@ -161,7 +161,7 @@ class MaskPanel(InspectorPanel):
     def _use(self) -> None:
         mask = self.mask
         whole = bool(mask.all())
-        line = f"scan = pt.inspection.with_mask(scan, {'None' if whole else self._in_order()})"
+        line = f"scan = pt.analysis.with_mask(scan, {'None' if whole else self._in_order()})"
         told = (self._first_line(), *self._lines)
         used = with_mask(self.state.scan, None if whole else mask)
         self._tell_first_line()

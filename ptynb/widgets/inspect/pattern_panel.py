@@ -8,12 +8,12 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from ptynb.snapshot import Array
-from ptynb.widgets.inspect.display import SCALES, pattern_of, pattern_picture, show
-from ptynb.widgets.inspect.facts import pattern_note
+from ptynb.data.snapshot import Array
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
+from ptynb.widgets.inspect.pattern_display import SCALES, pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
-from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, choice, real, row
-from ptynb.widgets.viewer import Viewer
+from ptynb.widgets.inspect.scan_facts import pattern_note
+from ptynb.widgets.viewer.viewer import Viewer
 
 DOTS = 400
 """Positions up to which each gets a dot unasked; more of them would hide the map."""

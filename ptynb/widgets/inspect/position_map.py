@@ -10,10 +10,10 @@ import math
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ptynb import render
-from ptynb.inspection import Survey, bright_radius
-from ptynb.scan import Scan
-from ptynb.snapshot import Array, Picture
+from ptynb.analysis import Survey, bright_radius
+from ptynb.data import images
+from ptynb.data.scan import Scan
+from ptynb.data.snapshot import Array, Picture
 
 SIDE = 384
 """Pixels of the longer side of the map."""
@@ -51,12 +51,12 @@ class PositionMap:
         """The virtual image of this kind; radius: of the bright field [detector pixels], 0: found."""
         pixel = None if self._pixel is None else (self._pixel[0] * self._spacing, self._pixel[1] * self._spacing)
         if seen is None:
-            return render.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
+            return images.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
         values, unit = virtual(seen, kind, radius)
         image = self.image(values, seen.covered)
         shown = values[np.isfinite(values)]
-        limits = None if np.iscomplexobj(values) else render.limits_of(shown, 0.5, 99.5)
-        return render.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
+        limits = None if np.iscomplexobj(values) else images.limits_of(shown, 0.5, 99.5)
+        return images.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
 
     def _nearest_of(self, seen: Array) -> Array:
         """Which pattern of those seen is nearest to each pixel (y, x); -1 where all are far."""

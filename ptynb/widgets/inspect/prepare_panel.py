@@ -6,13 +6,13 @@ import html
 
 import ipywidgets
 
-from ptynb.scan import Scan
-from ptynb.widgets.inspect.display import pattern_of, pattern_picture, show
-from ptynb.widgets.inspect.facts import facts
-from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, row
-from ptynb.widgets.inspect.steps import KINDS, PreparationStep
-from ptynb.widgets.parts import put
-from ptynb.widgets.viewer import Viewer
+from ptynb.data.scan import Scan
+from ptynb.widgets.elements import put
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
+from ptynb.widgets.inspect.pattern_display import pattern_of, pattern_picture, show
+from ptynb.widgets.inspect.preparation_steps import KINDS, PreparationStep
+from ptynb.widgets.inspect.scan_facts import facts
+from ptynb.widgets.viewer.viewer import Viewer
 
 
 class PreparePanel(InspectorPanel):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipywidgets
 
-from ptynb.widgets.inspect.display import SCALES, centred, pattern_picture, show
-from ptynb.widgets.inspect.facts import histogram
-from ptynb.widgets.inspect.state import InspectorPanel, InspectorState, choice, real, row
-from ptynb.widgets.parts import put
-from ptynb.widgets.viewer import Viewer
+from ptynb.widgets.elements import put
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
+from ptynb.widgets.inspect.pattern_display import SCALES, centred, pattern_picture, show
+from ptynb.widgets.inspect.scan_facts import histogram
+from ptynb.widgets.viewer.viewer import Viewer
 
 
 class StatisticsPanel(InspectorPanel):

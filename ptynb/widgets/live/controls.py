@@ -9,8 +9,8 @@ import ipywidgets
 
 from ptynb.settings import Settings
 from ptynb.widgets.actions import Action
-from ptynb.widgets.live.fields import Field, checkbox, row, whole_number
-from ptynb.widgets.live.watched import Watched
+from ptynb.widgets.live.protocol import Watched
+from ptynb.widgets.live.shared_fields import Field, checkbox, row, whole_number
 
 RATES = {"object": "Object rate", "probe": "Probe rate"}
 PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings(), name), "learning_rate"))

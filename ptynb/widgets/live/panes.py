@@ -10,10 +10,10 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
-from ptynb.snapshot import PANES, Array, RenderRequest
-from ptynb.widgets.live.fields import checkbox, row, whole_number
-from ptynb.widgets.live.watched import Moment, Watched, moment_of
-from ptynb.widgets.viewer import Viewer
+from ptynb.data.snapshot import PANES, Array, RenderRequest
+from ptynb.widgets.live.protocol import Moment, Watched, moment_of
+from ptynb.widgets.live.shared_fields import checkbox, row, whole_number
+from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
 MOST_MODES = 12

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.io.hdf5 import FileError
+from ptynb.data.scan import ScanError
+from ptynb.data.snapshot import Result
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
-from ptynb.io.result import save_result
-from ptynb.physics.simulate import simulate
-from ptynb.scan import ScanError
-from ptynb.snapshot import Result
+from ptynb.io.result_file import save_result
+from ptynb.simulation.simulated_scan import simulate
 from tests.io.cases import of_case, refused
 
 with warnings.catch_warnings():

@@ -5,10 +5,10 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.electrons import electron_wavelength
-from ptynb.io.hdf5 import FileError
+from ptynb.data.electrons import electron_wavelength
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.found import Given
+from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.io
 
-import ptynb.io.reading.room
-from ptynb.frames import ArrayFrames
-from ptynb.io.hdf5 import FileError
+import ptynb.io.reading.memory_limit
+from ptynb.data.patterns import ArrayFrames
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.found import Given
+from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
@@ -253,7 +253,7 @@ def test_a_file_that_is_not_whole_is_saved_again_as_the_message_says(tmp_path, o
 
 
 def test_patterns_larger_than_memory_are_saved_as_7_3_as_the_message_says(tmp_path, original, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-9)
+    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-9)
     variables = {"cbed": original.patterns.transpose(2, 3, 0, 1)}
     version_5(tmp_path / "scan.mat", variables)
     with pytest.raises(

@@ -6,11 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 
-import ptynb.io.reading.room
-from ptynb.frames import ArrayFrames, PlacedFrames
-from ptynb.io.hdf5 import FileError
+import ptynb.io.reading.memory_limit
+from ptynb.data.patterns import ArrayFrames, PlacedFrames
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.found import Given
+from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
@@ -261,7 +261,7 @@ def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres):
 def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_message_says(
     tmp_path, original, metres, monkeypatch
 ):
-    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-9)
+    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-9)
     np.savez_compressed(tmp_path / "scan.npz", **named(original, metres))
     refused(
         tmp_path / "scan.npz", "may be read into memory here, half of .* that are free; store the patterns uncompressed"

@@ -4,7 +4,7 @@ import struct
 import numpy as np
 
 from ptynb.io.load import find, load
-from ptynb.io.reading.found import Given
+from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused
 from tests.io.oblong import COLUMNS, ROWS, agrees, oblong
 

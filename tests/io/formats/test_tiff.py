@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tifffile
 
-import ptynb.io.reading.room
-from ptynb.frames import PlacedFrames
+import ptynb.io.reading.memory_limit
+from ptynb.data.patterns import PlacedFrames
+from ptynb.data.scan import ScanError
 from ptynb.io.formats.tiff import FolderFrames, TiffFrames
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
-from ptynb.scan import ScanError
 from tests.io.cases import of_case, refused
 from tests.io.oblong import agrees
 
@@ -174,7 +174,7 @@ def test_a_file_in_the_middle_is_named_when_it_is_read(tmp_path, original, given
 
 
 def test_a_page_larger_than_memory_is_refused(tmp_path, original, given, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-12)
+    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-12)
     pages(tmp_path / "scan.tif", original, compression="zlib")
     with pytest.raises(FileError, match=r"announces 2\.05 kB for one page"):
         load(tmp_path / "scan.tif", **given)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import zarr
 
-import ptynb.io.reading.room
+import ptynb.io.reading.memory_limit
+from ptynb.data.scan import ScanError
 from ptynb.io.formats.zarr_store import ZarrFrames
-from ptynb.io.hdf5 import FileError
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
-from ptynb.io.reading import foreign
-from ptynb.scan import ScanError
+from ptynb.io.reading import optional_dependency
 from tests.io.cases import of_case
 from tests.io.oblong import ANGLE, VOLTAGE, agrees
 
@@ -182,13 +182,13 @@ def test_empty_patterns_are_written_as_the_message_says(tmp_path, original, metr
 
 def test_without_zarr_the_line_that_installs_it_is_said(tmp_path, original, metres, monkeypatch):
     path = group(tmp_path / "scan.zarr", original, metres)
-    monkeypatch.setattr(foreign.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(optional_dependency.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(FileError, match=r"read through zarr, which is not installed: pip install 'ptynb\[formats\]'"):
         load(path)
 
 
 def test_a_chunk_larger_than_memory_is_refused(tmp_path, original, metres, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.room, "SHARE", 1e-12)
+    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-12)
     with pytest.raises(FileError, match=r"announces 20\.5 kB for one chunk of scan/patterns"):
         load(group(tmp_path / "scan.zarr", original, metres))
 

@@ -15,12 +15,12 @@ import pytest
 import tifffile
 import zarr
 
-from ptynb.io.hdf5 import FileError
-from ptynb.io.info import info
+from ptynb.io.file_info import info
+from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.reading.link_policy import LinkPolicy
 from tests.io.cases import of_case
-from tests.io.formats import test_empad, test_rosetta, test_zarr_store
+from tests.io.formats import test_empad, test_rosettasciio, test_zarr_store
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
 
 PLACED = {"raster": (ROWS, COLUMNS), "step": (2e-10, 2e-10), "voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
@@ -63,7 +63,7 @@ def fold_slice(folder, original):
 
 
 def merlin(folder, original):
-    test_rosetta.mib(folder / "scan.mib", original)
+    test_rosettasciio.mib(folder / "scan.mib", original)
     (folder / "scan.hdr").write_text(
         "HDR,\t\nFrames per Trigger (Number):\t6\nFrames in Acquisition (Number):\t24\nEnd\t\n"
     )
@@ -71,13 +71,13 @@ def merlin(folder, original):
 
 def tvips(folder, original):
     """A second file of the same scan, which goes on where the first one ends."""
-    test_rosetta.tvips(folder / "scan_000.tvips", original)
+    test_rosettasciio.tvips(folder / "scan_000.tvips", original)
     (folder / "scan_001.tvips").write_bytes((folder / "scan_000.tvips").read_bytes()[256:])
 
 
 def movie(folder, original):
     """As Direct Electron's cameras write them."""
-    test_rosetta.mrc(folder / "20240101_00001_movie.mrc", original)
+    test_rosettasciio.mrc(folder / "20240101_00001_movie.mrc", original)
     lines = {
         "Image Size X (pixels)": 32,
         "Image Size Y (pixels)": 32,

@@ -1,0 +1,38 @@
+"""What a scan and a reconstruction show: survey, bad pixels, rotation, resolution, probes, comparisons.
+
+Nothing here changes a scan but `with_mask` and `leave_out`, which return a new one, as all of `ptynb.preparation` does.
+"""
+
+from ptynb.analysis.bad_pixels import BadPixels as BadPixels
+from ptynb.analysis.bad_pixels import find_bad_pixels as find_bad_pixels
+from ptynb.analysis.common_area import Difference as Difference
+from ptynb.analysis.common_area import Together as Together
+from ptynb.analysis.common_area import facts_of as facts_of
+from ptynb.analysis.common_area import settings_that_differ as settings_that_differ
+from ptynb.analysis.half_scans import split_scan as split_scan
+from ptynb.analysis.mask_drawing import painted as painted
+from ptynb.analysis.mask_drawing import with_mask as with_mask
+from ptynb.analysis.outliers import Suspicious as Suspicious
+from ptynb.analysis.outliers import find_suspicious as find_suspicious
+from ptynb.analysis.outliers import leave_out as leave_out
+from ptynb.analysis.phase_unwrapping import unwrapped_phase as unwrapped_phase
+from ptynb.analysis.phase_unwrapping import without_ramp as without_ramp
+from ptynb.analysis.probe_modes import caustic as caustic
+from ptynb.analysis.probe_modes import focus_distance as focus_distance
+from ptynb.analysis.probe_modes import mode_powers as mode_powers
+from ptynb.analysis.probe_modes import orthogonal_modes as orthogonal_modes
+from ptynb.analysis.registration import Registered as Registered
+from ptynb.analysis.registration import register as register
+from ptynb.analysis.ring_correlation import RingCorrelation as RingCorrelation
+from ptynb.analysis.ring_correlation import fourier_ring_correlation as fourier_ring_correlation
+from ptynb.analysis.ring_correlation import spectral_snr as spectral_snr
+from ptynb.analysis.rotation_check import ScanRotation as ScanRotation
+from ptynb.analysis.rotation_check import scan_rotation as scan_rotation
+from ptynb.analysis.surveyor import Survey as Survey
+from ptynb.analysis.surveyor import bright_radius as bright_radius
+from ptynb.analysis.surveyor import survey as survey
+from ptynb.analysis.transfer_function import TransferFunction as TransferFunction
+from ptynb.analysis.transfer_function import object_transfer_function as object_transfer_function
+from ptynb.analysis.transfer_function import phase_retrieval_transfer_function as phase_retrieval_transfer_function
+from ptynb.analysis.truth_comparison import Comparison as Comparison
+from ptynb.analysis.truth_comparison import compare as compare

@@ -1,0 +1,154 @@
+"""The pictures of results side by side: what each shows over the common area, and the difference of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ptynb.analysis.common_area import Difference, Together
+from ptynb.analysis.probe_modes import mode_powers
+from ptynb.data import images
+from ptynb.data.snapshot import Array, Picture, Result
+
+Quantity = Literal["phase", "amplitude", "complex", "probe"]
+QUANTITIES: tuple[Quantity, ...] = ("phase", "amplitude", "complex", "probe")
+MODES = 4
+"""Probe modes shown at most."""
+SIDE = 1024
+"""Longest side of a picture [its pixels]."""
+DIFFERENCE = "difference"
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonPictures:
+    """Pictures, the arrays (y, x) behind them by their names, and sentences about what could not be done."""
+
+    pictures: tuple[Picture, ...]
+    values: dict[str, Array]
+    notes: tuple[str, ...]
+
+
+def objects(
+    together: Together, quantity: Quantity, registered: bool, pair: tuple[str, str] | None
+) -> ComparisonPictures:
+    """The objects of all results, and the difference of the pair (the one, from the other) after registration."""
+    fields, remarks = _fields(together, registered)
+    # What is registered has the phase and the ramp of the first one, and the same limits: it may be compared by eye.
+    flatten = images.flattening(fields[together.first])
+    values = {
+        name: _quantity(_flat(field, flatten if registered and name in together.placed else None), quantity)
+        for name, field in fields.items()
+    }
+    limits = None if quantity == "complex" else images.limits_of(values[together.first])
+    pictures = []
+    for name, shown in values.items():
+        apart = not registered or name in together.left_out
+        pixel = together.results[name].pixel_size if name in together.left_out else together.pixel_size
+        pictures.append(_picture(shown, name, name, quantity, None if apart else limits, pixel))
+    if pair is not None:
+        try:
+            difference = _difference(together.difference(*pair), quantity)
+        except ValueError as error:
+            remarks.append(str(error))
+        else:
+            values[DIFFERENCE] = difference
+            pictures.append(_difference_picture(difference, pair, quantity, together.pixel_size))
+    return ComparisonPictures(tuple(pictures), values, tuple(dict.fromkeys([*together.left_out.values(), *remarks])))
+
+
+def probes(results: dict[str, Result]) -> ComparisonPictures:
+    """The probe modes of all results in a row each, turned to the phases of the first result's where they fit."""
+    values: dict[str, Array] = {}
+    pictures = []
+    first = next(iter(results.values())).probe
+    for name, result in results.items():
+        modes = []
+        for number, mode in enumerate(result.probe[:MODES]):
+            same = number < len(first) and first[number].shape == mode.shape
+            overlap = np.vdot(mode, first[number]) if same else 1.0
+            modes.append(mode * np.exp(1j * np.angle(overlap)))
+        powers = ", ".join(f"{power:.1%}" for power in mode_powers(result.probe)[:MODES])
+        values[name] = np.concatenate(modes, axis=1)
+        note = f"power of the modes {powers}" + (f", of {len(result.probe)}" if len(result.probe) > MODES else "")
+        pictures.append(_picture(values[name], name, name, "complex", None, result.pixel_size, note))
+    return ComparisonPictures(tuple(pictures), values, ())
+
+
+def value_text(value: Any) -> str:
+    """A value under the cursor as text."""
+    return f"{abs(value):.4g}, {np.angle(value):.3f} rad" if np.iscomplexobj(value) else f"{value:.5g}"
+
+
+def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], list[str]]:
+    """The objects over the common area (y, x), moved onto the first one where that works."""
+    fields, remarks = {}, []
+    for name in together.results:
+        fields[name] = together.covered(name)
+        if registered and name in together.placed and name != together.first:
+            try:
+                fields[name] = together.registered(name, together.first).aligned
+            except ValueError as error:
+                remarks.append(str(error))
+    return fields, remarks
+
+
+def _flat(field: Array, flatten: tuple[Array, Array] | None) -> Array:
+    down, across = images.flattening(field) if flatten is None else flatten
+    flat: Array = field * down[:, None] * across[None, :]
+    return flat
+
+
+def _quantity(field: Array, quantity: Quantity) -> Array:
+    measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
+    return measures[quantity](field) if quantity in measures else field
+
+
+def _difference(difference: Difference, quantity: Quantity) -> Array:
+    if quantity == "phase":
+        return difference.phase
+    return difference.amplitude if quantity == "amplitude" else np.abs(difference.relative)
+
+
+def _picture(
+    values: Array,
+    name: str,
+    title: str,
+    quantity: Quantity,
+    limits: tuple[float, float] | None,
+    pixel_size: tuple[float, float] | None,
+    note: str = "",
+) -> Picture:
+    colours = "viridis" if quantity == "phase" else "gray"
+    unit = "rad" if quantity == "phase" else ""
+    return images.picture(
+        values, name, title, size=SIDE, limits=limits, unit=unit, pixel_size=pixel_size, colours=colours, note=note
+    )
+
+
+def _difference_picture(
+    values: Array, pair: tuple[str, str], quantity: Quantity, pixel_size: tuple[float, float] | None
+) -> Picture:
+    title = f"{pair[0]} − {pair[1]}"
+    if quantity == "complex":
+        limits, colours, note = (0.0, images.limits_of(values)[1]), "magma", "size of the complex difference"
+    else:
+        largest = max(abs(limit) for limit in images.limits_of(values))
+        limits, colours, note = (-largest, largest), "PuOr", f"difference of the {quantity}s"
+    parts = {"phase": "rad"}
+    note = f"{note}, after registration" + (
+        "" if quantity == "phase" else "; 1 is the root mean square of the amplitude"
+    )
+    return images.picture(
+        values,
+        DIFFERENCE,
+        title,
+        size=SIDE,
+        limits=limits,
+        unit=parts.get(quantity, ""),
+        pixel_size=pixel_size,
+        colours=colours,
+        note=note,
+    )

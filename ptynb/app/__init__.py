@@ -1,0 +1,1 @@
+"""The workbench: widgets connected to sessions and clusters."""

@@ -1,0 +1,108 @@
+"""The workbench's tab where results are compared."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import ipywidgets
+
+from ptynb.app.run_tab import free_name
+from ptynb.app.session_state import Desk
+from ptynb.io.result_file import load_result
+from ptynb.report.report_file import report
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.choice import Choice
+from ptynb.widgets.compare.compare_view import Compare, compare
+from ptynb.widgets.elements import Whole, close_all, free, put
+
+
+class CompareTab(Whole):
+    """The results at hand, a field for a file with another, and those chosen, side by side."""
+
+    def __init__(self, desk: Desk, actions: Actions) -> None:
+        self._desk, self._actions = desk, actions
+        self._names = Choice("Results", rows=4, several=True, width="460px")
+        self._path = ipywidgets.Text(
+            placeholder="other.result.h5", description="File",
+            layout=ipywidgets.Layout(width="360px", max_width="100%"),
+        )  # fmt: skip
+        add = ipywidgets.Button(description="Add", icon="plus", tooltip="Reads the result in this file")
+        add.on_click(lambda _: self._put_add())
+        branches = ipywidgets.Button(
+            description="Add branches", icon="code-fork", tooltip="The newest state of each branch"
+        )
+        branches.on_click(lambda _: self._actions.put(self._add_branches))
+        show = ipywidgets.Button(description="Compare", icon="columns", tooltip="Shows the chosen results side by side")
+        show.on_click(lambda _: self._put_show())
+        written = ipywidgets.Button(
+            description="Report", icon="file-text-o", tooltip="Writes the chosen results as one page (HTML)"
+        )
+        written.on_click(lambda _: self._put_report())
+        self._said = ipywidgets.HTML()
+        self._comparison: Compare | None = None
+        self._place = ipywidgets.VBox(layout=free())
+        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
+        files = ipywidgets.VBox(
+            [ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show, written])]
+        )
+        top = ipywidgets.HBox([self._names, files], layout=wrapped)
+        super().__init__([top, self._said, self._place], layout=free())
+        desk.on_change(self._follow)
+
+    def _follow(self, what: str) -> None:
+        if what == "results":
+            names = list(self._desk.results)
+            self._names.offer(zip(names, names, strict=True), [*self._names.chosen, names[-1]])
+
+    def _put_add(self) -> None:
+        path = self._path.value.strip()
+        self._actions.put(lambda: self._add(path))
+
+    def _add(self, path: str) -> None:
+        if not path:
+            raise ValueError("No file is named; type the path of a result, such as scan.result.h5, and press Add.")
+        self._desk.add_result(Path(path).name, load_result(path), f"pt.load_result({path!r})")
+
+    def _add_branches(self) -> None:
+        recon = self._desk.recon
+        if recon is None:
+            raise ValueError("Nothing has been reconstructed yet; a run's branches can be compared once there is one.")
+        for branch in recon.branches:
+            source = f"recon.branch_result({branch.name!r})"
+            self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
+
+    def _put_show(self) -> None:
+        names = [name for name in self._desk.results if name in self._names.chosen]
+        self._actions.put(lambda: self._show(names))
+
+    def _put_report(self) -> None:
+        names = [name for name in self._desk.results if name in self._names.chosen]
+        self._actions.put(lambda: self._report(names))
+
+    def _report(self, names: list[str]) -> None:
+        put(self._said, "")
+        _check_chosen(names, 1)
+        path = free_name("comparison" if len(names) > 1 else "report", ".html")
+        written = report({name: self._desk.results[name] for name in names}, path)
+        self._desk.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
+        put(self._said, f'<span role="status">written: {html.escape(str(written))}</span>')
+
+    def _show(self, names: list[str]) -> None:
+        _check_chosen(names, 2)
+        before = self._comparison
+        self._comparison = compare({name: self._desk.results[name] for name in names})
+        self._comparison.tell = self._desk.tell
+        self._place.children = [self._comparison]
+        if before is not None:
+            close_all(before)
+        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
+
+
+def _check_chosen(names: list[str], fewest: int) -> None:
+    if len(names) < fewest:
+        raise ValueError(
+            f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "
+            f"{'two' if fewest == 2 else 'one'} or more (Ctrl and click; 'Keep to compare' in the tab Run adds the "
+            "present one)."
+        )

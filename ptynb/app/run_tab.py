@@ -1,0 +1,217 @@
+"""The workbench's tab of the run: engines, start, the live view, what changes while it runs, going back, keeping."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import ipywidgets
+
+from ptynb.app.session_state import Desk
+from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.errors import ClusterError
+from ptynb.data.scan import ScanError
+from ptynb.report.report_file import report
+from ptynb.session.engine_client import ReconstructionError
+from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.resume import attach
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.elements import Whole, close_all, free, put
+from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.history import History
+from ptynb.widgets.live import live
+
+
+class RunTab(Whole):
+    """Engines and epochs to begin with, and below them the reconstruction that runs."""
+
+    def __init__(self, desk: Desk, actions: Actions) -> None:
+        self._desk, self._actions = desk, actions
+        self._started: Cluster | None = None
+        self._asked: tuple[int, str] | None = None
+        self._engines = ipywidgets.BoundedIntText(
+            len(desk.cluster) if desk.cluster is not None else 2, min=0, max=64, description="Engines",
+            tooltip="How many engines reconstruct; 0: the notebook's own process",
+            disabled=desk.cluster is not None, layout=ipywidgets.Layout(width="170px"),
+        )  # fmt: skip
+        self._device = ipywidgets.Dropdown(
+            options=["auto", "cpu", "cuda"], description="Device", disabled=desk.cluster is not None,
+            layout=ipywidgets.Layout(width="180px"),
+        )  # fmt: skip
+        self._epochs = ipywidgets.BoundedIntText(
+            100, min=1, max=1_000_000, description="Epochs", layout=ipywidgets.Layout(width="180px")
+        )
+        self._path = ipywidgets.Text(
+            description="Result file",
+            placeholder="scan.result.h5",
+            layout=ipywidgets.Layout(width="380px", max_width="100%"),
+        )
+        self._engines_text = ipywidgets.HTML()
+        self._saved = ipywidgets.HTML()
+        first = [
+            self._engines, self._device, self._epochs,
+            self._button("New run", "play", self._begin, "A new reconstruction of the scan with the settings"),
+            self._button("Attach", "plug", self.attach, "To a run that goes on without its notebook"),
+            self._button("Stop the engines", "power-off", self._stop_engines, "Ends the cluster that a new run began"),
+        ]  # fmt: skip
+        last = [
+            self._path,
+            self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
+            self._button(
+                "Report", "file-text-o", self._report, "Writes the result as one page (HTML) beside that file"
+            ),
+            self._button("Keep to compare", "clone", self._keep, "Puts the present result among those to compare"),
+            self._saved,
+        ]
+        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
+        self._run = ipywidgets.VBox(layout=free())
+        rows = [ipywidgets.HBox(row, layout=wrapped) for row in (first, last)]
+        super().__init__([rows[0], self._engines_text, self._run, rows[1]], layout=free())
+
+    def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
+        layout = ipywidgets.Layout(width="auto")
+        button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
+        button.on_click(lambda _: self._actions.put(action))
+        return button
+
+    def _begin(self) -> None:
+        desk = self._desk
+        if desk.scan is None:
+            raise ScanError("No scan is open; load one in the tab Scan first.")
+        before = desk.recon
+        if before is not None and _under_way(before):
+            raise ValueError(
+                f"A run is under way, at epoch {before.epoch}; press Stop first: a new one takes its engines."
+            )
+        self._have_engines()
+        if before is not None:
+            before.close()
+        self._clear()
+        recon = Reconstruction(desk.scan, desk.settings, desk.cluster)
+        desk.tell(f"recon = pt.Reconstruction(scan, settings{', cluster' if desk.cluster is not None else ''})")
+        self.show(recon)
+        self._path.value = _free_path(recon.scan.name)
+        epochs = self._epochs.value
+        recon.start(epochs)
+        desk.tell(f"recon.start(epochs={epochs})")
+
+    def attach(self, name: str | None = None) -> None:
+        """Comes back to a run that goes on without its notebook; name: as for `pt.attach`."""
+        desk = self._desk
+        recon = attach(name)
+        desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
+        self._clear()
+        if desk.scan is None:
+            desk.scan = recon.scan
+        desk.cluster, self._started = recon.cluster, recon.cluster
+        self._asked = None
+        self.show(recon)
+
+    def _have_engines(self) -> None:
+        desk, wanted = self._desk, self._engines.value
+        if desk.cluster is not None and desk.cluster is not self._started:
+            if not desk.cluster.running:
+                raise ValueError("The cluster that this workbench was opened with has been stopped; start() it again.")
+            return
+        asked = (wanted, self._device.value)
+        if desk.cluster is not None and desk.cluster.running and asked == self._asked:
+            return
+        if self._started is not None:
+            self._stop_engines()
+        if wanted == 0:
+            return
+        put(self._engines_text, f"starting {wanted} engine{'s' if wanted > 1 else ''} …")
+        try:
+            desk.cluster = self._started = Cluster(wanted, device=self._device.value)
+            self._asked = asked
+        finally:
+            put(self._engines_text, "")
+        device = "" if self._device.value == "auto" else f", device={self._device.value!r}"
+        desk.tell(f"cluster = pt.Cluster({wanted}{device})")
+
+    def _stop_engines(self) -> None:
+        if self._started is None:
+            raise ValueError("No engines were started here; those of your own end with cluster.stop() in a cell.")
+        try:
+            if self._desk.recon is not None:
+                self._desk.recon.close()
+        finally:
+            self._started.stop()
+            self._started = self._desk.cluster = None
+            self._desk.tell("cluster.stop()")
+
+    def show(self, recon: Reconstruction) -> None:
+        """Puts a reconstruction on the desk, and its views below the first row."""
+        self._desk.recon = recon
+        form = SettingsForm(recon.settings, live=True, recon=recon)
+        history = History(recon)
+        more = ipywidgets.Accordion([form, history], layout=free())
+        more.titles = ("All settings that can change now", "Kept states and branches")
+        view = live(recon)
+        for widget in (form, history, view):
+            widget.tell = self._desk.tell
+        self._run.children = [view, more]
+
+    def _clear(self) -> None:
+        shown, self._run.children = self._run.children, []
+        close_all(*shown)
+
+    def _present(self) -> Reconstruction:
+        if self._desk.recon is None:
+            raise ValueError("Nothing has been reconstructed yet; press New run first.")
+        return self._desk.recon
+
+    def _save(self) -> None:
+        put(self._saved, "")
+        recon = self._present()
+        path = Path(self._path.value.strip() or _free_path(recon.scan.name))
+        self._tell_wait(recon)
+        written = recon.save(path)
+        self._desk.tell(f"recon.save({str(path)!r})")
+        self._say(f"saved: {written}")
+
+    def _report(self) -> None:
+        put(self._saved, "")
+        recon = self._present()
+        beside = Path(self._path.value.strip() or _free_path(recon.scan.name))
+        path = beside.with_name(
+            free_name(beside.name.removesuffix(".h5").removesuffix(".result"), ".html", beside.parent)
+        )
+        self._tell_wait(recon)
+        written = report(recon, path)
+        self._desk.tell(f"pt.report(recon, {str(path)!r})")
+        self._say(f"written: {written}")
+
+    def _keep(self) -> None:
+        recon = self._present()
+        self._tell_wait(recon)
+        name = self._desk.add_result(f"epoch {recon.epoch}", recon.result, "recon.result")
+        self._say(f"kept to compare: {name}")
+
+    def _tell_wait(self, recon: Reconstruction) -> None:
+        """Lines that are run one after the other have to wait where a user did."""
+        if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
+            self._desk.tell("recon.wait()")
+
+    def _say(self, text: str) -> None:
+        put(self._saved, f'<span role="status">{html.escape(text)}</span>')
+
+
+def _under_way(recon: Reconstruction) -> bool:
+    try:
+        return recon.state in ("running", "paused", "recovering")
+    except (ReconstructionError, ClusterError):  # its engines are gone
+        return False
+
+
+def _free_path(name: str) -> str:
+    """A file for a result beside those that there are."""
+    return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
+
+
+def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
+    """A name that no file in the folder has yet."""
+    numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
+    return next((name for name in numbered if not (folder / name).exists()), numbered[0])

@@ -1,0 +1,108 @@
+"""Desk: what lies on a workbench, and the lines of Python that put it there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ptynb.cluster.cluster import Cluster
+from ptynb.data.scan import Scan, check_scan
+from ptynb.data.snapshot import Result
+from ptynb.session.reconstruction import Reconstruction
+from ptynb.settings import Settings
+from ptynb.settings.script import as_python
+
+FIRST_LINE = "import ptynb as pt"
+IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}
+"""What lines that the widgets tell may need beside it."""
+
+
+class Desk:
+    """Scan, settings, cluster, reconstruction and results of a session, shared by the workbench's tabs.
+
+    lines: the same session as Python. Who wants to know of changes registers with `on_change` and is told what changed:
+    "scan", "settings", "cluster", "recon", "results" or "lines".
+    """
+
+    def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
+        if scan is not None:
+            check_scan(scan)
+        self._scan, self._settings, self._cluster = scan, settings or Settings(), cluster
+        self._recon: Reconstruction | None = None
+        self.results: dict[str, Result] = {}
+        self.lines: list[str] = [FIRST_LINE]
+        self._callbacks: list[Callable[[str], None]] = []
+        self._lock = threading.Lock()
+        if scan is not None:
+            self.lines.append(f"# scan: {scan.name}, from the line that opened this workbench")
+        if cluster is not None:
+            self.lines.append("# cluster: likewise")
+        self.lines.append(f"settings = {as_python(self._settings)}")
+
+    def on_change(self, callback: Callable[[str], None]) -> None:
+        """Calls it with what changed, in the thread that changed it."""
+        self._callbacks.append(callback)
+
+    def tell(self, line: str) -> None:
+        """Adds a line of Python that does what was just done."""
+        with self._lock:  # widgets tell in threads of their own
+            needed = [imported for word, imported in IMPORTS.items() if word in line and imported not in self.lines]
+            self.lines = [*needed, *self.lines, line]
+        self._changed("lines")
+
+    @property
+    def scan(self) -> Scan | None:
+        """The scan that is next reconstructed."""
+        return self._scan
+
+    @scan.setter
+    def scan(self, scan: Scan) -> None:
+        self._scan = scan
+        self._changed("scan")
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the next reconstruction."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        if settings != self._settings:
+            self._settings = settings
+            self._changed("settings")
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Whose engines reconstruct; None: the notebook's own process does."""
+        return self._cluster
+
+    @cluster.setter
+    def cluster(self, cluster: Cluster | None) -> None:
+        self._cluster = cluster
+        self._changed("cluster")
+
+    @property
+    def recon(self) -> Reconstruction | None:
+        """The present reconstruction."""
+        return self._recon
+
+    @recon.setter
+    def recon(self, recon: Reconstruction | None) -> None:
+        self._recon = recon
+        self._changed("recon")
+
+    def add_result(self, name: str, result: Result, source: str) -> str:
+        """Keeps a result for comparing and returns its name, which is its own; source: the Python it comes from."""
+        unique, number = name, 2
+        while unique in self.results:
+            unique, number = f"{name} ({number})", number + 1
+        if not self.results:
+            self.tell("kept = {}")
+        self.results[unique] = result
+        self.tell(f"kept[{unique!r}] = {source}")
+        self._changed("results")
+        return unique
+
+    def _changed(self, what: str) -> None:
+        for callback in (*self._callbacks,):
+            callback(what)

@@ -1,0 +1,198 @@
+"""Setting up a reconstruction: the form, and beside it what it would take and where it would start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ipywidgets
+
+from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.devices import counted
+from ptynb.data.scan import Scan
+from ptynb.planning.advice import Advice, advise
+from ptynb.planning.estimate import Estimate, estimate
+from ptynb.session.preview import Preview, preview
+from ptynb.settings import Settings
+from ptynb.table import duration, gigabytes
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.elements import Whole, complaint, note, put
+from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.viewer.viewer import Viewer
+
+
+class SetUp(Whole):
+    """The form of the settings; with a scan also memory and time, the advisor's word, and a preview of the start.
+
+    `settings` are the last valid ones; `form` is the form itself, `cluster` whose engines are asked about (None: one
+    engine of this machine). `scan` and `cluster` may be set later.
+    """
+
+    def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
+        self.cluster = cluster
+        self._scan: Scan | None = None
+        self._tell: Callable[[str], None] | None = None
+        self.form = SettingsForm(settings, scan=scan)
+        self.last_estimate: Estimate | None = None
+        self.last_advice: Advice | None = None
+        self.last_preview: Preview | None = None
+        self._memory, self._time, self._message = (ipywidgets.HTML() for _ in range(3))
+        self.measure = self._button(
+            "Time and advice", "clock-o", "Starts engines for some seconds, and measures a few updates", self._measure
+        )
+        self.look = self._button(
+            "Preview", "eye", "Probe, object frame and positions at the start, before anything runs", self._preview
+        )
+        self.viewer = Viewer(height=220)
+        self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
+        self._actions = Actions("ptynb set up", self._complain, self._clear)
+        buttons = ipywidgets.HBox([self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
+        self._beside = ipywidgets.VBox(
+            [self._memory, buttons, self._time, self._message, self._viewed],
+            layout=ipywidgets.Layout(display="none", overflow="visible"),
+        )
+        super().__init__([self.form, self._beside])
+        self.form.on_change(self._changed)
+        self.scan = scan
+
+    @property
+    def scan(self) -> Scan | None:
+        """The scan that is asked about; assigning asks about another one, None shows the form alone."""
+        return self._scan
+
+    @scan.setter
+    def scan(self, scan: Scan | None) -> None:
+        self._scan = self.form.scan = scan
+        self.last_estimate = self.last_advice = self.last_preview = None
+        for text in (self._memory, self._time, self._message):
+            put(text, "")  # all of it was said of another scan
+        self._viewed.layout.display = "none"
+        self._beside.layout.display = "none" if scan is None else None
+        if scan is not None:
+            self._count(self.form.settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The last settings that were valid; assigning shows others."""
+        return self.form.settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self.form.settings = settings
+
+    @property
+    def tell(self) -> Callable[[str], None] | None:
+        """Is given the line of Python that does what was just done."""
+        return self._tell
+
+    @tell.setter
+    def tell(self, tell: Callable[[str], None] | None) -> None:
+        self._tell = self.form.tell = tell
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """Waits until all that was asked for is shown. Raises TimeoutError."""
+        self.form.settle(seconds)
+        self._actions.settle(seconds)
+
+    def close(self) -> None:
+        """Ends the form and its threads."""
+        self._actions.close()
+        super().close()
+
+    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="150px"))
+        button.on_click(lambda _: self._actions.put(action, instead_of=text))
+        return button
+
+    def _changed(self, settings: Settings) -> None:
+        if self._scan is not None:
+            put(self._time, "")  # it was that of other settings
+            self._count(settings)
+
+    def _count(self, settings: Settings) -> None:
+        """Memory, which is counted in a moment."""
+
+        def count() -> None:
+            if (scan := self._scan) is None:
+                return
+            found = estimate(scan, settings, self._engines, measure_time=False)
+            if scan is self._scan:
+                self.last_estimate = found
+                put(self._memory, _memory(found))
+
+        self._actions.put(count, instead_of="memory")
+
+    def _measure(self) -> None:
+        """Time and advice, which engines are asked for."""
+        if (scan := self._scan) is None:
+            return
+        settings = self.settings
+        put(self._time, note("Measuring: engines make a few updates with a part of the scan ..."))
+        try:
+            found = estimate(scan, settings, self._engines)
+            if scan is not self._scan:
+                return
+            self.last_estimate = found
+            put(self._memory, _memory(found))
+            advice = advise(scan, settings, self.cluster)
+        except Exception:
+            put(self._time, "")
+            raise
+        if scan is not self._scan:
+            return
+        self.last_advice = advice
+        put(self._time, f"<p>{advice.table().html()}</p>")
+        self._say(f"pt.estimate(scan, settings{self._cluster_text})", f"pt.advise(scan, settings{self._cluster_text})")
+
+    def _preview(self) -> None:
+        if (scan := self._scan) is None:
+            return
+        found = preview(scan, self.settings)
+        if scan is not self._scan:
+            return
+        self.last_preview = found
+        self.viewer.show(found.pictures())
+        self.viewer.mark("positions", found.centres)
+        self._viewed.layout.display = None
+        self._say("pt.preview(scan, settings)")
+
+    @property
+    def _engines(self) -> int | Cluster:
+        return 1 if self.cluster is None else self.cluster
+
+    @property
+    def _cluster_text(self) -> str:
+        return "" if self.cluster is None else ", cluster"
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            if self._tell is not None:
+                self._tell(line)
+
+    def _complain(self, error: Exception) -> None:
+        put(self._message, complaint(error))
+
+    def _clear(self) -> None:
+        put(self._message, "")
+
+
+def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:
+    """A form of the settings, made from their own descriptions, ranges and units; `.settings` are the last valid ones.
+
+    With a scan: the memory they take, and on demand time and advice (for this cluster's engines) and a preview of
+    probe, object frame and positions. As the last line of a cell it appears below it.
+    """
+    return SetUp(scan, settings, cluster)
+
+
+def _memory(found: Estimate) -> str:
+    """HTML: the sentence, and the items folded away."""
+    there = found.room.host if found.room.device is None else found.room.device
+    what = "memory" if found.room.device is None else "the GPU's memory"
+    time = "" if found.seconds is None else f", about <b>{duration(found.seconds)}</b> an epoch"
+    sentence = (
+        f"Each of {counted(found.engines, 'engine')} on {found.device} takes <b>{gigabytes(found.bytes)}</b> of "
+        f"{gigabytes(there)} of {what}{time}; batch {found.batch}."
+    )
+    problem = "" if found.problem is None else complaint(found.problem)
+    items = f"<details><summary>what takes it</summary>{found.table().html()}</details>"
+    return f'<div role="status" style="line-height:1.5">{sentence}{items}{problem}</div>'

@@ -1,0 +1,135 @@
+"""This process's place among those that torchrun, Kubernetes or a shell started, from its environment.
+
+Asked before torch is imported, which reads what is set here when it loads.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Self
+
+from ptynb.cluster.cpu_cores import usable_cores
+from ptynb.cluster.errors import ClusterError
+from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable
+from ptynb.cluster.gpus import GPU, find_gpus
+from ptynb.settings.run_file import Device
+
+
+@dataclass(frozen=True)
+class Place:
+    """rank of world; local_rank of local_world on this host."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+    local_world: int = 1
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Self:
+        """From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; without RANK a world of one.
+
+        Raises ClusterError where they contradict each other or the others can't be found with them.
+        """
+        if "RANK" not in environment:
+            return cls()
+        rank, world = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
+        local_rank = _number(environment, "LOCAL_RANK", 0)
+        local_world = _number(environment, "LOCAL_WORLD_SIZE", local_rank + 1)
+        if not (rank < world and local_rank < local_world <= world):
+            raise ClusterError(
+                f"RANK={rank} of WORLD_SIZE={world}, LOCAL_RANK={local_rank} of LOCAL_WORLD_SIZE={local_world} "
+                "contradict each other; expected ranks from 0 on, below their world's size."
+            )
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if world > 1 and not environment.get(name)]
+        if missing:
+            raise ClusterError(
+                f"RANK is {rank} of {world}, and {' and '.join(missing)} is not set; "
+                "expected the address and port where rank 0 is found."
+            )
+        return cls(rank, world, local_rank, local_world)
+
+    @property
+    def one_host(self) -> bool:
+        """Whether all ranks are on this host."""
+        return self.local_world == self.world
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a rank computes on. kind: "CPU" or the GPU's name; identity: unlike that of any other rank."""
+
+    device: str
+    kind: str
+    identity: str
+    backend: str
+    threads: int
+
+
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = environment.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not text.isdigit():
+        raise ClusterError(f"RANK is set, and {name} is {text!r}; expected a number: start it with torchrun.")
+    return int(text)
+
+
+def take_seat(
+    place: Place, device: Device, threads: int | None, environment: MutableMapping[str, str] = os.environ
+) -> Seat:
+    """Chooses device and threads of this rank and sets the environment accordingly, before torch is loaded.
+
+    threads: None: OMP_NUM_THREADS, or an equal share of this host's cores.
+    Raises ClusterError where a GPU was asked for that is not there.
+    """
+    threads = threads or _threads_set(environment) or max(1, usable_cores() // place.local_world)
+    environment.update(
+        {
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            # numpy only makes pictures; its threads would wait, spinning, on the cores that torch computes on.
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+    )
+    if place.one_host:
+        # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            environment.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
+    gpus = () if device == "cpu" else find_gpus()
+    if device == "cuda" and not gpus:
+        raise ClusterError(f"Rank {place.rank} was to compute on a GPU, and none was found. Use device: cpu.")
+    if not gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        host = "" if place.one_host else f" on {socket.gethostname()}"
+        return Seat("cpu", "CPU", f"CPU {place.rank}{host}", "gloo" if place.world > 1 else "none", threads)
+    gpu = _own(place, gpus)
+    environment["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+    backend = "nccl" if sys.platform == "linux" else "gloo"
+    return Seat("cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", backend if place.world > 1 else "none", threads)
+
+
+def _own(place: Place, gpus: tuple[GPU, ...]) -> GPU:
+    """This rank's GPU. Raises ClusterError where there are too few, or an engine could not start on it."""
+    check_distinct(gpus)
+    check_slices(gpus, place.local_world)
+    places = tuple(gpu for gpu in gpus if not gpu.part_of) or gpus
+    if 1 < len(places) < place.local_world:
+        raise ClusterError(
+            f"{place.local_world} ranks were started on a host with {len(places)} GPUs, and each needs its own; "
+            f"start {len(places)}, or use device: cpu."
+        )
+    # One alone: the launcher has given each rank its own. Two with the same one are refused when they meet.
+    gpu = places[place.local_rank if len(places) > 1 else 0]
+    check_usable([gpu], gpus, 1)
+    return gpu
+
+
+def _threads_set(environment: Mapping[str, str]) -> int | None:
+    """OMP_NUM_THREADS, where a user set it: torchrun sets 1 for several ranks if nobody did."""
+    text = environment.get("OMP_NUM_THREADS", "")
+    by_torchrun = text == "1" and "TORCHELASTIC_RUN_ID" in environment
+    return int(text) if text.isdigit() and int(text) > 0 and not by_torchrun else None

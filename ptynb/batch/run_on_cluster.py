@@ -1,0 +1,113 @@
+"""What `ptynb run` does with a cluster: begin or go on, follow, write the result, keep the state when asked to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from ptynb.batch.signals import Leaving, signals_raise
+from ptynb.batch.torchrun import INTERRUPTED, check_folder, first_state, go_on
+from ptynb.cluster.cluster import Cluster
+from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_file import is_of
+from ptynb.io.run_file_scan import scan_of
+from ptynb.progress import follow, log
+from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.resume import resume as resume_from
+from ptynb.settings.run_file import AnyCluster, RunFile
+
+
+def run(plan: RunFile, resume: bool, again: str) -> int:
+    """The whole run; its exit status: 0, or 130 where a signal ended it.
+
+    again: the command that goes on, to tell the user.
+    Raises what ended it otherwise.
+    """
+    console = Console()
+    check_folder(plan)
+    start = first_state(plan, resume, console)
+    scan = scan_of(plan)
+    with signals_raise():
+        try:
+            with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
+                recon = _opened(plan, scan, cluster, start)
+                try:
+                    _run(recon, plan, console)
+                except BaseException:
+                    _keep(recon)
+                    log(console, go_on(*_kept(recon), again))
+                    raise
+        except Leaving:
+            return INTERRUPTED
+    return 0
+
+
+def _opened(plan: RunFile, scan: Scan, cluster: Cluster, start: Path | None) -> Reconstruction:
+    if start is None:
+        return Reconstruction(
+            scan, plan.settings, cluster, checkpointing=plan.checkpointing, on_failure=plan.on_failure
+        )
+    return resume_from(
+        start, scan, cluster, settings=plan.settings, checkpointing=plan.checkpointing, on_failure=plan.on_failure
+    )
+
+
+def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
+    """The cluster of this kind, running. report: told what it waits for, a queue say. Raises ClusterError."""
+    given = chosen.model_dump(exclude={"kind"}, exclude_none=True)
+    if chosen.kind == "local":
+        return Cluster(given.pop("engines", None), **given)
+    if chosen.kind == "slurm":
+        given["report"] = report
+    cluster: Cluster = getattr(Cluster, chosen.kind)(**given)
+    return cluster
+
+
+def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
+    recon.wait()  # until the patterns are read, and the state
+    log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
+    news = News(recon, console)
+    follow(recon, plan.epochs, console, news.tell)
+    news.tell()
+    if recon.epoch < plan.epochs:
+        log(console, f"Stopped from elsewhere after epoch {recon.epoch} of {plan.epochs}; the result is of that.")
+    path = recon.save(plan.result)
+    _keep(recon)  # for a --resume with more epochs
+    result = recon.result
+    log(console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
+
+
+class News:
+    """Tells, once each, what went wrong without ending the run, and what was changed by others."""
+
+    def __init__(self, recon: Reconstruction, console: Console) -> None:
+        self._recon, self._console = recon, console
+        self._notices, self._changes = 0, len(recon.changes)
+
+    def tell(self) -> None:
+        """Tells what is new."""
+        notices, changes = self._recon.notices, self._recon.changes
+        for notice in notices[self._notices :]:
+            log(self._console, notice)
+        for change in changes[self._changes :]:
+            log(self._console, f"After epoch {change.epoch}: {change.name}: {change.old} -> {change.new}")
+        self._notices, self._changes = len(notices), len(changes)
+
+
+def _keep(recon: Reconstruction) -> None:
+    """Stops where it is and keeps that state, unless it is kept already or nothing can be kept any more."""
+    if recon.failure is not None or recon.closed:
+        return
+    recon.stop()
+    status, kept = recon.last_status(), recon.latest_checkpoint
+    if status is None or (kept is not None and is_of(kept, status.epoch, status.update)):
+        return
+    if status.epoch or status.update:
+        recon.keep()
+
+
+def _kept(recon: Reconstruction) -> tuple[str | None, int | None]:
+    status, kept = recon.last_status(), recon.latest_checkpoint
+    return (None, None) if kept is None or status is None else (str(kept), status.kept_epoch)

@@ -1,0 +1,159 @@
+"""What ranks without a kernel tell each other beside the reconstruction: who failed first, and who was asked to leave.
+
+They meet at MASTER_ADDR and MASTER_PORT (env://), in keys of their own. Whoever can't be reached has left.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+from ptynb.batch.rank_env import Place
+from ptynb.cluster.errors import ClusterError
+from ptynb.distributed.rendezvous import find_store
+
+MEET_SECONDS = 600.0
+"""How long ranks wait for each other at the start: pods of one job may come minutes apart."""
+
+
+class Board(ABC):
+    """Notes that every rank can read."""
+
+    @abstractmethod
+    def claim(self) -> bool:
+        """Notes that the run has failed; whether this rank is the first to say so, and is to tell the user."""
+
+    @property
+    @abstractmethod
+    def failed(self) -> bool:
+        """Whether a rank has noted a failure."""
+
+    @abstractmethod
+    def publish(self, text: str) -> None:
+        """Tells every rank what rank 0 has found: the state to go on from, or an empty text."""
+
+    @abstractmethod
+    def published(self) -> str | None:
+        """What rank 0 has found; None: nothing yet."""
+
+    @abstractmethod
+    def introduce(self, rank: int, device: str) -> None:
+        """Tells what this rank computes on."""
+
+    @property
+    @abstractmethod
+    def devices(self) -> tuple[str, ...]:
+        """What each rank computes on, once all have told; "" for one that has not."""
+
+    @abstractmethod
+    def ask_to_leave(self) -> None:
+        """Notes that a rank was asked to end, for rank 0."""
+
+    @property
+    @abstractmethod
+    def asked_to_leave(self) -> bool:
+        """Whether a rank was asked to end."""
+
+
+@final
+class OwnBoard(Board):
+    """One process alone."""
+
+    def __init__(self) -> None:
+        self._failed = self._leave = False
+        self._text: str | None = None
+        self._device = ""
+
+    def claim(self) -> bool:
+        first, self._failed = not self._failed, True
+        return first
+
+    @property
+    def failed(self) -> bool:
+        return self._failed
+
+    def publish(self, text: str) -> None:
+        self._text = text
+
+    def published(self) -> str | None:
+        return self._text
+
+    def introduce(self, rank: int, device: str) -> None:
+        self._device = device
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return (self._device,)
+
+    def ask_to_leave(self) -> None:
+        self._leave = True
+
+    @property
+    def asked_to_leave(self) -> bool:
+        return self._leave
+
+
+@final
+class SharedBoard(Board):
+    """Keys in torch's store."""
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        self._store: Any = find_store("env://", place.rank, place.world, timeout)
+        self._world = place.world
+        self._wait_for_all(place, timeout)
+
+    def _wait_for_all(self, place: Place, timeout: float) -> None:
+        world, until = place.world, time.monotonic() + timeout
+        self._store.set(f"here {place.rank}", "1")
+        missing = list(range(world))
+        while missing := [rank for rank in missing if not self._store.check([f"here {rank}"])]:
+            if time.monotonic() > until:
+                raise ClusterError(f"Ranks {missing} of {world} did not come within {timeout:.0f} s.")
+            time.sleep(0.02)
+
+    def _has(self, key: str) -> bool:
+        try:
+            return bool(self._store.check([key]))
+        except RuntimeError:  # whoever kept the store is gone; the group notices by itself
+            return False
+
+    def claim(self) -> bool:
+        try:
+            self._store.set("failed", "1")
+            return bool(self._store.add("claims", 1) == 1)
+        except RuntimeError:
+            return True
+
+    @property
+    def failed(self) -> bool:
+        return self._has("failed")
+
+    def publish(self, text: str) -> None:
+        self._store.set("found", text)
+
+    def published(self) -> str | None:
+        return self._store.get("found").decode() if self._has("found") else None
+
+    def introduce(self, rank: int, device: str) -> None:
+        self._store.set(f"device {rank}", device)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        keys = [f"device {rank}" for rank in range(self._world)]
+        return tuple(self._store.get(key).decode() if self._has(key) else "" for key in keys)
+
+    def ask_to_leave(self) -> None:
+        try:
+            self._store.set("leave", "1")
+        except RuntimeError:
+            return
+
+    @property
+    def asked_to_leave(self) -> bool:
+        return self._has("leave")
+
+
+def meet(place: Place, timeout: float = MEET_SECONDS) -> Board:
+    """The board of all ranks; waits until all have come. Raises RuntimeError where some don't."""
+    return OwnBoard() if place.world == 1 else SharedBoard(place, timeout)

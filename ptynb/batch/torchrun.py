@@ -1,0 +1,294 @@
+"""A run on ranks that somebody else started: torchrun, Kubernetes, or a shell for one alone. No kernel, no cluster.
+
+Every process holds a worker, as an engine does. Rank 0's main thread does what a kernel would: it starts, follows,
+writes the result. The others' main threads wait until their worker has ended, and pass on what a signal asks of them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from ptynb.batch.rank_env import Place, Seat
+from ptynb.batch.shared_flags import Board, meet
+from ptynb.batch.signals import TerminationRequest, signals_are_noted
+from ptynb.cluster.devices import counted
+from ptynb.data.provenance import Machines
+from ptynb.data.scan import Scan
+from ptynb.data.snapshot import Failure, Status
+from ptynb.distributed.group import Membership
+from ptynb.engine.worker import Command, Worker
+from ptynb.io import checkpoint_branches
+from ptynb.io.checkpoint_file import newest_state, states
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.result_file import save_result
+from ptynb.io.run_file_scan import scan_of
+from ptynb.optimize.batching import batch_text, check_shares
+from ptynb.optimize.sampler import BatchSampler
+from ptynb.planning import memory_model
+from ptynb.planning.memory_check import check_room, room_for
+from ptynb.progress import ProgressDisplay, log, shown_on
+from ptynb.session.engine_result import make_result
+from ptynb.settings.run_file import RunFile
+
+LOOK_SECONDS = 0.05
+CAUSE_SECONDS = 3.0
+"""How long a rank that only missed another waits for the one that failed to say why."""
+CLOSE_SECONDS = 60.0
+"""How long workers are given to end together, one that still reads its patterns too."""
+END_SECONDS = 5.0
+"""How long a worker that waits for a rank that has failed is given to end."""
+INTERRUPTED = 130
+NONE = 10**9
+"""Of epochs: as many are known already."""
+
+
+class FailedError(RuntimeError):
+    """This rank's worker has failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ElsewhereError(RuntimeError):
+    """Another rank has failed, and says so itself."""
+
+
+def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> int:
+    """This rank's part in the run; its exit status: 0, 1, or 130 where a signal ended it.
+
+    again: the command that goes on, to tell the user.
+    """
+    with signals_are_noted() as asked:
+        try:
+            board = meet(place)
+            board.introduce(place.rank, seat.identity)
+        except (ValueError, RuntimeError, OSError) as error:
+            tell(place, str(error))
+            return 1
+        rank = Rank(plan, place, seat, board, asked, again)
+        try:
+            status = rank.lead(resume) if place.rank == 0 else rank.serve()
+        except Exception as error:  # noqa: BLE001 - told by one rank, and every rank ends
+            _report(error, place, board)
+            status = 1
+        rank.end(status)
+        return status
+
+
+class Rank:
+    """This process: its worker, and who else is to be told."""
+
+    def __init__(
+        self, plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest, again: str
+    ) -> None:
+        self._plan, self._place, self._seat, self._board = plan, place, seat, board
+        self._asked, self._again = asked, again
+        self._console = Console()
+        self._worker: Worker | None = None
+        self._sent = self._noticed = 0
+
+    def lead(self, resume: bool) -> int:
+        """Rank 0: drives all ranks to the last epoch and writes the result."""
+        plan = self._plan
+        check_folder(plan)
+        start = first_state(plan, resume, self._console)
+        self._board.publish("" if start is None else str(start))
+        scan = scan_of(plan)
+        check_shares(scan, plan.settings, self._place.world)
+        if self._place.one_host:
+            asked = memory_model.Workload(plan.settings, self._place.world, self._place.world > 1)
+            check_room(scan, asked, room_for(self._seat.kind != "CPU"))
+        self._open(scan, start)
+        status = self._settle()
+        batch = batch_text(plan.settings, self._place.world, len(scan))
+        engines = f"{counted(self._place.world, 'engine')} on {self._seat.kind}"
+        log(self._console, f"{scan.name}: {engines}, backend {status.backend}, batch {batch}")
+        if status.epoch < plan.epochs and not self._leaving():
+            with shown_on(self._console, plan.epochs, status.epoch) as shown:
+                self._command("start", plan.epochs - status.epoch)
+                self._settle(shown)
+        if self._leaving():
+            return INTERRUPTED
+        self._command("evaluate")
+        self._settle()
+        kept = self._opened.result()
+        if kept is None:
+            return INTERRUPTED  # a signal came meanwhile
+        machines = Machines(
+            engines=self._place.world,
+            threads=kept.threads,
+            devices=self._board.devices,
+            kind=engines,
+            backend=status.backend,
+            frames=kept.frames,
+            batch=batch,
+        )
+        result = make_result(scan, kept, machines, None)
+        path = save_result(result, plan.result)
+        log(self._console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
+        return 0
+
+    def serve(self) -> int:
+        """Another rank: waits until rank 0 has told its worker to end."""
+        scan = scan_of(self._plan)
+        while (found := self._board.published()) is None:
+            if self._board.failed:
+                raise ElsewhereError
+            time.sleep(LOOK_SECONDS)
+        self._open(scan, Path(found) if found else None)
+        told = False
+        while self._look(NONE).state != "closed":
+            if self._asked.leave and not told:
+                self._board.ask_to_leave()
+                told = True
+            time.sleep(2 * LOOK_SECONDS)
+        return INTERRUPTED if self._leaving() else 0
+
+    def end(self, status: int) -> None:
+        """Ends the worker; where it waits for a rank that has failed, ends the process under it."""
+        if self._worker is None:
+            return
+        if self._place.rank == 0:
+            self._command("leave")  # what was reached is kept, for a --resume with more epochs too
+        until = time.monotonic() + (END_SECONDS if self._board.failed else CLOSE_SECONDS)
+        while (state := self._worker.status(NONE).state) not in ("failed", "closed"):
+            if time.monotonic() > until or (state == "loading" and self._board.failed):
+                _end_at_once(status or 1)
+            time.sleep(LOOK_SECONDS)
+        try:
+            self._worker.close()
+        except TimeoutError as error:
+            tell(self._place, str(error))
+            _end_at_once(status or 1)
+        if self._place.rank == 0:
+            self._say_how_to_go_on(self._worker.status(NONE), status)
+
+    def _say_how_to_go_on(self, standing: Status, status: int) -> None:
+        self._tell_notices(standing)
+        if status != 0:
+            log(self._console, go_on(standing.kept, standing.kept_epoch, self._again))
+
+    def _tell_notices(self, standing: Status) -> None:
+        for notice in standing.notices[self._noticed :]:
+            log(self._console, notice)
+        self._noticed = len(standing.notices)
+
+    def _open(self, scan: Scan, start: Path | None) -> None:
+        place, seat, plan = self._place, self._seat, self._plan
+        membership = Membership(
+            rank=place.rank,
+            world=place.world,
+            store="env://",
+            backend=seat.backend,
+            device=seat.device,
+            identity=seat.identity,
+        )
+        owned = BatchSampler.of(scan, plan.settings, place.world).owned(place.rank, place.world)
+        self._worker = Worker(scan.part(owned), plan.settings, membership, keep=plan.checkpointing, start=start)
+
+    @property
+    def _opened(self) -> Worker:
+        assert self._worker is not None, "it is opened first of all"
+        return self._worker
+
+    def _leaving(self) -> bool:
+        return self._asked.leave or self._board.asked_to_leave
+
+    def _command(self, kind: Any, value: Any = None) -> None:
+        self._sent = self._opened.command(Command(kind, value))
+
+    def _look(self, known: int) -> Status:
+        """Where the worker stands. Raises what ended it, or that another rank has failed."""
+        status = self._opened.status(known)
+        if status.failure is not None:
+            raise FailedError(status.failure)
+        if self._board.failed:
+            raise ElsewhereError
+        return status
+
+    def _settle(self, shown: ProgressDisplay | None = None) -> Status:
+        """Waits until all ranks have obeyed and nothing runs, or somebody asks to leave; shows epochs meanwhile."""
+        known = 0
+        while True:
+            leaving = self._leaving()
+            status = self._look(known if shown is not None else NONE)
+            self._tell_notices(status)
+            if shown is not None and status.epochs:
+                known += len(status.epochs)
+                shown.show(status.epochs[-1])
+            if leaving or (status.state == "ready" and status.applied >= self._sent):
+                return status
+            time.sleep(LOOK_SECONDS)
+
+
+def check_folder(plan: RunFile) -> None:
+    """Raises FileError where the result could not be written, before hours go by."""
+    folder = plan.result.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError(f"The result is to be written to {folder}, which is no folder to write in; make it first.")
+
+
+def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
+    """The state to go on from; None: from the beginning. Raises FileError where states are there that nobody named."""
+    folder = plan.checkpointing.folder
+    line = None if folder is None else checkpoint_branches.last_line(folder.expanduser())
+    if line is None:
+        return None
+    if not resume:
+        raise FileError(
+            f"{folder} holds states of a run before, the newest {states(line)[-1].name}; go on from it with --resume, "
+            "or name another folder with --keep."
+        )
+    newest = newest_state(line)
+    log(console, f"Going on from {newest}.")
+    return newest
+
+
+def go_on(kept: str | None, epoch: int | None, again: str) -> str:
+    """What to tell whose run has not come to its end."""
+    if kept is None:
+        return f"No state was kept. Begin again with: {again}"
+    return f"The state after epoch {epoch} is kept in {kept}. Go on with: {again}"
+
+
+def _report(error: Exception, place: Place, board: Board) -> None:
+    """Tells the user what ended the run, on one rank only: the one that failed first, not one that missed another."""
+    if isinstance(error, ElsewhereError):
+        return
+    if isinstance(error, FailedError) and error.failure.lost_group:
+        until = time.monotonic() + CAUSE_SECONDS
+        while not board.failed and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        if board.failed:
+            return
+    if not board.claim():
+        return
+    if isinstance(error, FailedError):
+        text = f"{error.failure.message}\n\n{error.failure.traceback}"
+    elif isinstance(error, ValueError | RuntimeError | OSError):
+        text = str(error)
+    else:
+        text = "".join(traceback.format_exception(error))
+    tell(place, text)
+
+
+def _end_at_once(status: int) -> NoReturn:
+    """Ends the process under a thread that waits for what will not come."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def tell(place: Place, text: str) -> None:
+    """Prints what is wrong on the error stream, with the rank where there are several."""
+    rank = f"rank {place.rank} on {socket.gethostname()}: " if place.world > 1 else ""
+    Console(stderr=True).print(f"ptynb: {rank}{text}", style="red", markup=False, highlight=False, soft_wrap=True)

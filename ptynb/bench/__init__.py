@@ -1,1 +1,0 @@
-"""What joins widgets and driver: the workbench and its parts."""

@@ -1,0 +1,44 @@
+"""`ptynb export`: a result file for other programs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    export = commands.add_parser("export", help="a result for other programs: CXI, TIFF, PNG, npz")
+    export.add_argument("result", type=Path, metavar="RESULT", help="a result file (.h5)")
+    export.add_argument(
+        "out", type=Path, nargs="+", metavar="OUT", help="files to write: .cxi, .tif, .png or .npz chooses the format"
+    )
+    export.add_argument("--of", choices=["object", "probe"], default="object", help="of TIFF and PNG (default object)")
+    export.add_argument(
+        "--what",
+        choices=["amplitude", "phase", "complex"],
+        help="of TIFF (default: amplitude and phase) and PNG (default: phase; only PNG shows complex)",
+    )
+    export.add_argument("--slice", type=int, metavar="N", help="of a thick object, or mode of the probe, from 0")
+    export.add_argument("--bits", type=int, choices=[8, 16], default=8, help="of a PNG (default 8)")
+    export.add_argument("--colours", default="gray", metavar="MAP", help="of a PNG, matplotlib's (default gray)")
+    export.set_defaults(run=_export)
+
+
+def _export(chosen: argparse.Namespace) -> int:
+    from ptynb.io.export import export
+    from ptynb.io.result_file import load_result
+
+    result = load_result(chosen.result)
+    for path in chosen.out:
+        written = export(
+            result,
+            path,
+            of=chosen.of,
+            what=chosen.what,
+            slice=chosen.slice,
+            bits=chosen.bits,
+            colours=chosen.colours,
+        )
+        print(written)
+    return 0

@@ -1,0 +1,26 @@
+"""`ptynb info`: what is in a file, what is missing, and the line that opens it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from ptynb.cli.load_arguments import add_given, given_words
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    info = commands.add_parser("info", help="what is in a file: format, metadata, what is missing")
+    info.add_argument("file", type=Path, metavar="FILE", help="a scan of any format, a result, a state, a mask")
+    info.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_given(info)
+    info.set_defaults(run=_info)
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    from ptynb.io.file_info import info
+
+    found = info(chosen.file, **given_words(chosen))
+    print(json.dumps(found.to_plain()) if chosen.json else found)
+    return 0 if found.problem is None and not found.missing else 1

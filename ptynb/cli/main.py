@@ -1,0 +1,258 @@
+"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate. Others are in `ptynb/commands`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ptynb.cli import dashboard, export_command, info_command, ps, run_command, sweep_command, watch_command
+from ptynb.cli import report_command as report
+from ptynb.cli.load_arguments import add_given, given_words
+from ptynb.cli.module_path import without_working_folder
+from ptynb.progress import follow
+
+if TYPE_CHECKING:
+    from ptynb.settings import Settings
+    from ptynb.table import Tabular
+
+# The package proper is imported inside the commands: torch alone takes seconds, and `ptynb --help` needs none of it.
+
+DEMO_EPOCHS = 40
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns the exit status: 0, or 1 with one sentence on the error stream."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        # Notebooks find modules beside them, as they do in Jupyter.
+        with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
+            status: int = chosen.run(chosen)
+    except (ValueError, RuntimeError, OSError) as error:
+        Console(stderr=True).print(f"ptynb: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("ptynb: interrupted")
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ptynb", description="Ptychographic reconstruction, interactively, in Jupyter."
+    )
+    parser.set_defaults(notebooks=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="simulate a scan, reconstruct it on a cluster, write result and figure")
+    demo.add_argument(
+        "--engines", type=int, metavar="N", help="exactly N engines (default: one a GPU, or 2 on the CPU)"
+    )
+    demo.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    demo.add_argument("--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"epochs (default {DEMO_EPOCHS})")
+    demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="where result and figure go")
+    demo.set_defaults(run=_demo)
+
+    lab = commands.add_parser("lab", help="open JupyterLab on a copy of the starter notebooks")
+    lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="where the copy goes")
+    lab.add_argument("--no-open", action="store_true", help="copy only, and say where")
+    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab', after '--'")
+    lab.set_defaults(run=_lab, notebooks=True)
+
+    doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
+    doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")
+    doctor.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
+    doctor.set_defaults(run=_doctor)
+    _add_measuring(commands)
+    info_command.add(commands)
+    run_command.add(commands)
+    sweep_command.add(commands)
+    report.add(commands)
+    watch_command.add(commands)
+    dashboard.add(commands)
+    ps.add(commands)
+    export_command.add(commands)
+    return parser
+
+
+def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    scaling = commands.add_parser("scaling", help="run a scan on several numbers of engines, by turns, and compare")
+    scaling.add_argument("--engines", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="default: 1 2 4")
+    scaling.add_argument(
+        "--threads", type=int, nargs="+", metavar="N", help="of each engine (default: share the cores)"
+    )
+    scaling.add_argument("--trials", type=int, default=3, metavar="N", help="runs of each kind (default 3)")
+    scaling.add_argument("--epochs", type=int, default=6, metavar="N", help="of a run; the first warms up (default 6)")
+    scaling.add_argument("--figure", type=Path, metavar="FILE", help="where a figure goes")
+    scaling.set_defaults(run=_scaling)
+    advise = commands.add_parser("advise", help="how many engines, and which exchange between them, are fastest")
+    advise.add_argument("--engines", type=int, metavar="N", help="at most (default: one a GPU, or 2 on the CPU)")
+    advise.set_defaults(run=_advise)
+    estimate = commands.add_parser("estimate", help="memory and seconds an epoch of a scan, before starting")
+    estimate.add_argument("--engines", type=int, default=1, metavar="N", help="how many (default 1)")
+    estimate.set_defaults(run=_estimate)
+    for command in (scaling, advise, estimate):
+        command.add_argument("scan", type=Path, metavar="SCAN", help="a file with a scan")
+        command.add_argument("--settings", type=Path, metavar="FILE", help="settings as YAML (default: the usual ones)")
+        command.add_argument(
+            "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
+        )
+        command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        add_given(command)
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    console = Console()
+    import ptynb as pt
+    from ptynb.report.figures.figure import compare_with_truth, figure
+    from ptynb.report.report_file import report
+
+    folder: Path = chosen.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
+    console.print(f"Scan:    {scan!r}", markup=False, highlight=False, soft_wrap=True)
+    settings = pt.Settings(probe=pt.Probe(modes=2))
+    with pt.Cluster(chosen.engines, device=chosen.device) as cluster:
+        console.print(f"Cluster: {cluster!r}", markup=False, highlight=False, soft_wrap=True)
+        recon = pt.Reconstruction(scan, settings, cluster)
+        follow(recon, chosen.epochs, console)
+        result_path = recon.save(folder / "result.h5")
+        result = recon.result
+    assert scan.ground_truth is not None
+    figure(result, scan.ground_truth).savefig(folder / "figure.png", dpi=130)
+    report(result, folder / "report.html", title="ptynb demo: a simulated scan", ground_truth=scan.ground_truth)
+    error = compare_with_truth(result, scan.ground_truth).error
+    console.print(
+        f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
+        f"{time.perf_counter() - started:.0f} s in all.",
+        highlight=False,
+    )
+    written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
+    where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())
+    console.print(where, markup=False, highlight=False, soft_wrap=True)  # paths stay whole, to be copied
+    return 0
+
+
+def notebooks_folder() -> Path:
+    """The starter notebooks: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).parent.parent
+    for folder in (package / "notebooks", package.parent / "notebooks"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"The starter notebooks are neither in {package} nor beside it; install ptynb again.")
+
+
+def _lab(chosen: argparse.Namespace) -> int:
+    folder: Path = chosen.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    copied, kept = [], []
+    for notebook in sorted(notebooks_folder().glob("*.ipynb")):
+        target = folder / notebook.name
+        if target.exists():
+            kept.append(target.name)  # it may hold the user's work
+        else:
+            shutil.copy(notebook, target)
+            copied.append(target.name)
+    console = Console()
+    console.print(
+        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} kept as they were.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    if chosen.no_open:
+        return 0
+    command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
+    # JupyterLab takes this process's place, so that its signals and its exit status are this command's.
+    os.execv(sys.executable, command)
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    from ptynb.cluster.doctor import examine, examine_cluster
+
+    report = (examine_cluster if chosen.cluster else examine)(chosen.engines, chosen.device)
+    console = Console()
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in report.facts:
+        table.add_row(Text(name, style="bold"), Text(value))
+    if report.facts:
+        console.print(table)
+    for remark in report.notes:
+        console.print(f"REMARK: {remark}", style="yellow", markup=False, highlight=False)
+    for problem in report.problems:
+        console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
+    if not report.problems:
+        console.print("No problem found.", style="green")
+    return 1 if report.problems else 0
+
+
+def _scaling(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+    from ptynb.cluster.devices import counted
+    from ptynb.data.scaling_result import ScalingTrial
+
+    def report(trial: ScalingTrial) -> None:
+        done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s an epoch"
+        Console(stderr=True).print(done, markup=False, highlight=False)
+
+    test = pt.scaling_test(
+        pt.load(chosen.scan, **given_words(chosen)),
+        _settings(chosen),
+        chosen.engines,
+        trials=chosen.trials,
+        threads=chosen.threads,
+        epochs=chosen.epochs,
+        device=chosen.device,
+        report=report,
+    )
+    _show(test, chosen)
+    if chosen.figure is not None:
+        pt.scaling_figure(test).savefig(chosen.figure, dpi=130)
+    return 0
+
+
+def _advise(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+
+    advice = pt.advise(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
+    _show(advice, chosen)
+    return 0
+
+
+def _estimate(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+
+    found = pt.estimate(
+        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+    )
+    _show(found, chosen)
+    return 0 if found.problem is None else 1
+
+
+def _show(found: Tabular, chosen: argparse.Namespace) -> None:
+    print(json.dumps(found.to_plain()) if chosen.json else found)
+
+
+def _settings(chosen: argparse.Namespace) -> Settings:
+    from ptynb.settings import Settings
+
+    return Settings() if chosen.settings is None else Settings.from_yaml(chosen.settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""`ptynb report`: one HTML file of a result, or of several compared."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+from rich.console import Console
+
+ENDING = ".report.html"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    report = commands.add_parser(
+        "report", help="write a result as one HTML file that needs no network; compare several"
+    )
+    report.add_argument(
+        "results", type=Path, nargs="+", metavar="RESULT.h5", help="files with results; the first is the measure"
+    )
+    report.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.html", help="where it goes (default: beside the first result)"
+    )
+    report.add_argument("--title", metavar="TEXT", help="one line (default: the result's own)")
+    report.add_argument("--comments", type=Path, metavar="FILE.md", help="text in Markdown (default: the result's own)")
+    report.add_argument("--full", action="store_true", help="every pixel of everything, however large the file")
+    report.add_argument("--open", action="store_true", help="show it in the browser")
+    report.set_defaults(run=_report)
+
+
+def _report(chosen: argparse.Namespace) -> int:
+    from ptynb.report.report_file import report
+
+    first: Path = chosen.results[0]
+    output = chosen.output
+    if output is None:
+        output = first.with_name(f"{first.name.removesuffix('.h5').removesuffix('.result')}{ENDING}")
+    comments = None if chosen.comments is None else _text(chosen.comments)
+    written = report(chosen.results, output, title=chosen.title, comments=comments, full=chosen.full).absolute()
+    size = f"{written.stat().st_size / 1e6:.2g} MB"
+    Console().print(f"Report:  {written} ({size})", markup=False, highlight=False, soft_wrap=True)
+    if chosen.open:
+        webbrowser.open(written.as_uri())
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.") from None

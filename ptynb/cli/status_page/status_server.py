@@ -1,0 +1,184 @@
+"""The page of `ptynb watch`: a server on the loopback interface that shows one folder and nothing else.
+
+Who has the address, with its token, may look; nobody can ask for a file by name: what is answered was read by
+`ptynb.io.status_file` before. A page of another site can't ask either: it does not know the token, and a name that was
+bent to point here is refused by the Host header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ptynb.io.status_file import PICTURES, Folder
+from ptynb.widgets.loss_curve import loss_curve
+
+LOOK_SECONDS = 0.5
+HOST = "127.0.0.1"
+POLICY = (
+    "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+CURVE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The curve is a picture of numbers; only its own style is in it."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+STATIC = {
+    "": ("page.html", "text/html"),
+    "page.js": ("page.js", "text/javascript"),
+    "page.css": ("page.css", "text/css"),
+}
+
+
+class Server:
+    """Shows a folder at `address` while it is open. Raises OSError where the port is taken."""
+
+    def __init__(self, folder: str | Path, port: int = 0) -> None:
+        self._folder = Folder(folder)
+        self._token = secrets.token_urlsafe(24)
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._version = 0
+        self._answers: dict[str, tuple[str, bytes]] = {}
+        self._draw([], [])
+        here = Path(__file__).parent
+        self._static = {name: (kind, (here / file).read_bytes()) for name, (file, kind) in STATIC.items()}
+        try:
+            self._http = ThreadingHTTPServer((HOST, port), self._handler())
+        except (OSError, OverflowError) as error:
+            raise OSError(f"Port {port} can't be had ({error}); give another, or none for any that is free.") from None
+        self._http.daemon_threads = True
+        self.port = self._http.server_address[1]
+        self._threads = [
+            threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="ptynb watch page"),
+            threading.Thread(target=self._look_on, name="ptynb watch folder"),
+        ]
+
+    @property
+    def address(self) -> str:
+        """Where the page is; whoever knows it may look."""
+        return f"http://{HOST}:{self.port}/{self._token}/"
+
+    def __enter__(self) -> Self:
+        self.look()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._http.shutdown()
+        self._http.server_close()
+        for thread in self._threads:
+            thread.join()
+
+    def wait(self) -> None:
+        """Waits for an interrupt, and takes it for the end."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._ended.wait()
+
+    def look(self) -> None:
+        """Takes over what is new in the folder."""
+        folder = self._folder
+        changed = folder.look()
+        with self._lock:
+            if changed and folder.shown is not None:
+                self._version += 1
+                losses = [float("nan") if loss is None else loss for loss in folder.shown.losses]
+                self._draw(losses, [epoch + 1 for epoch, _ in folder.shown.changes])
+            for name, picture in folder.pictures.items():
+                self._answers[f"{name}.jpg"] = ("image/jpeg", picture)
+            told = json.dumps(status_of(folder, self._version), allow_nan=False)
+            self._answers["status"] = ("application/json", told.encode())
+
+    def _draw(self, losses: Sequence[float], marks: Sequence[int]) -> None:
+        svg = loss_curve(losses, marks).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+        self._answers["curve.svg"] = ("image/svg+xml", svg.encode())
+
+    def answer(self, path: str, host: str) -> tuple[int, str, bytes]:
+        """(status, type, content) for a request."""
+        if host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
+            return 421, "text/plain", b"This is another host."
+        _, _, rest = path.partition("/")
+        token, slash, name = rest.partition("/")
+        if not (slash and secrets.compare_digest(token.encode(), self._token.encode())):
+            return 403, "text/plain", b"The address lacks its token; open the one that 'ptynb watch' printed."
+        name = name.partition("?")[0]
+        with self._lock:
+            found = self._static.get(name) or self._answers.get(name)
+        return (404, "text/plain", b"There is nothing here.") if found is None else (200, *found)
+
+    def _look_on(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self.look()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 30
+
+            def do_GET(self) -> None:
+                status, kind, content = server.answer(self.path, self.headers.get("Host", ""))
+                self.send_response(status)
+                policy = CURVE_POLICY if kind == "image/svg+xml" else POLICY
+                told = {"Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text") else kind}
+                told |= {"Content-Length": str(len(content)), "Content-Security-Policy": policy, **HEADERS}
+                for name, value in told.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                with contextlib.suppress(ConnectionError):  # the page was closed
+                    self.wfile.write(content)
+
+            def version_string(self) -> str:
+                return "ptynb"
+
+            def log_message(self, format: str, *arguments: Any) -> None:
+                """Nothing: a request's path holds the token."""
+
+        return Handler
+
+
+def status_of(folder: Folder, version: int) -> dict[str, Any]:
+    """What the page is told, as plain values. version: grows with every change; pictures and curve are fetched anew."""
+    shown = folder.shown
+    if shown is None:
+        return {"waiting": folder.problem}
+    return {
+        "name": shown.title or folder.path.name,
+        "state": shown.state,
+        "facts": list(shown.facts),
+        "written": folder.written,
+        "still": folder.still,
+        "problem": folder.problem,
+        "version": version,
+        "pictures": [name for name in PICTURES if name in folder.pictures],
+        "notes": notes_of(folder),
+        "changes": [[epoch + 1, name] for epoch, name in shown.changes[-8:]],
+    }
+
+
+def notes_of(folder: Folder) -> dict[str, str]:
+    """The line below each picture, by name."""
+    shown = folder.shown
+    if shown is None:
+        return {}
+    notes = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in shown.limits.items() if name != "probe"}
+    if "phase" in notes:
+        notes["phase"] += " rad, ramp removed"
+    powers = ", ".join(f"{power:.1%}" for power in shown.powers)
+    notes["probe"] = f"hue: phase, brightness: amplitude{f'; power {powers}' if powers else ''}"
+    return notes

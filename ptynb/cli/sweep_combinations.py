@@ -1,0 +1,235 @@
+"""What `ptynb sweep` runs: every combination of some values, in folders of their own, and what became of each."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptynb.text import quoted
+
+MOST = 1000
+"""Combinations: more is a slip of the keyboard, or a case for `ptynb.tune`."""
+RECORD = "combination.json"
+FIELDS: dict[str, Any] = {"values": dict, "notebook": str, "error": str, "seconds": int | float, "result": str}
+"""What is in it."""
+MOST_BYTES = 2**20
+NOTEBOOK = "notebook.ipynb"
+RESERVED = ("sweep", "folder")
+"""Names that a notebook gets its dotted values and its folder by."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a combination.
+
+    error: of the notebook, in one line; empty where it ran to its end. seconds: it took [s].
+    result: the file that it saved, relative to the combination's folder; empty where it saved none.
+    """
+
+    error: str
+    seconds: float
+    result: str = ""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One run of the notebook: its number from 1, its values by name, its folder."""
+
+    number: int
+    values: dict[str, Any]
+    folder: Path
+
+    def parameters(self) -> dict[str, Any]:
+        """What the notebook is given: plain names as they are, dotted ones together as `sweep`, and `folder`."""
+        dotted = {name: value for name, value in self.values.items() if "." in name}
+        plain = {name: value for name, value in self.values.items() if "." not in name}
+        return {**plain, "folder": str(self.folder), **({"sweep": dotted} if dotted else {})}
+
+    def write(self, source: str, done: Done) -> None:
+        """Writes down what became of it. source: `identity` of the notebook."""
+        record = {"values": self.values, "notebook": source, **vars(done)}
+        part = self.folder / f"{RECORD}.part"
+        part.write_text(json.dumps(record, indent=1))
+        part.replace(self.folder / RECORD)
+
+    def done(self) -> Done | None:
+        """What became of it; None where it has not been run to its end, or has failed."""
+        record = _record(self.folder / RECORD)
+        if record is None or record["error"]:
+            return None
+        return Done(record["error"], record["seconds"], record["result"])
+
+
+def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Name -> values of options such as 'probe.modes=1,2,4'. Raises ValueError for what is none, or named twice."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        name = name.strip()
+        if not equals or not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4.")
+        if name in found:
+            raise ValueError(f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.")
+        if name in RESERVED:
+            raise ValueError(f"The name {name!r} is what a sweep itself gives the notebook; use another one.")
+        found[name] = _parsed(name, text)
+    return found
+
+
+def _parsed(name: str, text: str) -> tuple[Any, ...]:
+    """The values '1,2,4'. Raises ValueError."""
+    from ptynb.settings.yaml_reader import read_yaml
+
+    try:
+        values = read_yaml(f"[{text}]", f"-p {name}")
+    except ValueError as error:
+        raise ValueError(f"{str(error).removesuffix('.')}; expected values with commas between.") from None
+    if not values:
+        raise ValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
+    if len({json.dumps(value) for value in values}) < len(values):
+        raise ValueError(f"The values of {name} are {quoted(text)}; expected each of them once.")
+    return tuple(values)
+
+
+def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], notebook: Path) -> None:
+    """Raises ValueError, with what is near, where the notebook or the settings don't have one of the names or values.
+
+    parameters: names in the notebook's cell of parameters. Values of settings are checked each by itself; whether they
+    go together, and with the others in the notebook, is seen when it runs.
+    """
+    from ptynb.settings import Settings
+    from ptynb.settings.ranges import checked_ranges
+    from ptynb.settings.validation import flat
+
+    plain = [name for name in values if "." not in name]
+    dotted = {name: choices for name, choices in values.items() if "." in name}
+    if not parameters:
+        raise ValueError(
+            f"{notebook} has no cell of parameters; tag the cell that sets them 'parameters' (in JupyterLab by the "
+            "property inspector at the right)."
+        )
+    for name in plain:
+        if name not in parameters:
+            known = [*parameters, *(full for full, _ in flat(Settings().model_dump()))]
+            raise ValueError(f"{notebook} has no parameter {name!r}{_near(name, known)}.")
+    known = [name for name, _ in flat(Settings().model_dump())]
+    for name in dotted:
+        if name not in known:
+            raise ValueError(f"There is no setting {name!r}{_near(name, known)}.")
+    if dotted:
+        checked_ranges(Settings(), dotted)
+    for name in RESERVED if dotted else RESERVED[1:]:
+        if name not in parameters:
+            line = (
+                "sweep = {} and use settings.with_values(sweep)" if name == "sweep" else 'folder = "." and save there'
+            )
+            raise ValueError(f"{notebook} does not take {name!r} as a parameter; in the cell of parameters set {line}.")
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?"[:-1] if near else f"; known are {', '.join(known)}"
+
+
+def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: str) -> list[Combination]:
+    """All combinations, the last name's values changing fastest; those that `folder` has keep their numbers there.
+
+    source: `identity` of the notebook. Raises ValueError where there are too many, or the folder is another notebook's.
+    """
+    count = 1
+    for choices in values.values():
+        count *= len(choices)
+    if count > MOST:
+        raise ValueError(f"These are {count} combinations; expected at most {MOST}. Leave some values out.")
+    there = dict(_there(folder, source))
+    free = itertools.count(1 + max((number for number, _ in there.values()), default=0))
+    found = []
+    for chosen in itertools.product(*values.values()):
+        own = dict(zip(values, chosen, strict=True))
+        if (key := _key(own)) in there:
+            number, place = there[key]
+        else:
+            number = next(free)
+            place = folder / f"{number:03d}-{_file_name(own)}"
+        found.append(Combination(number, own, place))
+    return found
+
+
+def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
+    for path in sorted(folder.glob(f"*/{RECORD}")):
+        record = _record(path)
+        if record is None or not path.parent.name[:3].isdigit():
+            continue
+        if record["notebook"] != source:
+            raise ValueError(
+                f"{folder} has a sweep of another notebook, or of this one before it was changed; name another folder "
+                "with --folder, or remove that one."
+            )
+        yield _key(record["values"]), (int(path.parent.name.partition("-")[0]), path.parent)
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """What is written there; None where nothing, or nothing whole, is. The folder may have come from elsewhere."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not all(isinstance(record.get(name), kind) for name, kind in FIELDS.items()):
+        return None
+    result = Path(record["result"])
+    return None if result.is_absolute() or ".." in result.parts else record
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _file_name(values: Mapping[str, Any]) -> str:
+    """'probe.modes=2,epochs=50', as far as file names go."""
+    text = ",".join(f"{name}={value}" for name, value in values.items())
+    return re.sub(r"[^A-Za-z0-9._=,+-]+", "_", text)[:100]
+
+
+def identity(notebook: Path) -> str:
+    """A fingerprint of a notebook's cells; outputs don't count."""
+    sources = [(kind, source) for kind, source, _ in _cells(notebook)]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:16]
+
+
+def parameters_of(notebook: Path) -> tuple[str, ...]:
+    """Names that the cell tagged 'parameters' sets. Raises ValueError for a file that is no notebook."""
+    source = next((source for _, source, tags in _cells(notebook) if "parameters" in tags), "")
+    try:
+        body = ast.parse(source).body
+    except SyntaxError as error:
+        raise ValueError(f"The cell of parameters of {notebook} is no Python in line {error.lineno}.") from None
+    targets = [
+        target
+        for line in body
+        if isinstance(line, ast.Assign | ast.AnnAssign)
+        for target in (line.targets if isinstance(line, ast.Assign) else [line.target])
+    ]
+    return tuple(target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _cells(notebook: Path) -> list[tuple[str, str, list[str]]]:
+    """(kind, source, tags) of each cell. Raises ValueError for a file that is no notebook."""
+    try:
+        cells = json.loads(notebook.read_text())["cells"]
+        return [
+            (cell["cell_type"], "".join(cell["source"]), list(cell.get("metadata", {}).get("tags", [])))
+            for cell in cells
+        ]
+    except FileNotFoundError:
+        raise ValueError(f"There is no notebook {notebook}; name one that is there.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.") from None

@@ -1,0 +1,1 @@
+"""Engine processes: started, reached, watched and ended."""

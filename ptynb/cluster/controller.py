@@ -1,0 +1,97 @@
+"""The controller of a cluster: the process through which the notebook and its engines find each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ptynb.cluster.devices import ClusterError
+from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
+from ptynb.cluster.errors import log_end, summarize
+from ptynb.cluster.launchers.launcher import begin
+
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = ("", "*", "0.0.0.0", "::")
+SETTINGS = "ipcontroller_config.py"
+BEAT_SECONDS = 1.0
+MISSED_BEATS_BEYOND, MISSED_BEATS_HERE = 5, 10**6
+"""After how many of its beats an engine counts as lost. On one machine its process is looked at instead, so that one
+that is only held for a while (a debugger, a suspended job) is not given up."""
+
+
+def engine_file(folder: Path) -> Path:
+    """Where the controller of a cluster writes how engines connect."""
+    return folder / "security" / "ipcontroller-engine.json"
+
+
+def client_file(folder: Path) -> Path:
+    """Where it writes how the notebook connects."""
+    return folder / "security" / "ipcontroller-client.json"
+
+
+def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subprocess.Popen[bytes]:
+    """Starts the controller, listening on one address; beyond the loopback one everything is encrypted (CURVE).
+
+    Raises ClusterError for an address that stands for all of them.
+    """
+    if address in EVERYWHERE:
+        raise ClusterError(f"The address is {address!r}; expected the one address of this machine that engines reach.")
+    beyond = address != LOOPBACK
+    misses = MISSED_BEATS_BEYOND if beyond else MISSED_BEATS_HERE
+    command = [
+        *(sys.executable, "-m", "ipyparallel.controller"),
+        f"--profile-dir={folder}",
+        f"--ip={address}",
+        f"--location={address}",
+        "--nodb",
+        f"--Session.digest_history_size={REMEMBERED_SIGNATURES}",
+        f"--HeartMonitor.period={int(1000 * BEAT_SECONDS)}",
+        f"--HeartMonitor.max_heartmonitor_misses={misses}",
+    ]
+    if beyond:
+        _encrypt(folder)
+    return begin(command, name, folder / "log" / "controller.log")
+
+
+def _encrypt(folder: Path) -> None:
+    """Has the controller encrypt, and sign messages too, which by itself it gives up where it encrypts.
+
+    By a file of settings, for this user only: the key is in no command line.
+    """
+    settings = f"c.IPController.enable_curve = True\nc.Session.key = {secrets.token_hex(32).encode()!r}\n"
+    with os.fdopen(os.open(folder / SETTINGS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(settings)
+
+
+def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: float) -> None:
+    """Waits until it has written how to connect. Raises ClusterError where it ended, TimeoutError."""
+    until = time.monotonic() + timeout
+    while not all(_whole(file) for file in (engine_file(folder), client_file(folder))):
+        if process.poll() is not None:
+            logs = [folder / "log" / "controller.log"]
+            told = f"The cluster's controller ended with status {process.returncode}.{log_end(logs)}"
+            raise ClusterError(summarize(told, logs=logs))
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def _whole(file: Path) -> bool:
+    try:
+        found: Any = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(found)
+
+
+def listed(controller: psutil.Process) -> list[list[float]]:
+    """The controller and its schedulers, as [process id, start time]."""
+    return [[one.pid, one.create_time()] for one in (controller, *controller.children(recursive=True))]

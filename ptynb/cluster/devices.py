@@ -1,0 +1,211 @@
+"""What engines a cluster is made of, and how they will talk about gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import torch.distributed as dist
+
+from ptynb.cluster.cpu_cores import usable_cores as usable_cores
+from ptynb.cluster.errors import ClusterError as ClusterError
+from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable, notes_on
+from ptynb.cluster.gpus import GPU as GPU
+from ptynb.cluster.gpus import find_gpus as find_gpus
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """One engine to be: its rank, where it computes, and the environment it starts with.
+
+    kind: "CPU" or the GPU's name. identity: unlike that of any other engine.
+    """
+
+    rank: int
+    device: str
+    kind: str
+    identity: str
+    threads: int
+    environment: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """All engines to be, and how they will talk about gradients.
+
+    backend: of torch.distributed; "none" for one engine. reason: why this one, in a phrase. notes: sentences on what
+    makes them slower or fewer than they could be, and on what to do about it.
+    """
+
+    engines: tuple[EnginePlan, ...]
+    backend: str
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether engines compute on GPUs."""
+        return self.engines[0].kind != "CPU"
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> ClusterPlan:
+        """The plan that `to_plain` wrote."""
+        return cls(**{**plain, "engines": tuple(EnginePlan(**engine) for engine in plain["engines"])})
+
+
+def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
+    """The plan of engines that are there already, from what each says of itself, by rank.
+
+    Raises ClusterError where some compute on GPUs and others do not.
+    """
+    kinds = {answer["device"] for answer in answers}
+    if "CPU" in kinds and len(kinds) > 1:
+        found = "; ".join(f"rank {answer['rank']} on {answer['host']}: {answer['device']}" for answer in answers)
+        raise ClusterError(f"Some engines have a GPU and others have none ({found}); ask for GPUs on all nodes.")
+    engines = tuple(
+        EnginePlan(
+            rank=answer["rank"],
+            device="cpu" if answer["device"] == "CPU" else "cuda:0",
+            kind=answer["device"],
+            identity=_identity(answer),
+            threads=answer["threads"],
+            environment={},
+        )
+        for answer in answers
+    )
+    backend = "gloo" if "CPU" in kinds else "nccl"
+    return ClusterPlan(engines, backend if len(engines) > 1 else "none")
+
+
+def _identity(answer: dict[str, Any]) -> str:
+    """Unlike that of any other engine: those on one host's CPU are told apart by their ranks."""
+    if answer["device"] != "CPU":
+        return f"{answer['host']}: {answer['identity']}"
+    return f"{answer['host']}: CPU {answer['rank']} ({counted(answer['threads'], 'thread')})"
+
+
+def plan_for(n: int | None, device: Device, threads: int | None = None, engines_per_gpu: int = 1) -> ClusterPlan:
+    """`plan_cluster` for this machine."""
+    gpus = () if device == "cpu" else find_gpus()
+    return plan_cluster(n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available())
+
+
+def plan_cluster(
+    n: int | None,
+    device: str,
+    gpus: tuple[GPU, ...],
+    cores: int,
+    threads: int | None = None,
+    engines_per_gpu: int = 1,
+    nccl: bool = True,
+) -> ClusterPlan:
+    """The engines for n (None: as many as there are GPUs, or 2 that share the CPU's cores).
+
+    threads: of each engine; None: an equal share of the cores. engines_per_gpu: at most so many share one, and then
+    exchange by gloo. nccl: whether the installed torch has it.
+    Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
+    """
+    if device not in get_args(Device):
+        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
+    for number, name in ((n, "engines were"), (engines_per_gpu, "engines for each GPU were")):
+        if number is not None and number < 1:
+            raise ClusterError(f"{number} {name} asked for; expected at least 1.")
+    if threads is not None and not 1 <= threads <= cores:
+        raise ClusterError(f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.")
+    if device == "cuda" or (device == "auto" and gpus):
+        return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
+    count = n if n is not None else min(2, cores)
+    if count > 4 * cores:
+        raise ClusterError(
+            f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer."
+        )
+    threads = threads or max(1, cores // count)
+    engines = tuple(
+        EnginePlan(
+            rank, "cpu", "CPU", f"CPU {rank} ({counted(threads, 'thread')})", threads, _environment(rank, threads, "")
+        )
+        for rank in range(count)
+    )
+    return ClusterPlan(engines, *choose_backend(count, 0, sys.platform, nccl))
+
+
+def _plan_gpus(
+    n: int | None, gpus: tuple[GPU, ...], cores: int, threads: int | None, engines_per_gpu: int, nccl: bool
+) -> ClusterPlan:
+    if not gpus:
+        raise ClusterError("GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.")
+    check_distinct(gpus)
+    whole = tuple(gpu for gpu in gpus if not gpu.part_of)
+    places = whole or gpus
+    count = n if n is not None else len(places) * engines_per_gpu
+    check_slices(gpus, -(-count // engines_per_gpu) if whole else count)
+    if count > len(places) * engines_per_gpu:
+        share = f"let {-(-count // len(places))} share each: engines_per_gpu={-(-count // len(places))}"
+        raise ClusterError(
+            f"{count} engines were asked for and {counted(len(places), 'GPU')} found. "
+            f"Ask for {len(places) * engines_per_gpu}, or for CPU engines: device='cpu'; or {share}."
+        )
+    taken = places[:count]
+    check_usable(taken, gpus, count)
+    threads = threads or max(1, cores // count)
+    engines = tuple(_on_gpu(rank, taken, count, threads) for rank in range(count))
+    backend, reason, slow = choose_backend(count, len(taken), sys.platform, nccl)
+    return ClusterPlan(engines, backend, reason, (*slow, *notes_on(taken, gpus)))
+
+
+def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> EnginePlan:
+    """Engines go round the GPUs, so that as few as can be share one."""
+    gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
+    sharing = len(range(rank % len(gpus), count, len(gpus)))
+    identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
+    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid))
+
+
+def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[str, str, tuple[str, ...]]:
+    """The backend for so many engines on so many GPUs (0: on the CPU), why in a phrase, and remarks if it is slow.
+
+    platform: as `sys.platform`. nccl: whether the installed torch has it. NCCL refuses two engines on one GPU.
+    """
+    if engines == 1:
+        return "none", "one engine, no group", ()
+    if not gpus:
+        return "gloo", "gloo: engines on the CPU", ()
+    slowly = "Gradients go through the host's memory by gloo, slower than NCCL"
+    if engines > gpus:
+        remedy = f"{engines} engines share {counted(gpus, 'GPU')}; {gpus} would each have their own"
+        return "gloo", "gloo: several engines on one GPU, slower", (f"{slowly}: {remedy}.",)
+    if platform != "linux":
+        where = "Windows" if platform == "win32" else platform
+        return "gloo", f"gloo: no NCCL on {where}, slower", (f"{slowly}, which is for Linux only: use it there.",)
+    if not nccl:
+        remedy = "this torch has none; install a CUDA build (pytorch.org)"
+        return "gloo", "gloo: this torch has no NCCL, slower", (f"{slowly}: {remedy}.",)
+    return "nccl", "NCCL: distinct GPUs", ()
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 thread', '2 threads'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    return {
+        "PTYNB_RANK": str(rank),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        # numpy only makes pictures there; its threads would wait, spinning, on the cores that torch computes on.
+        "OPENBLAS_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": visible_gpu,
+        # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+    }

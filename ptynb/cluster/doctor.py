@@ -1,0 +1,150 @@
+"""What a cluster would be made of on this machine, and what is wrong with it; and what one says that is started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+import torch
+import torch.distributed as dist
+from jupyter_core.paths import jupyter_runtime_dir
+
+from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster, usable_cores
+from ptynb.cluster.errors import ClusterError
+from ptynb.cluster.gpus import GPU
+from ptynb.cluster.selftest import explained, run_selftest
+
+PACKAGES = (
+    *("ptynb", "torch", "numpy", "numba", "h5py"),
+    *("ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab"),
+)
+MEMORY_PER_ENGINE = 2**30
+"""An engine with torch loaded takes about 0.4 GB before it holds any pattern."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Facts as (name, value) to read, and problems as sentences that say what to do.
+
+    notes: sentences on what works and could be faster or is shared with others.
+    """
+
+    facts: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def examine_cluster(n: int | None, device: Device) -> Examination:
+    """Starts a cluster, runs its self-test and stops it; what went wrong with what it means, as problems."""
+    asked = os.environ.get("NCCL_DEBUG")
+    os.environ.setdefault("NCCL_DEBUG", "WARN")  # for the engines' logs: torch's errors leave out most of what NCCL met
+    try:
+        with Cluster(n, device=device) as cluster:
+            return Examination(run_selftest(cluster).facts, (), cluster.plan.notes)
+    except ClusterError as error:
+        return Examination((), (explained(str(error)),))
+    finally:
+        if asked is None:
+            del os.environ["NCCL_DEBUG"]
+
+
+def examine(n: int | None, device: str) -> Examination:
+    """Examines this machine for a cluster of `n` engines (None: the usual number)."""
+    problems: list[str] = []
+    gpus: tuple[GPU, ...] = ()
+    plan: ClusterPlan | None = None
+    cores = usable_cores()
+    try:
+        gpus = find_gpus() if device != "cpu" else ()
+        plan = plan_cluster(n, device, gpus, cores, nccl=dist.is_nccl_available())
+    except ClusterError as error:
+        problems.append(str(error))
+    free = psutil.virtual_memory().available
+    facts = [
+        ("Machine", f"{platform.node()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"),
+        ("Cores", f"{cores} usable of {os.cpu_count()}"),
+        ("Memory", f"{free / 2**30:.1f} GiB free of {psutil.virtual_memory().total / 2**30:.1f} GiB"),
+        ("GPUs", ", ".join(map(_gpu, gpus)) or "none found"),
+        ("Torch", _torch()),
+    ]
+    if plan is not None:
+        engines = "; ".join(f"rank {engine.rank}: {engine.identity}" for engine in plan.engines)
+        facts += [("Engines", engines), ("Exchange by", plan.reason)]
+        problems += _memory_problems(plan, free)
+    facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
+    problems += [*_package_problems(), *_gpu_problems(gpus), *_backend_problems(plan), *_system_problems()]
+    return Examination(tuple(facts), tuple(problems), plan.notes if plan is not None else ())
+
+
+def _gpu(gpu: GPU) -> str:
+    free = "" if gpu.free is None else f", {gpu.free} MiB free"
+    return f"{gpu.name}, {gpu.memory} MiB{free} ({gpu.uuid})"
+
+
+def _torch() -> str:
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    return f"{torch.__version__} ({build}), {torch.get_num_threads()} threads"
+
+
+def _version(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"{name} missing"
+
+
+def _package_problems() -> list[str]:
+    return [
+        f"The package {name} is not installed; install ptynb again with pip."
+        for name in PACKAGES
+        if _version(name).endswith(" missing")
+    ]
+
+
+def _memory_problems(plan: ClusterPlan, free: int) -> list[str]:
+    needed = MEMORY_PER_ENGINE * len(plan.engines)
+    if needed <= free:
+        return []
+    return [
+        f"{len(plan.engines)} engines need about {needed / 2**30:.0f} GiB before any pattern, "
+        f"and {free / 2**30:.1f} GiB are free. Ask for fewer engines, or end other programs."
+    ]
+
+
+def _gpu_problems(gpus: tuple[GPU, ...]) -> list[str]:
+    if not gpus:
+        return []
+    if torch.version.cuda is None:
+        return ["There are GPUs, and the installed torch is a CPU build; install a CUDA build of torch (pytorch.org)."]
+    return []
+
+
+def _backend_problems(plan: ClusterPlan | None) -> list[str]:
+    if plan is None or len(plan.engines) == 1:
+        return []
+    if dist.is_available() and dist.is_gloo_available():  # control messages go by gloo whatever gradients go by
+        return []
+    return [f"This torch has no gloo backend for {len(plan.engines)} engines; install another build."]
+
+
+def _system_problems() -> list[str]:
+    problems = []
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+    except OSError as error:
+        problems.append(f"No port can be opened on 127.0.0.1 ({error}); engines could not talk to the notebook.")
+    folder = Path(jupyter_runtime_dir())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        problems.append(f"{existing} can't be written to; set JUPYTER_RUNTIME_DIR to a folder that can.")
+    if sys.platform == "linux" and not Path("/sys/class/net/lo").exists():
+        problems.append("There is no loopback interface 'lo'; engines on this machine could not form a group.")
+    return problems

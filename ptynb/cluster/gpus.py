@@ -1,0 +1,204 @@
+"""The GPUs and MIG slices of this machine, told by the driver's own tool, so the kernel never touches CUDA.
+
+One query of nvidia-smi has all facts; a second one names the slices where a GPU is cut in such.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from ptynb.cluster.errors import ClusterError
+
+FIELDS = (
+    *("index", "uuid", "name", "memory.total", "memory.used", "memory.free"),
+    *("utilization.gpu", "compute_mode", "mig.mode.current"),
+)
+LOST = re.compile(r"Unable to determine the device handle for gpu|.*\[GPU is lost\]", re.IGNORECASE)
+SLICE = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[^)]+)\)")
+WHOLE = re.compile(r"GPU \d+: .*\(UUID: (?P<uuid>[^)]+)\)")
+SLICE_USABLE = 0.95
+"""Of the memory that a slice's profile names: 1g.10gb has 9728 MiB, 1g.5gb 4864 MiB."""
+MEND = "mend it, or ask for CPU engines: Cluster(device='cpu')."
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A GPU, or a MIG slice of one, as nvidia-smi lists it.
+
+    memory, used, free: in MiB; 0 (memory) or None where the driver does not tell. load: of its time [%].
+    mode: its compute mode. mig: whether it is cut in slices. part_of: the UUID of the GPU that this slice is of.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+    used: int | None = None
+    free: int | None = None
+    load: int | None = None
+    mode: str = "Default"
+    mig: bool = False
+    part_of: str = ""
+
+    @property
+    def chosen_by(self) -> str:
+        """What to write into CUDA_VISIBLE_DEVICES for it."""
+        return self.uuid if self.part_of else str(self.index)
+
+    @property
+    def words(self) -> str:
+        """'GPU 1 (NVIDIA H200)'."""
+        return f"GPU {self.index} ({self.name})"
+
+
+def find_gpus() -> tuple[GPU, ...]:
+    """The GPUs and MIG slices that this process may use, by nvidia-smi and CUDA_VISIBLE_DEVICES; none without a driver.
+
+    Slices take the place of the GPU that they are of. Raises ClusterError where the driver does not work, a GPU is
+    lost, or CUDA_VISIBLE_DEVICES leaves none.
+    """
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    answer = _ask(tool, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
+    chosen, said = os.environ.get("CUDA_VISIBLE_DEVICES"), f"{answer.stdout}\n{answer.stderr}"
+    lost = lost_gpus(said)
+    if answer.returncode != 0 and not lost:
+        raise ClusterError(f"nvidia-smi failed: {said.strip()!r}. The GPU driver is not working; {MEND}")
+    gpus = parse_gpus(answer.stdout)
+    if any(gpu.mig for gpu in gpus):
+        gpus = with_slices(gpus, _ask(tool, "-L").stdout)
+    left = visible(gpus, chosen)
+    if lost and (not chosen or not left):
+        others = ",".join(gpu.uuid for gpu in gpus)
+        leave_out = f", leave it out: CUDA_VISIBLE_DEVICES={others}" if others else ""
+        raise ClusterError(
+            f"nvidia-smi lost a GPU: {lost[0]!r}. Restart the machine{leave_out}, "
+            "or ask for CPU engines: Cluster(device='cpu')."
+        )
+    if gpus and not left and chosen:
+        raise ClusterError(
+            f"CUDA_VISIBLE_DEVICES={chosen!r} leaves none of the {len(gpus)} GPUs and MIG slices here. "
+            "Set it to some of them, by index or UUID; or ask for CPU engines: Cluster(device='cpu')."
+        )
+    return left
+
+
+def _ask(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"nvidia-smi did not answer within 30 s. The GPU driver is not working; {MEND}") from None
+
+
+def memory_by_process() -> dict[int, int] | None:
+    """GPU memory that processes hold, by their ids [MiB], where the driver tells; None without a working driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    try:
+        answer = _ask(tool, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
+    except ClusterError:
+        return None
+    return None if answer.returncode != 0 else parse_processes(answer.stdout)
+
+
+def parse_processes(listing: str) -> dict[int, int]:
+    """Ids and memory [MiB] of processes, from nvidia-smi's CSV: a line for each process and each GPU that it uses."""
+    held: dict[int, int] = {}
+    for line in listing.splitlines():
+        pid, _, memory = (cell.strip() for cell in line.partition(","))
+        if pid.isdigit() and (used := _number(memory)) is not None:
+            held[int(pid)] = held.get(int(pid), 0) + used
+    return held
+
+
+def parse_gpus(listing: str) -> tuple[GPU, ...]:
+    """GPUs from nvidia-smi's CSV with `FIELDS`; lines about lost ones are not among them."""
+    gpus = []
+    for line in listing.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == len(FIELDS) and cells[0].isdigit() and not LOST.match(line):
+            index, uuid, name, total, used, free, load, mode, mig = cells
+            gpus.append(
+                GPU(
+                    int(index),
+                    uuid,
+                    name,
+                    _number(total) or 0,
+                    _number(used),
+                    _number(free),
+                    _number(load),
+                    "Default" if mode.startswith("[") else mode,
+                    mig == "Enabled",
+                )
+            )
+        elif line.strip() and not LOST.match(line):
+            raise ClusterError(
+                f"nvidia-smi answered {line.strip()!r}, which is no GPU. The driver may not work; {MEND}"
+            )
+    return tuple(gpus)
+
+
+def _number(cell: str) -> int | None:
+    """None for '[N/A]', '[Not Supported]', '[Insufficient Permissions]' and their like."""
+    return int(cell) if cell.isdigit() else None
+
+
+def lost_gpus(listing: str) -> list[str]:
+    """The lines with which nvidia-smi says that a GPU does not answer any more."""
+    return [line.strip() for line in listing.splitlines() if LOST.match(line)]
+
+
+def with_slices(gpus: tuple[GPU, ...], names: str) -> tuple[GPU, ...]:
+    """The same with MIG slices, as `nvidia-smi -L` names them, in place of the GPUs that are cut in such.
+
+    A GPU in MIG mode that has no slice yet stays, so that it can be named.
+    """
+    slices: dict[str, list[re.Match[str]]] = {}
+    inside = ""
+    for line in names.splitlines():
+        if whole := WHOLE.match(line):
+            inside = whole["uuid"]
+        elif found := SLICE.match(line):
+            slices.setdefault(inside, []).append(found)
+    result: list[GPU] = []
+    for gpu in gpus:
+        own = slices.get(gpu.uuid, []) if gpu.mig else []
+        if not own:
+            result.append(gpu)
+        for found in own:
+            size = re.search(r"(\d+)gb", found["profile"])
+            memory = round(SLICE_USABLE * 1024 * int(size[1])) if size else 0
+            name = f"{gpu.name} MIG {found['profile']}"
+            result.append(GPU(gpu.index, found["uuid"], name, memory, mode=gpu.mode, part_of=gpu.uuid))
+    return tuple(result)
+
+
+def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves (indices or beginnings of UUIDs), in its order.
+
+    The index or UUID of a GPU that is cut in slices stands for all of them.
+    """
+    if chosen is None:
+        return gpus
+    kept: list[GPU] = []
+    for entry in (part.strip() for part in chosen.split(",") if part.strip()):
+        match = _named(gpus, entry)
+        if not match:
+            break  # as CUDA does: an invalid entry hides itself and all after it
+        if any(gpu in kept for gpu in match):
+            return ()  # as CUDA does: a GPU named twice hides them all
+        kept += match
+    return tuple(kept)
+
+
+def _named(gpus: tuple[GPU, ...], entry: str) -> list[GPU]:
+    if entry.startswith(("GPU-", "MIG-")):
+        first = [gpu for gpu in gpus if gpu.uuid.startswith(entry)][:1]
+        return first or [gpu for gpu in gpus if gpu.part_of.startswith(entry)]
+    return [gpu for gpu in gpus if entry == str(gpu.index)]

@@ -1,0 +1,1 @@
+"""How engine processes are started: on this machine, by Slurm, by ssh."""

@@ -1,0 +1,55 @@
+"""What a host is asked before engines are started there: this file itself is sent to its Python, by ssh.
+
+So it needs nothing but Python, and tells also what is missing. It prints one line of JSON behind a mark, since a
+login shell may print what it likes before.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+
+MARK = "ptynb host: "
+PACKAGES = ("ptynb", "torch", "ipyparallel")
+
+
+def version(package):  # type: ignore[no-untyped-def]
+    """Of an installed package, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def gpus():  # type: ignore[no-untyped-def]
+    """The GPUs that engines may use here, as ptynb finds them, and the sentence where that fails."""
+    try:
+        from ptynb.cluster.gpus import find_gpus
+    except ImportError:
+        return [], ""
+    try:
+        return [vars(gpu) for gpu in find_gpus()], ""
+    except RuntimeError as error:
+        return [], str(error)
+
+
+def main():  # type: ignore[no-untyped-def]
+    """Prints what this host is."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    way = os.environ.get("SSH_CONNECTION", "").split()
+    listed, problem = gpus()
+    found = {
+        "host": platform.node(),
+        "address": way[2] if len(way) == 4 else None,
+        "python": "%d.%d" % sys.version_info[:2],
+        "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "gpus": listed,
+        "gpu_problem": problem,
+        **{package: version(package) for package in PACKAGES},
+    }
+    print(MARK + json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The clusters of this user as processes and folders show them: running ones, and what earlier ones left behind.
+
+A process belongs to a cluster if the cluster's folder lists it, by id and start time together, or if its environment
+carries exactly this cluster's name. Nothing else is ever counted in, however it is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from ptynb.cluster import runtime_dir
+from ptynb.cluster.controller import client_file
+from ptynb.cluster.gpus import memory_by_process
+from ptynb.cluster.lifetime import watchdog
+from ptynb.cluster.lifetime.remote_cleanup import RANK
+from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.rpc import Caller
+from ptynb.engine import keepalive, registry
+
+LOOK_SECONDS = 2.0
+"""How long a cluster may take to tell what it does."""
+NEW_SECONDS = 60.0
+"""A folder without a record of who holds it is being set up, unless it is older than this."""
+RANKS = (RANK, "SLURM_PROCID")
+"""In an engine's environment."""
+
+Place = Literal["here", "before", "elsewhere"]
+"""Of a cluster: on this machine, on this machine before it was restarted, or on another one."""
+
+
+@dataclass(frozen=True, order=True)
+class Process:
+    """A process that belongs to a cluster. start: seconds since 1970."""
+
+    pid: int
+    start: float
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """For the guardian's functions."""
+        return self.pid, self.start
+
+
+@dataclass(frozen=True)
+class Work:
+    """What reconstructs on a cluster, as its engines say.
+
+    state, epoch, target: as in `Status`. keeps: whether states are kept; folder: where, if that is known already.
+    """
+
+    scan: str
+    state: str
+    epoch: int
+    target: int
+    keeps: bool
+    folder: Path | None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether somebody may want to come back to it."""
+        return self.state in ("loading", "running", "paused")
+
+    def __str__(self) -> str:
+        return f"{self.scan}: {self.state}, epoch {self.epoch} of {self.target}"
+
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster, or what is left of one.
+
+    folder: None where it is gone. started: seconds since 1970. planned: engines that it was to have.
+    engines: what runs here for them: themselves, or the ssh or srun that started them. others: controller, schedulers,
+    nannies, guardian. unlisted: engines that its folder does not list any more; they are among `engines` too.
+    answering: engines that answered, and work: what they said; None where they were not asked, or did not answer.
+    holder: the process that holds it and lives. lease_ends: of one that nobody holds, where its guardian has noticed.
+    setting_up: whether it may not have written yet what it is. controlled: whether its controller lives.
+    memory: on GPUs, of its processes here [MiB]; None where it was not asked for, or without a driver.
+    """
+
+    name: str
+    folder: Path | None
+    place: Place
+    machine: str
+    kind: str
+    started: float | None
+    planned: int | None
+    engines: tuple[Process, ...]
+    others: tuple[Process, ...]
+    unlisted: tuple[Process, ...]
+    holder: int | None
+    lease_ends: float | None
+    setting_up: bool
+    controlled: bool
+    memory: int | None = None
+    answering: int | None = None
+    work: Work | None = None
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All of them."""
+        return tuple(sorted({*self.engines, *self.others}))
+
+    @property
+    def alive(self) -> int | None:
+        """Engines that live; None where that can't be seen from here."""
+        if self.place != "elsewhere" and self.kind in ("", "local"):
+            return len(self.engines) - len(self.unlisted)
+        return self.answering
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether nobody holds it and nothing is under way on it that somebody may come back to."""
+        if self.place == "elsewhere" or self.holder is not None or self.setting_up:
+            return False
+        return self.work is None or not self.work.under_way
+
+    @property
+    def note(self) -> str:
+        """What is wrong with it, or why it is not known what it does; empty where all is well."""
+        if self.place == "elsewhere":
+            return f"on {self.machine}: not looked into from here"
+        if self.place == "before":
+            return "left from before this machine was restarted"
+        if self.folder is None:
+            return "its folder is gone"
+        if not self.processes:
+            return "being set up" if self.setting_up else "nothing of it runs"
+        if not self.controlled:
+            return "its controller is gone"
+        if self.unlisted:
+            return f"{len(self.unlisted)} of its engines are not listed any more"
+        if self.alive == 0:
+            return "its engines are gone"
+        if not self.answering:
+            return "does not answer"
+        return ""
+
+
+def find() -> list[FoundCluster]:
+    """All clusters of this user, those of other machines that share the home folder among them. Asks none of them."""
+    marked: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
+    for process, environment in watchdog.all_marked():
+        marked.setdefault(environment[MARK], []).append((process, environment))
+    places: dict[str, Path | None] = {path.name: path for path in runtime_dir.all_folders()}
+    for name, own in marked.items():
+        places.setdefault(name, _folder_of(name, [process for process, _ in own]))
+    return [_found(name, places[name], marked.get(name, [])) for name in sorted(places)]
+
+
+def again(found: FoundCluster) -> FoundCluster | None:
+    """How it is now; None where nothing of it is left."""
+    return next((one for one in find() if one.name == found.name), None)
+
+
+def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
+    """The folder of a cluster that is not where this process would make one: its processes were told where."""
+    for process in processes:
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        for word in words:
+            told = re.fullmatch(rf"(?:--profile-dir=)?(/.*/{re.escape(name)})", word)
+            if told and Path(told[1]).is_dir():
+                return Path(told[1])
+    return None
+
+
+def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, dict[str, str]]]) -> FoundCluster:
+    described, holder, listed, alone = ({},) * 4 if folder is None else _records(folder)
+    place = _place(described or holder)
+    engines, others, unlisted = set(_listed(listed, "engines")), set(_listed(listed, "others")), set()
+    controlled = bool(others)
+    for process, environment in marked:
+        own = _process(process)
+        if own is None or own in engines | others:
+            continue
+        if _is_engine(process, environment):
+            engines.add(own)
+            unlisted.add(own)
+        else:
+            others.add(own)
+    held = _holder(folder, holder, {one.pid for one in engines | others})
+    ends = alone["since"] + holder.get("lease", 0.0) if held is None and alone and holder else None
+    touched = time.time() - folder.stat().st_mtime if folder is not None and folder.exists() else NEW_SECONDS
+    return FoundCluster(
+        name=name,
+        folder=folder,
+        place=place,
+        machine=str((described or holder).get("machine", platform.node())).split(" ")[0],
+        kind=str(described.get("kind", "")),
+        started=described.get("started") or min((one.start for one in engines | others), default=None),
+        planned=described.get("engines"),
+        engines=tuple(sorted(engines)),
+        others=tuple(sorted(others)),
+        unlisted=tuple(sorted(unlisted)) if described.get("kind") == "local" else (),
+        holder=held,
+        lease_ends=ends,
+        setting_up=not holder and touched < NEW_SECONDS,
+        controlled=controlled,
+    )
+
+
+def _records(folder: Path) -> tuple[dict[str, Any], ...]:
+    names = ("cluster.json", "holder.json", "processes.json", "alone.json")
+    return tuple(runtime_dir.read(folder, name) for name in names)
+
+
+def _place(told: Mapping[str, Any]) -> Place:
+    recorded, own = told.get("machine"), keepalive.machine()
+    if recorded is None or recorded == own:
+        return "here"
+    started = told.get("started", told.get("start", float("inf")))
+    same_name = str(recorded).split(" ")[0] == own.split(" ")[0]
+    # Another machine of the same name (a container, say) can have started it since this one was.
+    return "before" if same_name and started < psutil.boot_time() else "elsewhere"
+
+
+def _listed(listed: Mapping[str, Any], kind: str) -> list[Process]:
+    """Those of the list that live; one with another start time is another process."""
+    return [Process(int(pid), start) for pid, start in listed.get(kind, []) if watchdog.is_alive(int(pid), start)]
+
+
+def _process(process: psutil.Process) -> Process | None:
+    try:
+        return None if process.status() == psutil.STATUS_ZOMBIE else Process(process.pid, process.create_time())
+    except psutil.Error:
+        return None
+
+
+def _is_engine(process: psutil.Process, environment: Mapping[str, str]) -> bool:
+    """Whether it is an engine itself, rather than what one has started."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return "ptynb.cluster.engine_main" in words and any(rank in environment for rank in RANKS)
+
+
+def _holder(folder: Path | None, holder: Mapping[str, Any], own: set[int]) -> int | None:
+    if folder is not None and holder:
+        return int(holder["pid"]) if watchdog.is_alive(int(holder["pid"]), holder["start"]) else None
+    return _connected(own) if folder is None else None
+
+
+def _connected(own: set[int]) -> int | None:
+    """The process that is connected to one of these though it is none of them: it drives their cluster."""
+    try:
+        connections = psutil.net_connections("tcp")
+    except psutil.Error:  # some systems tell the administrator only
+        return None
+    listen = [one for one in connections if one.pid in own and one.status == psutil.CONN_LISTEN]
+    listening = {port for one in listen for port in one.laddr[1:2]}
+    for one in connections:
+        if one.pid is not None and one.pid not in own and listening & {*one.raddr[1:2]}:
+            return int(one.pid)
+    return None
+
+
+def with_memory(found: Iterable[FoundCluster]) -> list[FoundCluster]:
+    """The same with the GPU memory that their processes hold."""
+    held = memory_by_process()
+    if held is None:
+        return [*found]
+    return [replace(one, memory=sum(held.get(process.pid, 0) for process in one.processes)) for one in found]
+
+
+def look(found: FoundCluster) -> FoundCluster:
+    """The same with what its engines answer, where it is on this machine; holds nothing and changes nothing."""
+    if found.folder is None or found.place != "here" or not found.controlled:
+        return found
+    try:
+        caller = Caller(client_file(found.folder), LOOK_SECONDS, lambda rank: "")
+    except (OSError, ValueError):  # it does not answer, or has not written yet how to connect
+        return found
+    try:
+        answering = sorted(caller.find(LOOK_SECONDS))
+        return replace(found, answering=len(answering), work=_work(caller, answering, _directory(found)))
+    except (OSError, RuntimeError):
+        return found
+    finally:
+        caller.close()
+
+
+def _directory(found: FoundCluster) -> Path:
+    """Where paths begin that its engines were told."""
+    for process in found.engines:
+        with contextlib.suppress(psutil.Error):
+            return Path(psutil.Process(process.pid).cwd())
+    return Path()
+
+
+def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
+    """As rank 0 tells it, or another one where that is lost."""
+    found = None
+    for rank in ranks:
+        for _, opening, _, status in caller.call_all([rank], registry.joinable, [()], LOOK_SECONDS)[0]:
+            keep = opening.keep
+            folder = directory / keep.folder.expanduser() if keep is not None and keep.folder is not None else None
+            if status.kept is not None:
+                folder = Path(status.kept).parent
+            name = opening.scan.name
+            found = Work(name, status.state, status.epoch, status.target, keep is not None, folder)
+            if status.rank == 0:
+                return found
+    return found

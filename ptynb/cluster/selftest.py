@@ -1,0 +1,99 @@
+"""The self-test of a running cluster: its engines are distinct, and what they tell each other sums up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ptynb.cluster.devices import counted
+from ptynb.cluster.error_explanations import explain
+from ptynb.cluster.errors import ClusterError
+from ptynb.cluster.groups import RunningCluster, joining
+from ptynb.engine.group_selftest import attempt
+from ptynb.table import duration, gigabytes
+
+MARGIN = 120.0
+"""Seconds beyond the group's timeout for imports, which on a busy file server take long."""
+ECHOES = re.compile(r"closed by peer|reset by peer|Broken pipe|Socket closed|did not join within|ncclRemoteError")
+"""Words of a rank that only notices what has happened to another; a gloo or NCCL that fails by itself is told here."""
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """What the self-test found.
+
+    devices: by rank. backend: "none" for one engine; reason: why this one. bandwidth: of an all-reduce in a ring over
+    the slowest rank [bytes/s], latency: of a small one [s]; None for one engine. seconds: for all of it.
+    """
+
+    world: int
+    backend: str
+    reason: str
+    devices: tuple[str, ...]
+    bandwidth: float | None
+    latency: float | None
+    seconds: float
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """As (name, value), to read."""
+        devices = "; ".join(f"rank {rank}: {device}" for rank, device in enumerate(self.devices))
+        found = [("World", counted(self.world, "engine")), ("Devices", devices), ("Exchange by", self.reason)]
+        if self.bandwidth is not None and self.latency is not None:
+            found += [("Bandwidth", f"{gigabytes(self.bandwidth)}/s"), ("Latency", duration(self.latency))]
+        return (*found, ("Self-test", f"passed in {duration(self.seconds)}"))
+
+
+def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
+    """Runs the self-test on all engines of a running cluster, with no reconstruction open.
+
+    timeout: seconds after which a rank that waits for another gives up. Raises ClusterError with what is wrong and,
+    where its words are known, what they mean and what to do.
+    """
+    ranks = [*range(len(cluster))]
+    with joining(cluster, timeout=timeout) as memberships:
+        try:
+            answers = cluster.call_all(ranks, attempt, [(one,) for one in memberships], timeout=timeout + MARGIN)
+        except ClusterError as error:  # an engine is gone; what it wrote last stands in its log
+            raise type(error)(explained(f"The self-test ended: {error}", last_words(cluster))) from error
+    failures = {rank: told for rank, (findings, told) in enumerate(answers) if findings is None}
+    if failures:
+        raise ClusterError(_failed(failures, len(ranks), last_words(cluster)))
+    found = [findings for findings, _ in answers if findings is not None]
+    return SelfTest(
+        world=found[0].world,
+        backend=found[0].backend,
+        reason=cluster.plan.reason,
+        devices=found[0].devices,
+        bandwidth=min((one.bandwidth for one in found if one.bandwidth is not None), default=None),
+        latency=max((one.latency for one in found if one.latency is not None), default=None),
+        seconds=max(one.seconds for one in found),
+    )
+
+
+def explained(text: str, logs: str = "") -> str:
+    """The text with what it or the logs mean, where that is known and not said yet."""
+    words = explain(text) or explain(logs)
+    return text if words is None or words in text else f"{text}\n{words}"
+
+
+def last_words(cluster: RunningCluster, lines: int = 50) -> str:
+    """The last lines of the engines' logs, where NCCL says what it met (with NCCL_DEBUG=WARN) and torch only that."""
+    logs = sorted((cluster.folder / "log").glob("*rank*.log")) if cluster.folder is not None else []
+    return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _failed(failures: dict[int, str], world: int, logs: str) -> str:
+    """One sentence for the rank that knows best: one whose words are known, or that does not only notice others'."""
+
+    def echoes(rank: int) -> bool:
+        return ECHOES.search(failures[rank]) is not None
+
+    rank = min(failures, key=lambda rank: (echoes(rank), explain(failures[rank]) is None, rank))
+    # What torch adds below its message is where in its own code that was.
+    words = re.split(r"\n(?:Traceback|Exception raised from|frame #)", failures[rank])[0]
+    sentence = " ".join(words.split()).removeprefix("RuntimeError: ")
+    known = explain(logs) if "NCCL error" in failures[rank] else None
+    known = known or explain(failures[rank])
+    told = f"The self-test of {counted(world, 'engine')} failed on rank {rank}: {sentence}"
+    return told if known is None else f"{told} {known}"

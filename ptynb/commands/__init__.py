@@ -1,1 +1,0 @@
-"""Commands of `ptynb` in files of their own."""

@@ -1,0 +1,221 @@
+"""From arrays to pictures: reduction, phase without its ramp, contrast limits, colours by look-up table, JPEG.
+
+No colour map lives here: look-up tables (256, 3) uint8 come from whoever wants to look.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ptynb.data.snapshot import Picture
+
+Array = NDArray[Any]
+SAMPLE = 20_000
+"""Values that percentiles are taken from: within 0.1% of those of all, at a fraction of the time."""
+GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+
+
+def _hue_circle(steps: int) -> NDArray[np.float32]:
+    """(steps, rgb) from 0 to 1: three triangle waves a third of the circle apart."""
+    turns = np.arange(steps)[:, None] / steps
+    return np.clip(np.abs((turns * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
+
+
+HUES = _hue_circle(1536)
+"""Colours of phases: as many as 8 bits a channel can tell apart."""
+
+
+def reduction_for(shape: tuple[int, ...], size: int) -> int:
+    """The whole number of pixels to average so that the longest side is at most `size`."""
+    return max(1, -(-max(shape[-2:]) // size))
+
+
+def reduce_by(field: Array, reduction: int) -> Array:
+    """Means over blocks of reduction x reduction pixels (…, y, x); a rest at the far edges is left out."""
+    if reduction == 1:
+        return field
+    steps = [min(reduction, side) for side in field.shape[-2:]]
+    height, width = (side // step for side, step in zip(field.shape[-2:], steps, strict=True))
+    cut = field[..., : height * steps[0], : width * steps[1]]
+    # Whole rows and then columns: a fifth of the time of a mean over small axes.
+    means = np.array(cut[..., :: steps[0], :], cut.dtype if cut.dtype.kind in "fc" else np.float64)
+    for row in range(1, steps[0]):
+        means += cut[..., row :: steps[0], :]
+    columns = means[..., :: steps[1]].copy()
+    for column in range(1, steps[1]):
+        columns += means[..., column :: steps[1]]
+    columns /= steps[0] * steps[1]
+    return columns
+
+
+def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
+    """The phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
+
+    Neither can be known from diffraction patterns.
+    """
+    return without_ramp(np.angle(field), field)
+
+
+def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
+    """The phase (y, x) of a field [rad], which is overwritten, without the field's mean phase and linear ramp."""
+    down, across = ramp(field)
+    # In turns: to the next whole number and back is a third of the time of a complex product and its angle.
+    turn = phase.dtype.type(2 * np.pi)
+    phase -= down.astype(phase.dtype)[:, None]
+    phase -= across.astype(phase.dtype)[None, :]
+    phase /= turn
+    phase -= np.rint(phase)
+    phase *= turn
+    return phase
+
+
+def _steps(field: Array) -> tuple[complex, complex]:
+    return complex(np.vdot(field[:-1], field[1:])), complex(np.vdot(field[:, :-1], field[:, 1:]))
+
+
+def _turned_sum(field: Array, down: Array, across: Array) -> complex:
+    return complex(down @ field @ across)
+
+
+def flattening(field: Array) -> tuple[Array, Array]:
+    """Factors (y,) and (x,) that take mean and ramp of the phase off a complex field (y, x)."""
+    down, across = (np.exp(-1j * angle).astype(field.dtype) for angle in ramp(field))
+    return down, across
+
+
+def ramp(
+    field: Array,
+    steps: Callable[[Array], tuple[complex, complex]] = _steps,
+    turned_sum: Callable[[Array, Array, Array], complex] = _turned_sum,
+) -> tuple[Array, Array]:
+    """Mean and linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
+
+    The ramp is the mean step from a pixel to the next, by the phase of Σ O[k+1] O*[k], which does not mind wrapped
+    phases. steps, turned_sum: what computes these sums along y and x, and Σ d[y] O[y, x] a[x] of factors d and a.
+    """
+    slopes = [np.angle(step) for step in steps(field)]
+    down, across = (slope * np.arange(side) for slope, side in zip(slopes, field.shape, strict=True))
+    mean = np.angle(turned_sum(field, *(np.exp(-1j * angle).astype(field.dtype) for angle in (down, across))))
+    return down + mean, across
+
+
+def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
+    """Contrast limits at these percentiles of the finite values (of some of them, if many); always a little apart.
+
+    Where all values are the same, they are in the middle: a flat object is grey, not black.
+    """
+    sample = values.ravel()[:: max(1, values.size // SAMPLE)]
+    finite = sample[np.isfinite(sample)]
+    if not finite.size:
+        return 0.0, 1.0
+    bottom, top = (float(value) for value in np.percentile(finite, [low, high]))
+    least = 1e-6 * max(abs(bottom), 1.0)
+    if top - bottom >= least:
+        return bottom, top
+    middle = (bottom + top) / 2
+    return middle - least / 2, middle + least / 2
+
+
+def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
+    """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
+    rgb: NDArray[np.uint8] = np.take(colours, levels(values, limits), axis=0)
+    return rgb
+
+
+def complex_colours(field: Array) -> NDArray[np.uint8]:
+    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as brightness, full at the largest amplitude."""
+    return hues(np.angle(field), np.abs(field))
+
+
+def hues(phase: Array, amplitude: Array) -> NDArray[np.uint8]:
+    """Phases (y, x) [rad] and amplitudes -> (y, x, rgb), as `complex_colours`."""
+    brightness = (amplitude * (255.999 / max(float(amplitude.max()), 1e-30))).astype(np.float32)
+    turns = np.rint(phase * (len(HUES) / (2 * np.pi)))
+    places = np.nan_to_num(turns).astype(np.int32) % len(HUES)
+    # The products are whole numbers to the eye: a table of hues takes a tenth of the time of the waves for each pixel.
+    return (np.take(HUES, places, axis=0) * np.nan_to_num(brightness)[..., None]).astype(np.uint8)
+
+
+def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
+    """(y, x) or (y, x, rgb) uint8 as a JPEG file."""
+    return _encoded(rgb, "JPEG", quality=quality)
+
+
+def png(rgb: NDArray[Any], compression: int = 1) -> bytes:
+    """(y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, for pictures of hard pixels.
+
+    compression: 1 (quick) to 9 (small).
+    """
+    return _encoded(rgb, "PNG", compress_level=compression)
+
+
+def _encoded(pixels: NDArray[Any], kind: str, **options: int) -> bytes:
+    # Pillow lets go of the interpreter's lock only while it writes to a file of the system's: into a BytesIO it held up
+    # training by 6 ms for two pictures of 1024 x 1024.
+    with _open_in_memory() as file:
+        Image.fromarray(pixels).save(file, kind, **options)
+        file.seek(0)
+        return file.read()
+
+
+def _open_in_memory() -> IO[bytes]:
+    """An empty file of the system's that has no name; in memory where the system can."""
+    create = getattr(os, "memfd_create", None)  # of Linux alone
+    return tempfile.TemporaryFile() if create is None else os.fdopen(create("ptynb picture"), "r+b")
+
+
+def picture(
+    values: Array,
+    name: str,
+    title: str = "",
+    *,
+    size: int = 1024,
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] = (1.0, 99.0),
+    lossless: bool = True,
+    quality: int = 85,
+    unit: str = "",
+    pixel_size: tuple[float, float] | None = None,
+    colours: str = "gray",
+    note: str = "",
+) -> Picture:
+    """A picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
+
+    size: longest side of the image [its pixels]; the array is averaged down to it. limits: values of black and white;
+    the percentiles of the values unless given. lossless: PNG rather than JPEG of this quality.
+    """
+    reduction = reduction_for(values.shape, size)
+    reduced = reduce_by(values, reduction)
+    encode = png if lossless else (lambda pixels: jpeg(pixels, quality))
+    height, width = values.shape
+    if np.iscomplexobj(values):
+        image, limits = encode(complex_colours(reduced)), None
+    else:
+        limits = limits_of(reduced, *percentiles) if limits is None else limits
+        image = encode(levels(reduced, limits))
+    return Picture(name, title or name, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
+
+
+def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
+    """(y, x) -> (y, x) uint8: 0 at the lower limit and below, 255 at the upper one and above; no number is 0."""
+    low, high = limits
+    finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
+    grey: NDArray[np.uint8] = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
+    return grey
+
+
+def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:
+    """Pictures (y, x, rgb) of one height in a row, a white gap between them."""
+    height = pictures[0].shape[0]
+    white = np.full((height, gap, 3), 255, np.uint8)
+    row: list[NDArray[np.uint8]] = []
+    for picture in pictures:
+        row += [picture, white]
+    return np.concatenate(row[:-1], axis=1)

@@ -1,0 +1,207 @@
+"""Frames made of other frames: changed as they are read, a selection of them, several one after another."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.patterns.abstract import Frames
+from ptynb.data.patterns.in_memory import ArrayFrames
+
+
+@dataclass(frozen=True, eq=False)
+class TransformedFrames(Frames):
+    """Patterns that a function changes each time they are read; nothing is read before.
+
+    function: makes patterns of `window` pixels out of those of `source`, given also the index of the first one. It
+    has to be one that can be pickled: a function of a module, or a `functools.partial` of one.
+    """
+
+    source: Frames
+    function: Callable[[NDArray[Any], int], NDArray[Any]]
+    window: tuple[int, int]
+    type: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.source.shape[0], *self.window)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.type
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        patterns = self.function(self.source.read(start, stop), start)
+        assert patterns.shape == (stop - start, *self.window), "the function changes the patterns in another way"
+        return patterns.astype(self.type, copy=False)
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        order = np.argsort(indices, kind="stable")
+        wanted = indices[order]
+        stored = np.empty((len(wanted), *self.source.shape[1:]), self.source.dtype)
+        self.source.take(wanted, stored)
+        # The function is told where a run begins, so it sees runs without gaps.
+        for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else ():
+            out[order[run]] = self.function(stored[run], int(wanted[run[0]]))
+
+    @property
+    def in_file(self) -> bool:
+        return self.source.in_file
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
+
+    @property
+    def stored_together(self) -> int:
+        return self.source.stored_together
+
+    def part(self, start: int, stop: int) -> TransformedFrames:
+        return dataclasses.replace(self, source=self.source.part(start, stop))
+
+    def local(self) -> TransformedFrames:
+        return dataclasses.replace(self, source=self.source.local())
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedFrames(Frames):
+    """Some patterns of other frames, in a given order: pattern i is pattern `indices[i]` of `source`."""
+
+    source: Frames
+    indices: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, source: Frames, indices: NDArray[np.int64]) -> SelectedFrames:
+        """The patterns with these indices (pattern,), each in [0, patterns of the source)."""
+        chosen = np.array(indices, dtype=np.int64)
+        if chosen.ndim != 1 or (chosen.size and not 0 <= chosen.min() <= chosen.max() < source.shape[0]):
+            raise ValueError(
+                f"The indices of the selected patterns have shape {chosen.shape} and lie in [{chosen.min(initial=0)}, "
+                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}."
+            )
+        return cls(source, chosen)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (len(self.indices), *self.source.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def in_file(self) -> bool:
+        return self.source.in_file
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        patterns = np.empty((len(self.indices[start:stop]), *self.shape[1:]), self.dtype)
+        self.source.take(self.indices[start:stop], patterns)
+        return patterns
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        self.source.take(self.indices[indices], out)
+
+    def local(self) -> SelectedFrames:
+        return SelectedFrames(self.source.local(), self.indices)
+
+    def part(self, start: int, stop: int) -> Frames:
+        if isinstance(self.source, ArrayFrames):
+            # Only the selected ones go to an engine, not those in between.
+            return ArrayFrames(self.read(start, stop), len(self.indices), start)
+        wanted = self.indices[start:stop]
+        if not len(wanted):
+            return self
+        return SelectedFrames(self.source.part(int(wanted.min()), int(wanted.max()) + 1), self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedFrames(Frames):
+    """Patterns of several frames of the same window one after another, as they lie in several files."""
+
+    parts: tuple[Frames, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Frames]) -> Frames:
+        """The patterns of all parts in their order; of one part, that part."""
+        windows, types = {part.shape[1:] for part in parts}, {part.dtype for part in parts}
+        if len(windows) != 1 or len(types) != 1:
+            raise ValueError(
+                f"The parts of the scan have patterns of {' and '.join(f'{y} x {x}' for y, x in sorted(windows))} "
+                f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type."
+            )
+        return parts[0] if len(parts) == 1 else cls(tuple(parts))
+
+    @functools.cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """(part + 1,): the index of each part's first pattern, and the number of all."""
+        return np.cumsum([0, *(part.shape[0] for part in self.parts)], dtype=np.int64)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the first part."""
+        path: Path | None = getattr(self.parts[0], "path", None)
+        return path
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (int(self.starts[-1]), *self.parts[0].shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.parts[0].dtype
+
+    @property
+    def in_file(self) -> bool:
+        return any(part.in_file for part in self.parts)
+
+    @property
+    def stored_bytes(self) -> int | None:
+        known = [part.stored_bytes for part in self.parts]
+        return sum(size for size in known if size is not None) if all(size is not None for size in known) else None
+
+    @property
+    def stored_together(self) -> int:
+        # Only where chunks begin at the same places in all parts are they counted through.
+        together = self.parts[0].stored_together
+        even = all(part.stored_together == together for part in self.parts)
+        return together if even and not (self.starts[1:-1] % together).any() else 1
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        self.take(np.arange(start, stop), patterns)
+        return patterns
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        owner = np.searchsorted(self.starts, indices, side="right") - 1
+        for number in np.unique(owner).tolist():
+            rows = np.flatnonzero(owner == number)
+            wanted = np.asarray(indices)[rows] - self.starts[number]
+            if rows[-1] - rows[0] == len(rows) - 1:
+                self.parts[number].take(wanted, out[rows[0] : rows[-1] + 1])
+            else:
+                patterns = np.empty((len(rows), *self.shape[1:]), self.dtype)
+                self.parts[number].take(wanted, patterns)
+                out[rows] = patterns
+
+    def part(self, start: int, stop: int) -> StackedFrames:
+        kept = list(self.parts)
+        for number, source in enumerate(self.parts):
+            first, count = int(self.starts[number]), source.shape[0]
+            low, high = max(0, start - first), min(count, stop - first)
+            if low < high:
+                kept[number] = source.part(low, high)
+        return StackedFrames(tuple(kept))
+
+    def local(self) -> StackedFrames:
+        return StackedFrames(tuple(part.local() for part in self.parts))

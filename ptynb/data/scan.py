@@ -1,0 +1,350 @@
+"""Scan: the handle of a dataset. Where the patterns are, where the beam was, what the detector missed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
+from ptynb.data.patterns import Frames, frames_of
+from ptynb.data.provenance import Loaded
+from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
+from ptynb.exceptions import PtynbWarning
+from ptynb.table import gigabytes
+
+AnyGeometry = Geometry | NearField | TiltedGeometry
+"""What turns metres into object pixels."""
+
+
+SAMPLED_PATTERNS = 8
+"""Patterns by whose counts a scan is identified."""
+
+
+class ScanError(ValueError):
+    """A dataset that can't be used; the message says what was found, what was expected and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The object (y, x) or (slice, y, x) and the probe (mode, y, x) behind a simulated scan, both complex.
+
+    Position (0, 0) of the scan is the object's first pixel.
+    """
+
+    object: NDArray[np.complexfloating[Any, Any]]
+    probe: NDArray[np.complexfloating[Any, Any]]
+
+
+@dataclass(frozen=True)
+class ObjectFrame:
+    """The array that holds the object: its shape (y, x), and which scan coordinate its first pixel has."""
+
+    origin: tuple[int, int]
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scan:
+    """A dataset: metadata and positions now, patterns when somebody needs them.
+
+    Make one with `ptynb.load`, `Scan.from_arrays` or `ptynb.simulate`.
+
+    frames: the diffraction patterns (pattern, y, x), counts.
+    positions: (pattern, yx) float64, top-left corner of the probe window [object pixels].
+    centred: True where the zero frequency is at index n // 2, False where it is at index 0 (FFT order).
+    mask: (y, x) bool in the order of the patterns, True where the detector works; None: everywhere.
+    probe: first guess (mode, y, x), complex, centred in its window; None: made from the mean pattern.
+    object: first guess (y, x) or (slice, y, x), complex, in which positions are pixels; None: flat.
+    geometry: what turns metres into pixels; None where only pixels are known.
+    clip_negative: negative counts become 0 (else they are an error).
+    truth: of a simulated scan. loaded: how it was opened, where it comes from a file.
+    """
+
+    frames: Frames
+    positions: NDArray[np.float64]
+    centred: bool = True
+    mask: NDArray[np.bool_] | None = None
+    probe: NDArray[np.complexfloating[Any, Any]] | None = None
+    object: NDArray[np.complexfloating[Any, Any]] | None = None
+    geometry: AnyGeometry | None = None
+    clip_negative: bool = False
+    ground_truth: Truth | None = None
+    name: str = "scan"
+    loaded: Loaded | None = None
+
+    def __post_init__(self) -> None:
+        _check_frames(self.frames)
+        for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
+            if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
+                raise ScanError(
+                    f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
+                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values."
+                )
+        if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
+            raise ScanError(
+                f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
+                f"the patterns' {self.pattern_shape[0]} x {self.pattern_shape[1]} pixels. Crop, pad or resample one "
+                "of them."
+            )
+        _check_positions(self.positions, len(self), self.pattern_shape, self.object)
+        if self.mask is not None:
+            _check_mask(self.mask, self.pattern_shape)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        patterns: ArrayLike,
+        positions: ArrayLike,
+        *,
+        units: str = "pixels",
+        order: str = "centred",
+        probe: ArrayLike | None = None,
+        object: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        geometry: AnyGeometry | None = None,
+        clip_negative: bool = False,
+        name: str = "arrays",
+    ) -> Self:
+        """A scan from arrays in memory. The patterns are checked here and sent to the engines once.
+
+        patterns: counts (pattern, y, x), real; one that numpy maps from a file (`np.load(path, mmap_mode="r")`) stays
+            there, and engines read it themselves.
+        positions: (y, x) of the probe window's top-left corner for each pattern, in `units`.
+        units: "pixels" (object pixels) or "metres" (needs `geometry`).
+        order: "centred" (zero frequency at index n // 2) or "fft" (zero frequency at index 0).
+        probe: first guess (y, x) or (mode, y, x), complex, centred in its window; any scale.
+        object: first guess (y, x) or (slice, y, x), complex; positions are then its pixels.
+        mask: (y, x), True or 1 where the detector works, in the order of the patterns.
+
+        Raises ScanError for anything that does not fit together.
+        """
+        if units not in ("pixels", "metres"):
+            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.")
+        if order not in ("centred", "fft"):
+            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.")
+        array = np.asarray(patterns)
+        if array.ndim != 3:
+            raise ScanError(f"The patterns have shape {array.shape}; expected (pattern, y, x).")
+        places = _as_float(positions, "positions")
+        if units == "metres":
+            if geometry is None:
+                raise ScanError(
+                    "The positions are in metres, and without geometry=Geometry(wavelength=..., distance=..., "
+                    "detector_pixel=...) they can't be turned into pixels."
+                )
+            if isinstance(geometry, TiltedGeometry) and places.ndim == 2 and places.shape[1] == 3:
+                places = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), places)[0]
+            else:
+                places = metres_to_pixels(places, geometry.object_pixel(array.shape[1:]))
+        guess = None if probe is None else np.asarray(probe)
+        scan = cls(
+            frames=frames_of(array),
+            positions=places,
+            centred=order == "centred",
+            mask=None if mask is None else np.asarray(mask).astype(bool),
+            probe=guess[None] if guess is not None and guess.ndim == 2 else guess,
+            object=None if object is None else np.asarray(object),
+            geometry=geometry,
+            clip_negative=clip_negative,
+            name=name,
+        )
+        step = max(1, 2**24 // (array.shape[1] * array.shape[2]))
+        empty = True
+        for start in range(0, len(scan), step):
+            empty = not scan.counts(start, min(start + step, len(scan))).any() and empty
+        if empty:
+            where = "" if scan.mask is None else " where the mask is True; is it inverted?"
+            warnings.warn(f"All counts of the scan ({len(scan)} patterns) are zero{where}", PtynbWarning, stacklevel=2)
+        return scan
+
+    def __len__(self) -> int:
+        return self.frames.shape[0]
+
+    @property
+    def pattern_shape(self) -> tuple[int, int]:
+        """Pixels (y, x) of a pattern, and so of the probe."""
+        return self.frames.shape[1:]
+
+    @property
+    def is_far_field(self) -> bool:
+        """Whether the patterns lie in Fourier space, as far-field ones do; near-field ones are shadows."""
+        return not isinstance(self.geometry, NearField)
+
+    @property
+    def pixel_size(self) -> tuple[float, float] | None:
+        """Size of an object pixel (y, x) [m], where the geometry is known."""
+        return None if self.geometry is None else self.geometry.object_pixel(self.pattern_shape)
+
+    def counts(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1 as measured, checked: bad pixels 0, no negative and no infinite count.
+
+        Raises ScanError naming the first pattern at fault.
+        """
+        counts = self.frames.read(start, stop)
+        if self.mask is not None:
+            counts = np.where(self.mask, counts, np.zeros((), counts.dtype))
+        if not np.issubdtype(counts.dtype, np.unsignedinteger):
+            if np.issubdtype(counts.dtype, np.floating) and not np.isfinite(counts).all():
+                pattern, y, x = np.argwhere(~np.isfinite(counts))[0]
+                raise ScanError(
+                    f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
+                    "expected finite numbers. "
+                    "Give a mask that is False at bad pixels."
+                )
+            if self.clip_negative:
+                counts = np.maximum(counts, 0)
+            elif counts.size and counts.min() < 0:
+                pattern, y, x = np.argwhere(counts < 0)[0]
+                raise ScanError(
+                    f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
+                    "expected counts of at least 0. "
+                    "Give a mask that is False at bad pixels, or clip_negative=True if a background was subtracted."
+                )
+        return counts
+
+    def object_frame(
+        self, padding: int, window: tuple[int, int] | None = None, shift: tuple[int, int] = (0, 0)
+    ) -> ObjectFrame:
+        """The array that all probe windows fit in, `padding` pixels wider on each side (or the guess's own).
+
+        window: of the probe (y, x), that of the patterns unless given; shift: how much earlier (y, x) it begins.
+        """
+        if self.object is not None:
+            return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
+        low = np.rint(self.positions.min(0)).astype(int) - padding - shift
+        high = np.rint(self.positions.max(0)).astype(int) + (window or self.pattern_shape) + padding - shift
+        return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
+
+    @functools.cached_property
+    def sample_digest(self) -> str:
+        """SHA-256 (hexadecimal) of up to eight patterns, evenly spaced from the first to the last, after preparation.
+
+        Unequal for scans whose stored patterns, or what was done to them since (flips, crops, scaling), differ. Raises
+        ValueError where the patterns can't be read.
+        """
+        found = hashlib.sha256()
+        for index in np.unique(np.linspace(0, len(self) - 1, SAMPLED_PATTERNS).astype(int)).tolist():
+            found.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())
+        return found.hexdigest()
+
+    def with_frames(self, frames: Frames) -> Scan:
+        """The same scan without its truth, where `frames` holds some of its patterns, or none, at the same indices."""
+        scan = dataclasses.replace(self, frames=frames, ground_truth=None)
+        vars(scan)["sample_digest"] = self.sample_digest  # of the whole scan, which can't be computed from a part
+        return scan
+
+    def part(self, patterns: NDArray[np.int64]) -> Scan:
+        """What the engine with these patterns needs: indices stay those of the whole scan."""
+        return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
+
+    def __repr__(self) -> str:
+        pixel = self.pixel_size
+        size = "" if pixel is None else f", object pixel {pixel[0]:.3g} x {pixel[1]:.3g} m"
+        patterns = f"{len(self)} patterns of {self.pattern_shape[0]} x {self.pattern_shape[1]}, {self.frames.dtype}"
+        return f"<Scan {self.name}: {patterns}, {gigabytes(self.frames.nbytes)} in memory{size}>"
+
+
+def check_scan(scan: object) -> None:
+    """Raises TypeError where this is not a scan."""
+    if not isinstance(scan, Scan):
+        several = " Several scans can't be reconstructed together; reconstruct each by itself."
+        raise TypeError(
+            f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
+            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
+        )
+
+
+def default_name(path: Path) -> str:
+    """The name of a scan from the file it came from."""
+    return path.stem
+
+
+def _as_float(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ScanError(f"The {name} are not real numbers.") from None
+
+
+def _check_frames(frames: Frames) -> None:
+    if len(frames.shape) != 3 or min(frames.shape) < 1:
+        raise ScanError(f"The patterns have shape {frames.shape}; expected (pattern, y, x), none of them 0.")
+    if min(frames.shape[1:]) < 4:
+        raise ScanError(f"The patterns are {frames.shape[1]} x {frames.shape[2]} pixels; expected at least 4 x 4.")
+    if not (np.issubdtype(frames.dtype, np.integer) or np.issubdtype(frames.dtype, np.floating)):
+        raise ScanError(f"The patterns are of type {frames.dtype}; expected real counts (integers or floats).")
+
+
+def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
+    if mask.shape != window:
+        raise ScanError(f"The mask has shape {mask.shape}; expected that of a pattern, {window}.")
+    if not mask.any():
+        raise ScanError("The mask is False everywhere; expected True where the detector works. Is it inverted?")
+
+
+def _check_positions(
+    positions: NDArray[np.float64], count: int, window: tuple[int, int], guess: NDArray[Any] | None
+) -> None:
+    if positions.shape != (count, 2):
+        hint = " They look transposed." if positions.shape == (2, count) else ""
+        raise ScanError(
+            f"The positions have shape {positions.shape}; expected ({count}, 2): "
+            f"(y, x) for each of the {count} patterns.{hint}"
+        )
+    if not np.isfinite(positions).all():
+        bad = int(np.argwhere(~np.isfinite(positions))[0, 0])
+        raise ScanError(f"Position {bad} is {_place(positions[bad])}; expected finite numbers.")
+    if guess is not None:
+        corner = np.rint(positions)
+        outside = (corner < 0).any(1) | (corner + window > guess.shape[-2:]).any(1)
+        if outside.any():
+            bad = int(outside.argmax())
+            raise ScanError(
+                f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
+                "is not inside the given "
+                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels."
+            )
+    far = _disconnected(positions, window)
+    if len(far):
+        bad = int(far[0])
+        extent = np.ptp(positions, axis=0) + window
+        others = f" and {len(far) - 1} more" if len(far) > 1 else ""
+        raise ScanError(
+            f"Position {bad}{others} at {_place(positions[bad])} pixels "
+            f"lies more than a probe window ({window[0]} x {window[1]}) "
+            f"away from all others, and would need an object of {extent[0]:.0f} x {extent[1]:.0f} pixels. "
+            "Leave such patterns out, or check the positions' units."
+        )
+
+
+def _place(position: NDArray[np.float64]) -> str:
+    return f"({position[0]:.6g}, {position[1]:.6g})"
+
+
+def _disconnected(positions: NDArray[np.float64], window: tuple[int, int]) -> NDArray[np.intp]:
+    """Indices of the positions that no chain of overlapping windows joins to the largest part of the scan.
+
+    Windows are sorted into cells of a window's size first, so a scan of a million positions costs no more pairs than
+    it has occupied cells. Positions up to two windows apart may pass as joined; a wild one is much farther away.
+    """
+    cells, cell_of = np.unique(np.floor(positions / window).astype(np.int64), axis=0, return_inverse=True)
+    pairs = cKDTree(cells).query_pairs(1.5, p=np.inf, output_type="ndarray")
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(cells), len(cells)))
+    _, part_of_cell = connected_components(graph, directed=False)
+    part = part_of_cell[cell_of.ravel()]
+    return np.flatnonzero(part != np.bincount(part).argmax())
+
+
+def _count_bad(values: NDArray[Any]) -> int:
+    return int((~np.isfinite(values)).sum())

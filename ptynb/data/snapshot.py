@@ -1,0 +1,312 @@
+"""What leaves an engine: plain arrays and records, never a tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptynb.data.record import Array as Array
+from ptynb.data.record import Change as Change
+from ptynb.data.record import Epoch as Epoch
+from ptynb.data.record import Thumbnail as Thumbnail
+from ptynb.data.result import Result as Result
+
+PANES = "amplitude", "phase", "complex"
+"""Ways to look at an object."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on an engine.
+
+    lost_group: it only says that another engine left in the middle of something.
+    """
+
+    rank: int
+    message: str
+    traceback: str
+    lost_group: bool = False
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where an engine stands.
+
+    state: "loading", "ready", "running", "paused", "failed" or "closed".
+    epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
+    frames: where they are, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
+    rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
+    kept: path of the newest whole state, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
+    of states. keeps: how many were kept by this
+    engine, and how many could not be. notices: sentences about what went wrong without stopping anything, such as a
+    full disk; each once. r_factors: the last ones measured, (epochs completed, amplitude R-factor).
+    """
+
+    rank: int
+    world: int
+    state: str
+    epoch: int
+    update: int
+    updates_per_epoch: int
+    target: int
+    device: str
+    backend: str
+    threads: int
+    rates: dict[str, float]
+    applied: int
+    epochs: tuple[Epoch, ...] = ()
+    changes: tuple[Change, ...] = ()
+    failure: Failure | None = None
+    frames: str = ""
+    kept: str | None = None
+    kept_epoch: int | None = None
+    kept_in: str | None = None
+    notices: tuple[str, ...] = ()
+    keeps: tuple[int, int] = (0, 0)
+    r_factors: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Checkpoint:
+    """A state in a file, to which a reconstruction can be restored.
+
+    path: of the file. branch: the line that it belongs to. epoch, update: completed, of the reconstruction and of the
+    epoch after it. loss: of the last epoch completed; None at the very beginning. written: when [s since 1970].
+    size: of its files [bytes]. stays: whether it is kept for good, and not only until newer ones have come.
+    """
+
+    path: Path
+    branch: str
+    epoch: int
+    update: int
+    loss: float | None
+    written: float
+    size: int
+    stays: bool = False
+
+    def __repr__(self) -> str:
+        updates = f" and {self.update} updates" if self.update else ""
+        loss = "" if self.loss is None else f", loss {self.loss:.5g}"
+        kept = ", stays" if self.stays else ""
+        return f"<Checkpoint on {self.branch} after epoch {self.epoch}{updates}{loss}, {self.size / 1e6:.3g} MB{kept}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Branch:
+    """A named line of checkpoints of a reconstruction.
+
+    newest: its newest checkpoint. checkpoints: how many it has; size: of all of them [bytes]. origin: the branch that
+    it came from, at `epoch`; empty for the first. present: whether the reconstruction is on it.
+    """
+
+    name: str
+    folder: Path
+    newest: Checkpoint
+    checkpoints: int
+    size: int
+    origin: str = ""
+    epoch: int | None = None
+    present: bool = False
+
+    def __repr__(self) -> str:
+        origin = f", from {self.origin} at epoch {self.epoch}" if self.origin else ""
+        here = ", present" if self.present else ""
+        plural = "" if self.checkpoints == 1 else "s"
+        return f"<Branch {self.name}: {self.checkpoints} state{plural} up to epoch {self.newest.epoch}{origin}{here}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A preview for looking at, reduced on the engine.
+
+    object: complex (y, x), every `reduction`-th pixel by averaging; probe: complex (mode, y, x).
+    """
+
+    epoch: int
+    update: int
+    object: Array
+    probe: Array
+    reduction: int
+
+
+@dataclass(frozen=True, eq=False)
+class ResultData:
+    """A state of the reconstruction, all of one moment: what a `Result` is made from.
+
+    object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
+    positions, origin, parameters, update, r_factors, history: as in `Result`. settings: as plain values.
+    frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
+    title, comments: of the user's.
+    """
+
+    object: Array
+    probe: Array
+    positions: Array
+    parameters: dict[str, Array]
+    origin: tuple[int, int]
+    r_factor: float
+    epochs: tuple[Epoch, ...]
+    changes: tuple[Change, ...]
+    settings: dict[str, Any]
+    frames: str = ""
+    update: int = 0
+    counts: float | None = None
+    started: float | None = None
+    r_factors: tuple[tuple[int, float], ...] = ()
+    history: tuple[Thumbnail, ...] = ()
+    threads: int = 0
+    title: str = ""
+    comments: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture for a screen: grey levels that stand for values, or colours that stand for themselves.
+
+    name: what it shows, unique among those shown together ("amplitude"); title: the same for a reader.
+    image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
+    shape: (y, x) of the array behind it; reduction: how many of its pixels a side one of the picture stands for.
+    limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: colour map at first.
+    note: a sentence beneath it.
+    """
+
+    name: str
+    title: str
+    image: bytes
+    shape: tuple[int, int]
+    reduction: int = 1
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    pixel_size: tuple[float, float] | None = None
+    colours: str = "gray"
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderRequest:
+    """What somebody wants to look at while it is reconstructed.
+
+    panes: of the object, any of "amplitude", "phase" and "complex" (phase as hue, amplitude as brightness).
+    slice: of a thick object, 0 for the first; None: the product of all, what a thin one in its place would be.
+    state: of an object with several.
+    modes: of the probe at most; 0: none. modes_as: "complex" or "amplitude".
+    flat: phases without their mean and their linear ramp, which can't be known from diffraction patterns.
+    size: longest side of the object's pictures [their pixels]. quality: of the JPEG encoding, 1 to 95.
+
+    Raises ValueError for what is none of these.
+    """
+
+    panes: tuple[str, ...] = ("amplitude", "phase")
+    slice: int | None = None
+    state: int = 0
+    modes: int = 4
+    modes_as: str = "complex"
+    flat: bool = True
+    size: int = 1024
+    quality: int = 85
+
+    def __post_init__(self) -> None:
+        wrong = [pane for pane in self.panes if pane not in PANES]
+        if wrong or len(set(self.panes)) < len(self.panes):
+            raise ValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
+        if self.modes_as not in ("complex", "amplitude"):
+            raise ValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
+        for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ValueError(f"{name} is {value}; expected at least {low}.")
+        if not 1 <= self.quality <= 95:
+            raise ValueError(f"quality is {self.quality}; expected 1 to 95.")
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures made on rank 0, between two updates.
+
+    pictures: the panes that were asked for, under their names, then the probe's modes: "probe 1", "probe 2" ...
+    powers: each probe mode's part of the total, of all modes.
+    corner: (y, x) of the first pixel of the object's pictures in the object's array: what no probe has seen is left
+    out. slices, states: how many the object has. cost: for how long updates stood still [s];
+    on a CPU without what others had of its core meanwhile.
+    """
+
+    epoch: int
+    update: int
+    pictures: tuple[Picture, ...]
+    powers: tuple[float, ...]
+    corner: tuple[int, int] = (0, 0)
+    slices: int = 1
+    states: int = 1
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedPictures:
+    """Pictures for a watched folder, JPEG files by name: "amplitude", "phase", "probe" (its modes side by side).
+
+    limits: (low, high) of each picture's grey levels or colours; powers: each probe mode's part of the total.
+    """
+
+    epoch: int
+    update: int
+    files: dict[str, bytes]
+    limits: dict[str, tuple[float, float]]
+    powers: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PatternPair:
+    """A diffraction pattern as it was measured, and as the present state of the reconstruction has it.
+
+    index: in the whole scan. measured, modelled: (y, x) counts, centred. mask: (y, x) bool, True where the detector
+    works. position: (y, x) of the probe window's top-left corner now [object pixels].
+    """
+
+    index: int
+    epoch: int
+    update: int
+    measured: Array
+    modelled: Array
+    mask: Array
+    position: tuple[float, float]
+
+    @property
+    def r_factor(self) -> float:
+        """Amplitude R-factor Σ |√I - √M| / Σ √I of this pattern alone."""
+        measured, modelled = (np.sqrt(counts[self.mask]) for counts in (self.measured, self.modelled))
+        return float(np.abs(measured - modelled).sum() / max(measured.sum(), 1e-30))
+
+
+@dataclass(frozen=True)
+class Health:
+    """How an engine is doing.
+
+    patterns: how many it holds; patterns_per_second: that it went through in the last epoch.
+    memory, memory_total: in use and there, of its GPU (by everybody) or, on a CPU, of its process and the machine
+    [bytes]. load: 0 to 1, of its GPU, or of the cores that its threads may take. temperature: of its GPU [°C].
+    agreed: the last epoch after which all engines were found to hold the same parameters, to the last bit; 0: none yet.
+    None: not known. answered: False where it was too busy to answer in time, and this is what it said last.
+    """
+
+    rank: int
+    host: str
+    device: str
+    state: str
+    patterns: int = 0
+    patterns_per_second: float | None = None
+    memory: int | None = None
+    memory_total: int | None = None
+    load: float | None = None
+    temperature: float | None = None
+    agreed: int = 0
+    answered: bool = True
+
+
+def as_plain(record: Any) -> dict[str, Any]:
+    """A record's fields as a dictionary of plain values."""
+    return dataclasses.asdict(record)

@@ -1,0 +1,51 @@
+"""What tuning tries: one record for each trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ptynb.data.snapshot import Picture
+
+TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
+
+
+@dataclass(frozen=True, eq=False)
+class TunedTrial:
+    """One reconstruction of a study.
+
+    number: 1 for the first. values: by the settings' dotted names.
+    state: "stopped" where it was under way when the study, or its kernel, ended: its values are tried again.
+    score: what is to be small; None where it did not come to its end.
+    losses: of its epochs (of its first half's, where halves are compared).
+    seconds: from its beginning to its end [s].
+    ranks: those of the engines it ran on; empty: in the notebook's process.
+    picture: the object's phase, small; None where it did not come to one.
+    reason: a sentence about why it was pruned, failed or stopped; what follows its first line are details.
+    """
+
+    number: int
+    values: dict[str, Any]
+    state: TrialState
+    score: float | None = None
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+    ranks: tuple[int, ...] = ()
+    picture: Picture | None = None
+    reason: str = ""
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{name} {value_text(value)}" for name, value in self.values.items())
+        score = "" if self.score is None else f", score {self.score:.5g}"
+        return f"<trial {self.number}: {self.state}{score}; {chosen}>"
+
+
+def best_of(trials: tuple[TunedTrial, ...]) -> TunedTrial | None:
+    """The complete trial with the smallest score, the first of equals; None where none is complete."""
+    complete = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
+    return min(complete, key=lambda trial: (trial.score, trial.number), default=None)
+
+
+def value_text(value: Any) -> str:
+    """A value of a setting, short: '0.00123', '16', 'adam'."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,119 @@
+"""How the ranks of a group find each other: through a file on one machine, or a store that one process serves.
+
+    file:///path         a file, on one machine
+    tcp://address:port   a store that `open_store` serves, on rank 0's machine mostly; fresh for every group
+    env://               what torchrun, or pods of Kubernetes, say: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE
+
+A store knows no password and is not encrypted, and neither is what ranks send each other: the network between them must
+be one that can be trusted. A store of ours listens on one address only; torch's own would listen on all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import torch.distributed as dist
+
+# torch exports its stores without saying so.
+from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+ADDRESS = "PTYNB_ADDRESS"
+"""In an engine's environment: its machine's address, under which the others reach it."""
+WAITING_CONNECTIONS = 1024
+
+_served: dict[str, TCPStore] = {}
+"""What this process serves, under its name."""
+_groups = 0
+"""How many groups this process has formed by `env://`, where all of them share one store."""
+
+
+def open_store(address: str | None = None) -> str:
+    """Serves a store on a free port of this machine's `address` (None: PTYNB_ADDRESS); the others' "tcp://...".
+
+    To be called in one process, that of rank 0, before each group; served until `close_store`, or until the group of
+    this process that was formed by it is closed. Raises ValueError where the address is not this machine's.
+    """
+    address = address or os.environ.get(ADDRESS)
+    assert address, "an engine of a cluster knows its address: ptynb.cluster.engine_main"
+    try:
+        waiting = _listen(address, 0)
+    except OSError as error:
+        raise ValueError(f"No store can listen on {address}: {error}; give an address of this machine.") from None
+    port = waiting.getsockname()[1]
+    name = f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
+    _served[name] = _serve(waiting, address, port)
+    return name
+
+
+def close_store(store: str) -> None:
+    """Ends a store that this process serves; does nothing where it serves none of that name."""
+    _served.pop(store, None)
+
+
+def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
+    """The store of this name, reached. Raises ValueError for what is no store, RuntimeError where nobody answers."""
+    global _groups
+    if store.startswith("file:///"):
+        return FileStore(store.removeprefix("file://"), world)
+    place = urlsplit(store)
+    if place.scheme == "tcp" and place.hostname and place.port:
+        return _served.get(store) or _reach(place.hostname, place.port, timeout)
+    if store == "env://":
+        found = _store_of_environment(os.environ, rank, world, timeout)
+        _groups += 1
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return PrefixStore(f"ptynb group {attempt}.{_groups}", found)
+    raise ValueError(f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.")
+
+
+def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
+    """torchrun serves a store itself, and says so; elsewhere rank 0 does, until its process ends."""
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} must be set for ranks to meet; start by torchrun, or set them.")
+    for name, own in (("RANK", rank), ("WORLD_SIZE", world)):
+        if environment.get(name, str(own)) != str(own):
+            raise ValueError(f"{name} is {environment[name]} in the environment and {own} here; they must be equal.")
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    if rank != 0 or environment.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+        return _reach(address, port, timeout)
+    name = f"env://{address}:{port}"
+    if name not in _served:
+        try:
+            waiting = _listen(address, port)
+        except OSError:  # the address of a service, which Kubernetes passes on to this pod's own
+            waiting = _listen("", port)
+        _served[name] = _serve(waiting, address, port)
+    return _served[name]
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    place = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    waiting = socket.socket(place[0], socket.SOCK_STREAM)
+    try:
+        waiting.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        waiting.bind(place[4])
+        waiting.listen(WAITING_CONNECTIONS)
+    except OSError:
+        waiting.close()
+        raise
+    return waiting
+
+
+def _serve(waiting: socket.socket, address: str, port: int) -> TCPStore:
+    """From now on the socket is the store's."""
+    return TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=waiting.detach())
+
+
+def _reach(address: str, port: int, timeout: float) -> TCPStore:
+    try:
+        return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=timeout))
+    except dist.DistError:
+        raise RuntimeError(
+            f"No engine of rank 0 answered on {address}, port {port}, within {timeout:g} s; see whether it lives, and "
+            "whether a firewall between the machines lets engines reach each other."
+        ) from None

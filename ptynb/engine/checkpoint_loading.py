@@ -1,0 +1,85 @@
+"""How engines go on from a kept state: rank 0 reads the file, the others hear of it from there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ptynb.distributed.group import Group
+from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, packed, unpacked
+from ptynb.io.hdf5_file import FileError
+from ptynb.settings import PROJECTIONS, Settings, SettingsError
+
+FREE = ("pattern_storage", "gradient_accumulation")
+"""What may be chosen anew though it is not live: the result does not depend on it."""
+
+
+def read_start(start: Path | None, rank: int) -> ReconstructionState | str | None:
+    """On rank 0 the state to go on from, or the sentence why it can't be read; to be called before joining the group.
+
+    So the others don't wait in the group for a slow disk.
+    """
+    if start is None or rank > 0:
+        return None
+    try:
+        return load_state(start)
+    except FileError as error:
+        return str(error)
+
+
+def shared(found: ReconstructionState | str | None, group: Group) -> ReconstructionState | None:
+    """Rank 0's state, on every rank; its rows stay behind. Raises FileError on all of them where there is none."""
+    if isinstance(found, str):
+        group.tell(found)
+        raise FileError(found)
+    record, arrays = ({}, {}) if found is None else packed(_without_rows(found))
+    places = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
+    told: Any = group.tell(None if found is None else [record, places])
+    if isinstance(told, str):
+        raise FileError(told)
+    if told is None:
+        return None
+    for name, dtype, shape in told[1]:
+        values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
+        if values.nbytes:
+            octets = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
+            arrays[name] = octets.numpy().view(dtype).reshape(shape)
+        else:
+            arrays[name] = values
+    state = unpacked(told[0], arrays)
+    return state if found is None else dataclasses.replace(state, history=found.history)
+
+
+def _without_rows(state: ReconstructionState) -> ReconstructionState:
+    """What all ranks need: pictures on the way are rank 0's own."""
+    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], history=())
+
+
+def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
+    """The state with the rows of this engine's patterns, read from the files of all ranks."""
+    if state.begun.get("optimiser") not in PROJECTIONS:
+        return state
+    kept = load_state(start)
+    if not kept.rows:  # it was restructured
+        return state
+    return dataclasses.replace(state, rows=load_rows(start, kept, patterns), patterns=patterns)
+
+
+def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:
+    """The settings that a loop has to be made with, so that the state fits, where `settings` are to go on with.
+
+    Raises SettingsError where something differs that can't change in a reconstruction.
+    """
+    kept = Settings(**state.settings)
+    fixed = [name for name in kept.differences(settings) if not Settings.is_live(name) and name not in FREE]
+    if fixed:
+        raise SettingsError(
+            f"The state was kept with other settings: {', '.join(fixed)} can't change in a reconstruction that has "
+            "begun; go on with the state's own, or make a new Reconstruction."
+        )
+    return Settings(**state.begun).replace(**{name: getattr(settings, name) for name in FREE})

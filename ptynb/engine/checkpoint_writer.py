@@ -1,0 +1,430 @@
+"""Keeping: when a state is due, a thread that writes it, and what is said of it when that fails.
+
+The training thread only copies to the host's memory; whatever waits for a disk does so in a thread of its own, so that
+no other engine waits for it. What goes wrong there never stops a reconstruction: the user is told once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptynb.data.snapshot import Change, Epoch, WatchedPictures
+from ptynb.engine.rendering import make_watched
+from ptynb.io import checkpoint_branches
+from ptynb.io import checkpoint_dir as own_folder
+from ptynb.io import checkpoint_file as files
+from ptynb.io.checkpoint_file import Array, ReconstructionState
+from ptynb.io.hdf5_file import FileError
+from ptynb.settings import Checkpointing
+
+COMPANION_SECONDS = 60.0
+"""How long rank 0 waits for the rows of other ranks, after it has written its own."""
+STALE_SECONDS = 600.0
+"""A file that was begun and not finished is removed after this time: its engine ended meanwhile."""
+MOST_NOTICES = 100
+MOST_WAITING = 2
+"""States in memory, beside the one that is being written; only those asked for by hand ever wait."""
+MOST_HELD = 200
+"""States of whose settings an engine knows without looking; of an older one that stays it takes for granted others."""
+
+Progress = tuple[int, int, int]
+"""Epochs, updates and changes so far: what tells one moment of a reconstruction from another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointRequest:
+    """What rank 0 decides for all of a state to be kept.
+
+    token: of all states of this group, unlike any other's. stays: names of states there that are to stay as they are.
+    """
+
+    folder: str
+    run: str
+    token: str
+    stays: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStatus:
+    """What watchers of a folder are told, beside the pictures."""
+
+    scan: str
+    state: str
+    epoch: int
+    target: int
+    update: int
+    updates_per_epoch: int
+    epochs: tuple[Epoch, ...]
+    changes: tuple[Change, ...]
+    engines: int
+
+
+class Jobs:
+    """A thread that does what it is given, one thing after the other."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        self._doing = ""
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def give(self, kind: str, job: Callable[[], None]) -> None:
+        """Takes a job; none once it was told to end."""
+        with self._change:
+            if self._ending:
+                return
+            self._waiting.append((kind, job))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="ptynb keeper", daemon=True)
+                self._thread.start()
+            self._change.notify_all()
+
+    def busy(self, kind: str) -> bool:
+        """Whether a job of this kind is being done or waits."""
+        with self._change:
+            return self._doing == kind or self.waiting(kind) > 0
+
+    def waiting(self, kind: str) -> int:
+        """How many jobs of this kind wait."""
+        return sum(one == kind for one, _ in self._waiting)
+
+    def end(self) -> None:
+        """The thread ends when all jobs are done; does not wait."""
+        with self._change:
+            self._ending = True
+            self._change.notify_all()
+
+    def join(self, seconds: float) -> bool:
+        """Waits until the thread has ended, at most so long; whether it has."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                while not self._waiting and not self._ending:
+                    self._change.wait()
+                if not self._waiting:
+                    return
+                self._doing, job = self._waiting.pop(0)
+            job()
+            del job  # it holds a whole state
+            self._doing = ""
+
+
+class Keeper:
+    """One engine's part in keeping. All but `status` is called by the training thread."""
+
+    def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
+        """start: the state that the reconstruction goes on from.
+
+        Raises ValueError where the folder holds states of another reconstruction, or where `transfer` names nothing.
+        """
+        self._keep, self._rank, self._world, self._scan = keep, rank, world, scan
+        self._transfer = None if keep.transfer is None else _imported(keep.transfer)
+        self._folder = None if keep.folder is None else keep.folder.expanduser().absolute()
+        header = None if start is None or rank else _header(start)
+        self._run = secrets.token_hex(8) if header is None else header.run
+        self._token = secrets.token_hex(8)
+        self._stays: tuple[str, ...] = ()
+        self._held: dict[str, str] = {}
+        """Settings of the states that this process has written last, or began from, by their names."""
+        if rank == 0:
+            self._choose(start if header is not None else None)
+            self._look_what_stays()
+        self._jobs = Jobs()
+        self._told: dict[str, bool] = {}
+        self.notices: tuple[str, ...] = ()
+        self.successes = self.failures = 0
+        """States that were kept by this process, and that could not be."""
+        self.kept: str | None = None
+        self.kept_epoch: int | None = None
+        self.kept_in: str | None = None
+        """Where states are kept, once one was; known on all engines, so that one that is left can tell."""
+        self._taken: Progress | None = None
+        self._last_epoch, self._last_time = 0, time.monotonic()
+        self._pictures_time = float("-inf")
+        self._picture: dict[str, Any] | None = None
+
+    def _choose(self, start: Path | None) -> None:
+        line = None if start is None else start.absolute().parent
+        if line is not None and checkpoint_branches.root_of(line) == self._folder:
+            self._folder = line  # a branch of it: what comes now belongs there
+        if self._folder is None:
+            inside = line is not None and checkpoint_branches.root_of(line).parent == own_folder.default_folder()
+            self._folder = line if inside else None
+            return
+        for path in files.states(self._folder):
+            found = _header(path)
+            if found is not None and found.run != self._run:
+                raise ValueError(
+                    f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
+                    "name another folder, or go on from that state."
+                )
+
+    # When
+
+    def begin(self, mark: Progress, start: Path | None, settings: dict[str, Any]) -> None:
+        """The reconstruction is ready to begin, or to go on from `start`, a state of these settings."""
+        self._taken, self._last_epoch, self._last_time = mark, mark[0], time.monotonic()
+        if start is not None:
+            self.kept_in, self._held[start.name] = str(start.parent), json.dumps(settings)
+            if self._rank == 0:
+                self.kept, self.kept_epoch = str(start), mark[0]
+
+    def order(self, look: bool = False) -> CheckpointRequest:
+        """What all engines are to know of the next state; rank 0 only.
+
+        look: whether the disk is asked what is to stay, for which a training thread does not wait; what was made to
+        stay since it was asked last, was so for somebody who has the present state kept next.
+        """
+        if self._folder is None:
+            self._folder = own_folder.new_folder(self._scan)
+        if look:
+            self._look_what_stays()
+        return CheckpointRequest(str(self._folder), self._run, self._token, self._stays)
+
+    def _look_what_stays(self) -> None:
+        if self._folder is not None:
+            self._stays = checkpoint_branches.read_note(self._folder).stays
+
+    def changed(self, mark: Progress) -> bool:
+        """Whether there is something that no state holds, or will when it is written."""
+        return mark != self._taken
+
+    def due(self, mark: Progress, ends_epoch: bool) -> bool:
+        """Whether a state is due after the next update. ends_epoch: whether that update is the last of an epoch."""
+        if self._jobs.busy("state"):
+            return False
+        every = self._keep.epochs
+        if every is not None and ends_epoch and (mark[0] + 1) // every > self._last_epoch // every:
+            return True
+        seconds = self._keep.seconds
+        return seconds is not None and time.monotonic() - self._last_time >= seconds and self.changed(mark)
+
+    # What the training thread hands over
+
+    def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, mark: Progress) -> None:
+        """Copies the state, and has it written; `copy` waits for nobody."""
+        self._last_epoch, self._last_time, self.kept_in = mark[0], time.monotonic(), order.folder
+        # The others follow rank 0, which waits for their parts before it takes up its next state.
+        if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
+            self.failures += 1
+            self._tell(
+                "slow", f"{MOST_WAITING} states wait for the disk already, so that of epoch {mark[0]} was left out."
+            )
+            return
+        self._told["slow"] = False
+        # A moment that is kept twice has one token: whichever of the two another rank has written by now, it fits.
+        token = "-".join([order.token, *map(str, mark)])
+        try:
+            state = dataclasses.replace(copy(), run=order.run, token=token)
+        except (RuntimeError, MemoryError, TypeError) as error:
+            self.failures += 1
+            self._tell("state", f"The state of epoch {mark[0]} could not be copied: {error}; training goes on.")
+            return
+        if self._rank and state.parts == 1:
+            return
+        # The moment after other settings were taken over is another one, though no update lies between.
+        settings = json.dumps(state.settings)
+        others = [name for name in order.stays if self._held.get(name) != settings]
+        path = Path(order.folder) / files.file_name(state.epoch, state.update, others)
+        self._taken, self._held[path.name] = mark, settings
+        if len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+        self._jobs.give("state", lambda: self._store(state, path))
+
+    def pictures_due(self) -> bool:
+        """Whether it is time for new pictures; rank 0 only."""
+        every = self._keep.pictures
+        late = every is not None and time.monotonic() - self._pictures_time >= every
+        return late and not self._jobs.busy("pictures")
+
+    def show(self, standing: RunStatus, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
+        """Has status.json written, and pictures of what `look` gives: a projection (y, x) and a probe (mode, y, x)."""
+        if self._keep.pictures is None or self._rank:
+            return
+        arrays = None if look is None else look()
+        self._pictures_time = time.monotonic()
+        folder = checkpoint_branches.root_of(
+            Path(self.order().folder)
+        )  # whichever branch it is: who watches stays where he is
+
+        def draw() -> None:
+            made = None
+            if arrays is not None:
+                made = make_watched(*arrays, area, standing.epoch, standing.update)
+            self._publish(folder, standing, made)
+
+        self._jobs.give("pictures", draw)
+
+    def close(self, meanwhile: Callable[[], None], seconds: float = COMPANION_SECONDS) -> bool:
+        """Waits until all is written, calling `meanwhile` now and then; False where that took longer than `seconds`."""
+        self._jobs.end()
+        until = time.monotonic() + seconds
+        while not self._jobs.join(0.02):
+            meanwhile()
+            if time.monotonic() > until:
+                return False
+        return True
+
+    # What the writing thread does
+
+    def _store(self, state: ReconstructionState, path: Path) -> None:
+        try:
+            _refuse_what_is_not_finite(state)
+            self._make_folder(path.parent)
+            files.put(
+                files.companion(path, self._rank), files.image(state, self._rank, files.newest_written(path.parent))
+            )
+            if self._rank == 0:
+                self._wait_for_parts(path, state)
+                self.kept, self.kept_epoch = str(path), state.epoch
+                self.successes += 1
+                self._remove_old(path.parent)
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
+            self._taken = None
+            self.failures += 1
+            last = f"; the last good one is {self.kept}" if self.kept else ""
+            self._tell(
+                "state",
+                f"The state after epoch {state.epoch} could not be kept in {path.parent} ({error}){last}. "
+                "Training goes on; make room there, or the folder again.",
+            )
+            return
+        self._told["state"] = False
+        self._hand_over(files.companion(path, self._rank))
+
+    def _make_folder(self, folder: Path) -> None:
+        """Only one of ptynb's own is made by more than the next line that writes in it."""
+        if folder.parent == own_folder.default_folder() and not folder.is_dir():
+            own_folder.make_room(folder, remove=self._rank == 0)
+
+    def _wait_for_parts(self, path: Path, state: ReconstructionState) -> None:
+        until = time.monotonic() + COMPANION_SECONDS
+        while missing := files.missing_parts(path, state.token, state.parts):
+            if time.monotonic() > until:
+                raise OSError(f"the parts of ranks {missing} did not come; all engines have to see the folder")
+            time.sleep(0.02)
+
+    def _remove_old(self, folder: Path) -> None:
+        try:
+            for_good = checkpoint_branches.read_note(folder).stays
+        except (OSError, FileError):
+            return  # what is to stay can't be told just now, so all does
+        known = files.states(folder)
+        passing = [path for path in known if path.name not in for_good]
+        old = passing[: -self._keep.max_to_keep]
+        stay = [path for path in known if path not in old]
+        for path in old:
+            for part in [path, *folder.glob(f"{path.stem}.rank*.h5")]:
+                part.unlink(missing_ok=True)
+        for part in folder.glob("state-*.rank*.h5"):
+            # Of a state that rank 0 failed to write.
+            if part.name < min(path.name for path in stay):
+                part.unlink(missing_ok=True)
+        for part in folder.glob(".*.part"):
+            with contextlib.suppress(OSError):
+                if time.time() - part.stat().st_mtime > STALE_SECONDS:
+                    part.unlink()
+
+    def _publish(self, folder: Path, standing: RunStatus, made: WatchedPictures | None) -> None:
+        written = []
+        try:
+            self._make_folder(folder)
+            if made is not None:
+                limits = {name: list(values) for name, values in made.limits.items()}
+                self._picture = {"epoch": made.epoch, "update": made.update, "limits": limits, "powers": [*made.powers]}
+                for name, jpeg in made.files.items():
+                    files.put(folder / f"{name}.jpg", memoryview(jpeg))
+                    written.append(folder / f"{name}.jpg")
+            text = json.dumps(self._status(folder, standing), allow_nan=False).encode()
+            files.put(folder / "status.json", memoryview(text))
+            written.append(folder / "status.json")
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
+            self._tell("pictures", f"The pictures could not be written in {folder} ({error}). Training goes on.")
+            return
+        self._told["pictures"] = False
+        for path in written:
+            self._hand_over(path)
+
+    def _status(self, folder: Path, standing: RunStatus) -> dict[str, Any]:
+        return {
+            "format": "ptynb status",
+            "version": 1,
+            "name": folder.name,
+            "scan": standing.scan,
+            "state": standing.state,
+            "epoch": standing.epoch,
+            "target": standing.target,
+            "update": standing.update,
+            "updates_per_epoch": standing.updates_per_epoch,
+            "losses": [epoch.loss if math.isfinite(epoch.loss) else None for epoch in standing.epochs],
+            "seconds": [epoch.seconds for epoch in standing.epochs],
+            "changes": [[change.epoch, change.name] for change in standing.changes],
+            "engines": standing.engines,
+            "r_factor": None,
+            "written": datetime.now().astimezone().isoformat(timespec="milliseconds"),
+            "picture": self._picture,
+            "kept": None if self.kept is None else Path(self.kept).name,
+        }
+
+    def _hand_over(self, path: Path) -> None:
+        if self._transfer is None:
+            return
+        try:
+            self._transfer(path)
+        except Exception as error:  # noqa: BLE001 - the user's own function; training goes on
+            self._tell("transfer", f"'{self._keep.transfer}' failed with {path.name}: {type(error).__name__}: {error}.")
+            return
+        self._told["transfer"] = False
+
+    def _tell(self, kind: str, sentence: str) -> None:
+        """Once; again only after it has worked meanwhile."""
+        if not self._told.get(kind) and len(self.notices) < MOST_NOTICES:
+            self.notices += (sentence,)
+        self._told[kind] = True
+
+
+def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
+    """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
+    for name, values in state.model.items():
+        if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
+            raise ValueError(f"{name} holds numbers that are not finite")
+
+
+def _header(path: Path) -> files.Header | None:
+    with contextlib.suppress(OSError):
+        return files.header_of(path)
+    return None
+
+
+def _imported(name: str) -> Callable[[Path], Any]:
+    """The function 'module:function'. Raises ValueError where there is none."""
+    module, function = name.split(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except Exception as error:
+        raise ValueError(
+            f"checkpointing.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
+            "'module:function' of a module that every engine can import."
+        ) from error
+    if not callable(found):
+        raise ValueError(f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'.")
+    made: Callable[[Path], Any] = found
+    return made

@@ -1,0 +1,145 @@
+"""What an engine tells of single patterns, of positions, and of itself, while it trains."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from ptynb.data.snapshot import Array, Health, PatternPair
+from ptynb.kernels import buffers
+from ptynb.kernels.thread_count import torch_alone
+
+if TYPE_CHECKING:
+    from ptynb.engine.loop import Loop
+
+FRESH_SECONDS = 2.0
+"""How long load and temperature of a GPU hold until they are asked for again."""
+
+
+@torch.no_grad()
+def pattern(loop: Loop, index: int) -> PatternPair | None:
+    """A measured pattern, and what the present state makes of it; None where another engine holds it.
+
+    By the model's own forward pass, so with all that takes part now. For the training thread of this rank alone.
+    """
+    at = np.array([index], dtype=np.int64)
+    if index not in loop.shard.patterns:
+        return None
+    with torch_alone(loop.model.compiled):
+        # The other engines do not look: a sum over all of them would wait for what never comes.
+        batch = dataclasses.replace(loop.shard.batch(at, 1), total=_own)
+        modelled, measured = loop.model.intensities(batch)[0].double(), batch.counts[0].double()
+        place = loop.model.places_of(batch)[0]
+    buffers.forget()  # those of updates are of another size
+    mask = torch.ones_like(measured) if loop.model.mask is None else loop.model.mask
+    arrays = [values.cpu().numpy() for values in (measured, modelled, mask)]
+    if loop.model.propagation.fourier:
+        arrays = [np.fft.fftshift(values) for values in arrays]
+    y, x = place.tolist()
+    return PatternPair(index, loop.epoch, loop.update, arrays[0], arrays[1], arrays[2] > 0, (y, x))
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """The sum over this engine alone."""
+    return tensor
+
+
+def positions(loop: Loop) -> tuple[Array, Array]:
+    """Where the probe windows lay at the start and lie now, both (pattern, yx) float64 [object pixels]."""
+    return loop.model.places.double().cpu().numpy().copy(), loop.model.all_places().numpy()
+
+
+def patterns_per_second(loop: Loop) -> float | None:
+    """Patterns of this engine's own that it went through in the last epoch [1/s]."""
+    return len(loop.shard) / loop.epochs[-1].seconds if loop.epochs else None
+
+
+class Vitals:
+    """Memory, load and temperature of an engine's device. Never waits: what takes time is asked for in a thread."""
+
+    def __init__(self, device: str, threads: int) -> None:
+        self._cuda, self._threads = device.startswith("cuda"), max(threads, 1)
+        self._process: psutil.Process | None = None
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+        self._known: tuple[float | None, float | None] = (None, None)
+
+    def memory(self) -> tuple[int | None, int | None]:
+        """In use and there [bytes]."""
+        if self._cuda:
+            with contextlib.suppress(RuntimeError):  # a GPU that is lost
+                free, total = torch.cuda.mem_get_info(0)
+                return total - free, total
+            return None, None
+        return psutil.Process().memory_info().rss, psutil.virtual_memory().total
+
+    def load_and_temperature(self) -> tuple[float | None, float | None]:
+        """Load, 0 to 1, and temperature [°C]; of a GPU as they were some seconds ago, None the first time."""
+        if self._cuda:
+            self._ask_again()
+            return self._known
+        if self._process is None:
+            self._process = psutil.Process()
+            self._process.cpu_percent()  # the first answer has nothing to compare with
+            return None, None
+        cores = min(self._threads, os.cpu_count() or 1)
+        return min(self._process.cpu_percent() / 100 / cores, 1.0), None
+
+    def _ask_again(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._asked_at < FRESH_SECONDS:
+                return
+            self._asked_at = time.monotonic()
+        threading.Thread(target=self._ask, name="ptynb vitals", daemon=True).start()
+
+    def _ask(self) -> None:
+        tool = shutil.which("nvidia-smi")
+        if tool is None:
+            return
+        card = f"GPU-{torch.cuda.get_device_properties(0).uuid}".replace("GPU-GPU-", "GPU-")
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            answer = subprocess.run(
+                [tool, f"--id={card}", "--query-gpu=utilization.gpu,temperature.gpu", "--format=csv,noheader,nounits"],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
+            self._known = read_vitals(answer.stdout)
+
+
+def read_vitals(line: str) -> tuple[float | None, float | None]:
+    """Load, 0 to 1, and temperature [°C] from nvidia-smi's CSV; None for what it does not tell, as of a MIG slice."""
+    load, _, temperature = (cell.strip() for cell in line.partition(","))
+    return (float(load) / 100 if load.isdigit() else None), (float(temperature) if temperature.isdigit() else None)
+
+
+def health(rank: int, device: str, state: str, loop: Loop | None, vitals: Vitals) -> Health:
+    """How this engine is doing; asks no training thread."""
+    memory, total = vitals.memory()
+    load, temperature = vitals.load_and_temperature()
+    return Health(
+        rank=rank,
+        host=platform.node(),
+        device=device,
+        state=state,
+        patterns=len(loop.shard) if loop else 0,
+        patterns_per_second=patterns_per_second(loop) if loop else None,
+        memory=memory,
+        memory_total=total,
+        load=load,
+        temperature=temperature,
+        agreed=loop.agreed if loop else 0,
+    )

@@ -1,0 +1,316 @@
+"""A state of one structure made into one of another: more modes, slices, states, another batch, optimiser or loss.
+
+All that a state holds is carried over so that the waves behind the specimen stay what they were, as far as the new
+structure allows: new probe modes are orthogonal to those there are and faint, slices multiply to the object that they
+come from. The optimiser's moments stay with parameters that stay; where the optimiser itself changes they begin anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ptynb.data.scan import ObjectFrame, Scan
+from ptynb.data.snapshot import Change
+from ptynb.io.checkpoint_file import Array, ReconstructionState
+from ptynb.physics.initialization import STATE_PHASE, add_modes
+from ptynb.physics.model_builder import object_frame
+from ptynb.settings import THIN_ONLY, Settings, SettingsError
+
+NEW_MODE = 1e-3
+"""Power of a new probe mode, as a part of all: so little that the loss hardly notices, and yet it has a gradient."""
+NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
+"""With other values of these an epoch has other updates, or another sum of losses: one that was running begins anew."""
+SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
+"""What may change while a history over all that moves, as L-BFGS has one, holds."""
+REFUSED = {
+    "precision": "the numbers would be others",
+    "detector.oversampling": "the probe would get another window",
+}
+"""What can't change, and why."""
+BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
+"""Pieces that LSQML, DM and RAAR can live with once they have moved."""
+
+
+def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
+    """A sentence where a reconstruction can't be restructured so; None where it can.
+
+    active: whether each component of the model, by its name, has taken part.
+    """
+    for name in present.differences(wanted):
+        if name in REFUSED:
+            return (
+                f"{name} can't change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
+            )
+    return _why_not_thin(active, wanted)
+
+
+def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> ReconstructionState:
+    """The state as one of a reconstruction with other settings, what changed noted in its record.
+
+    The object's array never gets smaller; it grows where positions are to be found that were not before. Rows of
+    DM and RAAR begin anew from object and probe. Raises SettingsError where the structures have nothing in common.
+    """
+    present, begun = Settings(**state.settings), Settings(**state.begun)
+    if problem := why_not(present, wanted, state.active):
+        raise SettingsError(problem)
+    changed = present.differences(wanted)
+    padding = max(begun.margin, wanted.object.padding)
+    begins = wanted.replace(object={"padding": padding})
+    frames = object_frame(scan, begun), object_frame(scan, begins)
+    parts = Parts.of(state)
+    arrays = {name: dict(values) for name, values in parts.arrays.items()}
+    arrays["object"] = _object(arrays["object"], present, begins, frames)
+    probe = _complex(arrays["probe"]["parts"])
+    if present.probe.modes != wanted.probe.modes:
+        probe = with_modes(probe, wanted.probe.modes, first_stays=wanted.opr.modes > 0)
+        arrays["probe"] = {"parts": _real(probe)}
+    arrays |= _variations(arrays.pop("variations", {}), probe, wanted, scan)
+    arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, wanted, scan)
+    names = _piece_names(wanted, parts.own_pieces)
+    model = {f"{_path(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
+    anew = any(name in changed for name in NEW_ORDER)
+    now = time.time()
+    changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
+    algorithm, numbers = _moments(state, parts.arrays, arrays, present, wanted)
+    return dataclasses.replace(
+        state,
+        settings=wanted.model_dump(mode="json"),
+        begun=begins.model_dump(mode="json"),
+        update=0 if anew else state.update,
+        seconds=0.0 if anew else state.seconds,
+        loss_sums=np.zeros_like(state.loss_sums) if anew else state.loss_sums,
+        changes=(*state.changes, *changes),
+        active={name: state.active.get(name, name != "variations") for name in names},
+        model=model,
+        algorithm=algorithm,
+        numbers=numbers,
+        patterns=state.patterns[:0],
+        rows={},
+        parts=1,
+        token="",
+    )
+
+
+# Arrays, each alone
+
+
+def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:
+    """The probe (mode, y, x) with as many modes, its power the same.
+
+    More: new ones are orthogonal to all there are, each with `NEW_MODE` of the power. Fewer: of all sets of so many,
+    the one that has most of the power, strongest first (the modes' common singular vectors), since any unitary mixture
+    of incoherent modes gives the same patterns. first_stays: the first mode is one that others refer to.
+    """
+    if modes >= len(probe):
+        return add_modes(probe, modes, NEW_MODE)
+    kept, mixed = (probe[:1], probe[1:]) if first_stays else (probe[:0], probe)
+    if modes > len(kept):
+        _, strengths, ways = torch.linalg.svd(mixed.flatten(1), full_matrices=False)
+        strongest = (strengths[:, None] * ways).reshape(-1, *probe.shape[1:])
+        kept = torch.cat([kept, strongest[: modes - len(kept)]])
+    return kept * (probe.abs().square().sum() / kept.abs().square().sum()).sqrt()
+
+
+def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Amplitude and phase (state, slice, y, x) of as many slices with the same product.
+
+    Old and new slices share the same depth evenly: a new one has of each old one the power that is the part of it
+    inside. One slice becomes equal ones; several become one, their product.
+    """
+    old = amplitude.shape[1]
+    edges = torch.arange(count + 1, dtype=torch.float64) * old / count
+    amplitudes, phases = [], []
+    for top, bottom in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        parts = [max(0.0, min(bottom, index + 1) - max(top, index)) for index in range(old)]
+        inside = torch.tensor(parts, dtype=amplitude.dtype)[:, None, None]
+        amplitudes.append((amplitude**inside).prod(1))
+        phases.append((phase * inside).sum(1))
+    return torch.stack(amplitudes, 1), torch.stack(phases, 1)
+
+
+def with_states(object: Tensor, states: int, seed: int) -> Tensor:
+    """The object (state, slice, y, x) with as many states: the first ones, or copies with small random phases."""
+    if states <= len(object):
+        return object[:states]
+    copies = object[torch.arange(len(object), states) % len(object)]
+    random = torch.Generator().manual_seed(seed)
+    phases = STATE_PHASE * torch.randn(copies.shape, generator=random, dtype=torch.float64)
+    return torch.cat([object, copies * torch.polar(torch.ones_like(phases), phases).to(object.dtype)])
+
+
+def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float) -> Tensor:
+    """The array (…, y, x) of the old frame in the new one, `outside` where there was nothing."""
+    placed = values.new_full((*values.shape[:-2], *new.shape), outside)
+    top, left = (before - now for before, now in zip(old.origin, new.origin, strict=True))
+    assert min(top, left) >= 0, "frames only grow"
+    placed[..., top : top + old.shape[0], left : left + old.shape[1]] = values
+    return placed
+
+
+# Pieces of a state
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The model's arrays by piece and name, and the names of the user's own pieces, in order."""
+
+    arrays: Mapping[str, Mapping[str, Array]]
+    own_pieces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, state: ReconstructionState) -> Parts:
+        """Those of a state, whose pieces are named in the order in which the model has them."""
+        names = [*state.active]
+        arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
+        for name in names:
+            path = f"{_path(names, name)}."
+            arrays[name] |= {key.removeprefix(path): one for key, one in state.model.items() if key.startswith(path)}
+        built_in = _piece_names(Settings(**state.begun), ())
+        return cls(arrays, tuple(name for name in names if name not in built_in))
+
+
+def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
+    """All pieces of a model, as `physics.build` puts them in order."""
+    detector = settings.detector
+    there = {
+        "variations": settings.opr.modes > 0,
+        "pixels": detector.oversampling > 1,
+        "point spread": detector.psf_sigma > 0,
+        "background": True,
+        "saturation": detector.saturation is not None,
+    }
+    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in there.items() if used)]
+    return ["object", "probe", *pieces, *own, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
+
+
+def _path(names: list[str], name: str) -> str:
+    """Where the model has a piece."""
+    if name in ("object", "probe"):
+        return name
+    if name in ("slices", "tilt"):
+        return f"slab_parts.{('slices', 'tilt').index(name)}"
+    return f"pieces.{names.index(name) - 2}"
+
+
+def _object(
+    kept: Mapping[str, Array], present: Settings, wanted: Settings, frames: tuple[ObjectFrame, ObjectFrame]
+) -> dict[str, Array]:
+    """The object's parameters in the new structure; untouched where nothing of it changed."""
+    polar, count, states = wanted.object.parametrization == "amplitude_phase", wanted.slices.count, wanted.object.modes
+    same_form, same_depth = polar == ("phase" in kept), count == present.slices.count
+    if same_form and same_depth and states == present.object.modes and frames[0] == frames[1]:
+        return dict(kept)
+    if "phase" in kept:
+        amplitude, phase = (torch.from_numpy(kept[name]) for name in ("amplitude", "phase"))
+        phase = torch.where(amplitude < 0, phase + torch.pi, phase)
+        amplitude = amplitude.abs()
+    else:
+        values = _complex(kept["parts"])
+        amplitude, phase = values.abs(), values.angle()
+    if not same_depth:
+        amplitude, phase = in_slices(amplitude, phase, count)
+    amplitude, phase = in_frame(amplitude, *frames, 1.0), in_frame(phase, *frames, 0.0)
+    whole = with_states(torch.polar(amplitude, phase), states, wanted.seed)
+    if not polar:
+        return {"parts": _real(whole)}
+    phase = torch.cat([phase[:states], whole[len(phase) :].angle()])
+    return {"amplitude": whole.abs().numpy(), "phase": phase.numpy()}
+
+
+def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan: Scan) -> dict[str, dict[str, Array]]:
+    """The ways in which the probe varies: the strongest ones, and more where more are wanted, of which none is used."""
+    rank = wanted.opr.modes
+    if rank == 0:
+        return {}
+    ways = _complex(kept["ways"]) if kept else probe[:0]
+    coefficients = _complex(kept["coefficients"]) if kept else probe.new_zeros((len(scan), 0))
+    if rank == len(ways):
+        return {"variations": dict(kept)}
+    if rank < len(ways):
+        inner, triangle = torch.linalg.qr(coefficients)
+        left, strengths, right = torch.linalg.svd(triangle @ ways.flatten(1), full_matrices=False)
+        unit = right.shape[1] ** 0.5  # ways have a root-mean-square amplitude of 1
+        ways = (right[:rank] * unit).reshape(-1, *ways.shape[1:])
+        coefficients = inner @ (left[:, :rank] * strengths[:rank]) / unit
+    else:
+        more = add_modes(probe[:1], rank + 1)[1 + len(ways) :]
+        more = more / more.abs().square().mean((1, 2), keepdim=True).sqrt()
+        ways = torch.cat([ways, more])
+        coefficients = torch.cat([coefficients, probe.new_zeros((len(scan), len(more)))], 1)
+    return {"variations": {"ways": _real(ways), "coefficients": _real(coefficients)}}
+
+
+def _depth(
+    slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, wanted: Settings, scan: Scan
+) -> dict[str, dict[str, Array]]:
+    """The slab's parameters: as they were found, unless the settings give others."""
+    if wanted.slices.count == 1:
+        return {}
+    kind = "float64" if wanted.precision == "double" else "float32"
+    same = slices and (wanted.slices.thickness, wanted.slices.count) == (present.slices.thickness, present.slices.count)
+    stretch = slices["stretch"] if same else np.ones((), dtype=kind)
+    given = wanted.tilt.y, wanted.tilt.x
+    if tilt and given == (present.tilt.y, present.tilt.x):
+        angles = np.asarray(tilt["angles"])
+        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not wanted.tilt.per_position else angles
+    else:
+        angles = 1e3 * np.array([given], dtype=kind)
+    if wanted.tilt.per_position and len(angles) == 1:
+        angles = angles.repeat(len(scan), 0)
+    return {"slices": {"stretch": stretch}, "tilt": {"angles": angles}}
+
+
+def _moments(
+    state: ReconstructionState,
+    before: Mapping[str, Mapping[str, Array]],
+    after: Mapping[str, Mapping[str, Array]],
+    present: Settings,
+    wanted: Settings,
+) -> tuple[dict[str, Array], dict[str, float]]:
+    """What the optimiser goes on from: all of pieces that are the same; a history of all only of the same problem."""
+    if present.optimiser != wanted.optimiser:
+        return {}, {}
+    same = {name for name in after if name in before and _equal(before[name], after[name])}
+    all_same = same == set(before) == set(after) and set(present.differences(wanted)) <= SAME_PROBLEM
+
+    def stays(name: str) -> bool:
+        kind, piece, *_ = name.split("/")
+        return piece in same if kind == "optimiser" else all_same
+
+    return (
+        {name: one for name, one in state.algorithm.items() if stays(name)},
+        {name: one for name, one in state.numbers.items() if stays(name)},
+    )
+
+
+def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return set(one) == set(other) and all(one[name] is other[name] for name in one)
+
+
+def _why_not_thin(active: Mapping[str, bool], wanted: Settings) -> str | None:
+    if wanted.optimiser not in THIN_ONLY:
+        return None
+    beside = (*BESIDE_THIN, "pixels", "point spread", "saturation")
+    found = [name for name, took_part in active.items() if took_part and name not in beside]
+    if not found:
+        return None
+    return (
+        f"The optimiser '{wanted.optimiser}' knows object and probe only, and {', '.join(found)} took part "
+        "already; use another one, or make a new Reconstruction."
+    )
+
+
+def _complex(parts: Any) -> Tensor:
+    return torch.view_as_complex(torch.from_numpy(np.ascontiguousarray(parts)))
+
+
+def _real(values: Tensor) -> Array:
+    array: Array = torch.view_as_real(values.contiguous().resolve_conj()).numpy()
+    return array

@@ -1,0 +1,243 @@
+"""What a screen wants to see, made on the engine so that little has to travel.
+
+The training thread only copies, between two updates: 1.1 ms for 1024 x 1024 pixels. All else is done in the thread that
+asks, and takes about 13 ms: phases 3, amplitudes 1, limits of contrast 1, JPEG 7 (more for noise).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ptynb.data import images
+from ptynb.data.snapshot import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
+from ptynb.kernels import grey_levels
+from ptynb.kernels.thread_count import torch_alone
+from ptynb.physics.model import Model
+
+WIDE = (0.1, 99.9)
+"""Percentiles between which grey levels lie; who looks narrows them."""
+WATCHED_SIZE = 512
+
+Area = tuple[slice, slice]
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Copies that were taken between two updates, where the model is.
+
+    object: complex (y, x), the area alone. probe: complex (mode, y, x).
+    """
+
+    object: Tensor
+    probe: Tensor
+    epoch: int
+    update: int
+    area: Area
+    slices: int
+    states: int
+    cost: float
+
+
+def make_snapshot(object: Array, probe: Array, epoch: int, update: int, size: int) -> Snapshot:
+    """A preview whose object has at most `size` pixels a side."""
+    reduction = images.reduction_for(object.shape, size)
+    return Snapshot(epoch, update, images.reduce_by(object, reduction), probe, reduction)
+
+
+def make_room(model: Model, area: Area) -> Tensor:
+    """Where `take` is to copy the object's area (y, x), in memory that has been touched; for the thread that asks.
+
+    Else the training thread is the first to touch it, and waits 5 ms for the system to hand out 1024 x 1024 pixels.
+    """
+    values = model.object.amplitude if model.object.polar else model.object.parts
+    height, width = (len(range(*part.indices(side))) for part, side in zip(area, values.shape[2:4], strict=True))
+    room = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
+    if room.device.type == "cpu":
+        room.numpy().fill(0)
+    return room
+
+
+@torch.no_grad()
+def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: int, update: int) -> Taken:
+    """Copies what the request is about into `room`; for the training thread.
+
+    Raises ValueError for a slice that is not there.
+    """
+    # On a CPU others may have the core meanwhile, which is not the look's doing.
+    clock = time.thread_time if room.device.type == "cpu" else time.perf_counter
+    started = clock()
+    states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
+    if request.state >= states or (request.slice is not None and request.slice >= slices):
+        raise ValueError(
+            f"Slice {request.slice} of state {request.state} was asked for, and the object has {slices} slices and "
+            f"{states} states; count from 0."
+        )
+    seen = model.object.covered(request.state, area)
+    if request.slice is None and slices > 1:
+        torch.prod(seen, 0, out=room)
+    else:
+        room.copy_(seen[request.slice or 0])
+    return Taken(room, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
+
+
+def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
+    """The pictures that were asked for, from copies that nobody else changes. pixel: of the object (y, x) [m]."""
+    with torch_alone():
+        object = taken.object.cpu().numpy()
+        pictures = [_pane(name, object, request, pixel) for name in request.panes]
+        probe = taken.probe.cpu().numpy()
+        powers = (np.abs(probe) ** 2).sum((1, 2))
+        powers = powers / max(float(powers.sum()), 1e-30)
+        pictures += [_mode(number, probe, float(powers[number]), request, pixel) for number in _modes(probe, request)]
+    corner = taken.area[0].indices(2**62)[0], taken.area[1].indices(2**62)[0]
+    return Pictures(
+        taken.epoch,
+        taken.update,
+        tuple(pictures),
+        tuple(float(power) for power in powers),
+        corner,
+        taken.slices,
+        taken.states,
+        taken.cost,
+    )
+
+
+def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) -> complex | float:
+    """The value behind pixel (y, x) of a picture, as `make_pictures` names and makes it, without any reduction.
+
+    Raises ValueError where there is no such picture, or no such pixel.
+    """
+    with torch_alone():
+        values = _values(taken, name, request)
+    if not (0 <= y < values.shape[0] and 0 <= x < values.shape[1]):
+        raise ValueError(f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).")
+    found: complex | float = values[y, x].item()
+    return found
+
+
+def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
+    if name in request.panes:
+        object = taken.object.cpu().numpy()
+        if name == "amplitude":
+            return np.abs(object)
+        return phase_of(object, request.flat) if name == "phase" else object
+    probe = taken.probe.cpu().numpy()
+    names = {f"probe {number + 1}": number for number in _modes(probe, request)}
+    if name not in names:
+        raise ValueError(f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.")
+    mode = probe[names[name]]
+    return np.abs(mode) if request.modes_as == "amplitude" else mode
+
+
+def _modes(probe: Array, request: RenderRequest) -> range:
+    return range(min(len(probe), request.modes))
+
+
+def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, float] | None) -> Picture:
+    reduction = images.reduction_for(object.shape, request.size)
+    seen = images.reduce_by(object, reduction)
+    if name == "amplitude":
+        values, title, unit, colours = np.abs(seen), "object amplitude", "", "gray"
+    else:
+        values, title, unit, colours = phase_of(seen, request.flat), f"object {name}", "rad", "viridis"
+    if name == "complex":
+        return _in_colours(name, title, values, np.abs(seen), request, object.shape, reduction, pixel)
+    limits = images.limits_of(values, *WIDE)
+    note = "without mean and ramp" if name == "phase" and request.flat else ""
+    image = images.jpeg(levels_of(values, limits), request.quality)
+    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note)
+
+
+def _mode(
+    number: int, probe: Array, power: float, request: RenderRequest, pixel: tuple[float, float] | None
+) -> Picture:
+    mode, title = probe[number], f"mode {number + 1} ({power:.1%})"
+    reduction = images.reduction_for(mode.shape, request.size)
+    seen = images.reduce_by(mode, reduction)
+    name, amplitude = f"probe {number + 1}", np.abs(seen)
+    if request.modes_as == "complex":
+        return _in_colours(name, title, phase_of(seen, flat=False), amplitude, request, mode.shape, reduction, pixel)
+    limits = (0.0, max(float(amplitude.max()), 1e-30))
+    image = images.jpeg(levels_of(amplitude, limits), request.quality)
+    return Picture(name, title, image, _sides(mode), reduction, limits, "√counts", pixel, "gray")
+
+
+def _in_colours(
+    name: str,
+    title: str,
+    phase: Array,
+    amplitude: Array,
+    request: RenderRequest,
+    shape: tuple[int, ...],
+    reduction: int,
+    pixel: tuple[float, float] | None,
+) -> Picture:
+    image = images.jpeg(images.hues(phase, amplitude), request.quality)
+    sides = (shape[0], shape[1])
+    return Picture(name, title, image, sides, reduction, pixel_size=pixel)
+
+
+def phase_of(field: Array, flat: bool) -> Array:
+    """Phase (y, x) float32 [rad] in [-π, π]; flat: without mean and linear ramp, see `render.ramp`."""
+    values = np.ascontiguousarray(field, np.complex64)
+    down, across = (np.zeros(side) for side in values.shape)
+    if flat:
+        down, across = images.ramp(values, _mean_steps, _turned_sum)
+    phase = np.empty(values.shape, np.float32)
+    grey_levels.phases(_as_reals(values), _wrapped(down), _wrapped(across), phase)
+    return phase
+
+
+def levels_of(values: Array, limits: tuple[float, float]) -> Array:
+    """As `render.levels`, in single precision."""
+    grey = np.empty(values.shape, np.uint8)
+    low, high = (np.float32(limit) for limit in limits)
+    grey_levels.greys(
+        np.ascontiguousarray(values, np.float32), low, np.maximum(high, np.nextafter(low, np.float32(np.inf))), grey
+    )
+    return grey
+
+
+def _as_reals(field: Array) -> Array:
+    return field.view(np.float32)
+
+
+def _mean_steps(field: Array) -> tuple[complex, complex]:
+    down, across = grey_levels.mean_steps(_as_reals(field))
+    return down, across
+
+
+def _turned_sum(field: Array, down: Array, across: Array) -> complex:
+    # A matrix product of numpy's shares its work among threads of its own, on the cores that updates want.
+    total: complex = grey_levels.turned_sum(_as_reals(field), down, _as_reals(across))
+    return total
+
+
+def _wrapped(angles: Array) -> Array:
+    turned: Array = (angles - 2 * np.pi * np.rint(angles / (2 * np.pi))).astype(np.float32)
+    return turned
+
+
+def _sides(values: Array) -> tuple[int, int]:
+    return values.shape[0], values.shape[1]
+
+
+def make_watched(object: Array, probe: Array, area: Area, epoch: int, update: int) -> WatchedPictures:
+    """JPEG pictures of the object's scanned area (amplitude, phase) and of the probe's modes, side by side."""
+    seen = object[area]
+    seen = images.reduce_by(seen, images.reduction_for(seen.shape, WATCHED_SIZE))
+    limits, files = {}, dict[str, bytes]()
+    for name, values in (("amplitude", np.abs(seen)), ("phase", images.flat_phase(seen))):
+        limits[name] = images.limits_of(values)
+        files[name] = images.jpeg(images.levels(values, limits[name]))
+    powers = (np.abs(probe) ** 2).sum((1, 2))
+    modes = probe[: RenderRequest().modes]
+    modes = images.reduce_by(modes, images.reduction_for(modes.shape, WATCHED_SIZE // 2))
+    files["probe"] = images.jpeg(images.side_by_side([images.complex_colours(mode) for mode in modes]))
+    limits["probe"] = (0.0, float(np.abs(probe[0]).max()))
+    return WatchedPictures(epoch, update, files, limits, tuple(float(power) for power in powers / powers.sum()))

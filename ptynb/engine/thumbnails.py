@@ -1,0 +1,67 @@
+"""Small pictures of a reconstruction at a few of its epochs, for looking back at how it went.
+
+They are taken at the end of an epoch by rank 0, whose time for it belongs to no epoch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from ptynb.data.snapshot import Thumbnail
+from ptynb.physics.model import Model
+
+SIDE = 256
+"""Longest side [pixels]."""
+MOST = 8
+"""How many are kept, of object and probe, so that they take 8 MB at most (`driver.memory` counts them)."""
+
+Area = tuple[slice, slice]
+
+
+def due(epoch: int) -> bool:
+    """Whether this epoch is one of 1, 2, 5, 10, 20, 50, 100 ..."""
+    while epoch % 10 == 0 and epoch > 0:
+        epoch //= 10
+    return epoch in (1, 2, 5)
+
+
+def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
+    """What all of them take at most, of an object and a probe with sides of so many pixels."""
+    pixels = 0
+    for height, width in (object, probe):
+        reduction = _reduction(height, width)
+        pixels += (height // reduction) * (width // reduction)
+    return MOST * np.dtype(np.complex64).itemsize * pixels
+
+
+def thinned(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
+    """The first and the newest ones: what lies between them went fast, long ago."""
+    return moments if len(moments) <= MOST else (moments[0], *moments[-(MOST - 1) :])
+
+
+@torch.no_grad()
+def take(model: Model, area: Area, epoch: int) -> Thumbnail:
+    """How it looks now. area: of the object, where a probe has been."""
+    object = model.object.covered(0, area).prod(0)
+    small, reduction = _reduced(object)
+    probe, probe_reduction = _reduced(model.probe.values[0])
+    corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]
+    return Thumbnail(epoch, small, probe, reduction, probe_reduction, corner)
+
+
+def _reduced(values: Tensor) -> tuple[NDArray[np.complex64], int]:
+    """Means of squares of pixels, so that no side is longer than `SIDE`; a rest at the end is left out."""
+    reduction = _reduction(*values.shape)
+    planes = torch.view_as_real(values.resolve_conj().to(torch.complex64)).movedim(-1, 0)[None]
+    if reduction > 1:
+        planes = avg_pool2d(planes, reduction)
+    small = torch.view_as_complex(planes[0].movedim(0, -1).contiguous())
+    return small.cpu().numpy().copy(), reduction
+
+
+def _reduction(*sides: int) -> int:
+    return max(1, -(-max(sides) // SIDE))

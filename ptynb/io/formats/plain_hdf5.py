@@ -1,0 +1,156 @@
+"""HDF5 files that follow no convention: patterns by their shape, the rest by names that many programs use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from ptynb.data.electrons import electron_wavelength
+from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.data.patterns import Frames
+from ptynb.io.formats.cxi import UPRIGHT, on_detector
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading import dataset_names as known
+from ptynb.io.reading.dataset_names import Names
+from ptynb.io.reading.dataset_search import candidates, choose
+from ptynb.io.reading.file_units import units_of
+from ptynb.io.reading.hdf5_links import Linked
+from ptynb.io.reading.hdf5_patterns import PatternSource, other_axes, patterns_at
+from ptynb.io.reading.hdf5_values import Notes, Quantity, is_real
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+
+ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
+
+
+def recognises(head: Head) -> bool:
+    """Whether this is HDF5; asked last, so any."""
+    return head.file is not None
+
+
+def read(path: Path, given: Given) -> FileRecord:
+    """What can be found without a convention; every guess is a remark."""
+    with Linked(path, given.links) as linked:
+        notes = Notes()
+        if given.patterns is not None:
+            place = given.patterns
+        else:
+            chosen = choose(candidates(linked), path, linked)
+            if chosen is None:
+                raise nothing_found(linked)
+            place, remarks = chosen
+            notes.sentences += remarks
+        names = Names(linked)
+        patterns = patterns_at(linked, place)
+        notes.at("patterns", patterns.place)
+        notes.sentences += patterns.notes
+        return FileRecord(format=FORMAT.name, **described(names, patterns, given, notes), **noted(notes))
+
+
+FORMAT = Format("HDF5", recognises, read)
+
+
+def noted(notes: Notes) -> dict[str, Any]:
+    """Places and notes, as `FileRecord` takes them."""
+    return {"places": notes.places, "notes": tuple(notes.sentences)}
+
+
+def described(names: Names, patterns: PatternSource, given: Given, notes: Notes) -> dict[str, Any]:
+    """Frames, positions, beam, distances and mask, by names, as `FileRecord` takes them."""
+    frames: Frames = patterns.frames
+    found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
+    found |= {"frames": frames, "raster": patterns.raster, "mask": known.mask_in(names, frames.shape[1:], notes)}
+    step = notes.number("step", names.number(known.STEP, "length", "m"))
+    if step is not None:
+        found["step"] = (step, step)
+    if given.positions is None and not given.raster and not given.step:
+        found |= _positions(names, patterns, notes)
+    return found
+
+
+def _positions(names: Names, patterns: PatternSource, notes: Notes) -> dict[str, Any]:
+    places = known.positions_in(names, patterns.frames.shape[0], patterns.raster, notes)
+    if places is None:
+        return {}
+    notes.at("positions", places.place)
+    if places.values.shape[1] == 3:
+        if "translation" in places.place.casefold():
+            notes.add(f"{places.place} is taken as x, y and z of the sample, as in CXI; {ORDER}")
+            return {"positions": on_detector(places.values, UPRIGHT)}
+        notes.add(f"{places.place} is taken as x, y and z of the probe; {ORDER}")
+        return {"positions": places.values[:, 1::-1]}
+    if " and " not in places.place:
+        notes.add(f"{places.place} is taken as y and x of the probe, in this order; {ORDER}")
+    else:
+        notes.add(f"{places.place} are taken as rows and columns of the probe; {ORDER}")
+    return {"pixel_positions" if places.pixels else "positions": places.values}
+
+
+def wavelength(names: Names, notes: Notes) -> float | None:
+    """Wavelength [m], from a wavelength, a photon energy or a voltage, by name."""
+    length = names.number(known.WAVELENGTH, "length", "m")
+    if length is not None:
+        return notes.number("wavelength", _scaled_length(length, names, notes))
+    energy = names.number(known.ENERGY, "energy", "eV")
+    if energy is not None and energy.value is not None and energy.value > 0:
+        return wavelength_from_energy(_electron_volts(energy, names, notes))
+    voltage = notes.number("voltage", names.number(known.VOLTAGE, "voltage", "V"))
+    return None if voltage is None or voltage <= 0 else electron_wavelength(voltage)
+
+
+def _unit_stated(found: Quantity, names: Names, wanted: tuple[str, ...]) -> bool:
+    for named in names.all(wanted):
+        if found.place in (named.item.name.lstrip("/"), f"{named.item.name.lstrip('/')}@{named.attribute}"):
+            return bool(named.unit or (named.attribute is None and units_of(named.item)))
+    return False
+
+
+def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
+    """A wavelength; without a unit, one that can't be metres is in ångström."""
+    assert found.value is not None
+    if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
+        return found
+    notes.add(f"{found.place} is {found.value:.6g} without a unit, which can't be metres; it is taken as angstrom.")
+    return Quantity(found.value * 1e-10, found.place)
+
+
+def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
+    """A photon energy [eV]; without a unit it is in joules, eV or keV by its size."""
+    assert found.value is not None
+    notes.at("energy", found.place)
+    notes.add(found.note)
+    if _unit_stated(found, names, known.ENERGY):
+        return found.value
+    unit, scale = (
+        ("eV", 1.0) if found.value >= 100 else ("keV", 1e3) if found.value >= 0.05 else ("J", 1 / ELECTRON_VOLT)
+    )
+    notes.add(f"{found.place} is {found.value:.6g} without a unit; it is taken as {unit}.")
+    return found.value * scale
+
+
+def detector(names: Names, notes: Notes) -> dict[str, Any]:
+    """Distance and pixel size of the detector [m], by name."""
+    found: dict[str, Any] = {"distance": notes.number("distance", names.number(known.DISTANCE, "length", "m"))}
+    y = names.number(known.PIXEL_Y, "length", "m")
+    x = names.number(known.PIXEL_X, "length", "m")
+    one = y or x or names.number(known.PIXEL, "length", "m")
+    if one is not None:
+        size = notes.number("detector_pixel", one)
+        other = notes.number("detector_pixel", x or one)
+        found["detector_pixel"] = None if size is None or other is None else (size, other)
+    return found
+
+
+def nothing_found(linked: Linked) -> FileError:
+    """What to say of an HDF5 file without patterns, or with links that lead to them and were not followed."""
+    for name, item in linked.walk():
+        if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
+            return other_axes(item.shape, linked.path, name.strip("/"))
+    if linked.left_out:
+        return linked.left_out[0]  # the patterns may be there
+    return FileError(
+        f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
+        f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "
+        "h5py and use Scan.from_arrays."
+    )

@@ -1,0 +1,365 @@
+"""Microscopes' own files through RosettaSciIO: MIB, DM3/DM4, EMD of Velox, BLO, TVIPS and MRC.
+
+It is an optional package (`pip install 'ptynb[formats]'`), imported where it is needed. Files are opened lazily, and in
+each process anew. What it says is taken over: axes with their scales and units, the beam's energy [kV] and the camera
+length [mm]. Detector axes are those in reciprocal lengths or angles where two are, else those that it calls signal.
+
+Orientation: as RosettaSciIO orders the axes, rows before columns in scan and patterns; nothing is flipped or rotated.
+Rasters that a file does not know (MIB without .hdr, TVIPS) come as a stack: give raster=(rows, columns).
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import logging
+import math
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.electrons import electron_wavelength
+from ptynb.data.patterns import FileFrames, Frames
+from ptynb.io.hdf5_file import FileError, open_for_reading
+from ptynb.io.reading import microscope_scales
+from ptynb.io.reading.hdf5_links import has, inside
+from ptynb.io.reading.link_policy import LinkPolicy
+from ptynb.io.reading.memory_limit import SMALL, check_chunks, size
+from ptynb.io.reading.optional_dependency import require, sentences
+from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.safe_hdf5 import MOST_EXPANSION
+from ptynb.io.reading.stack_axes import check_counts, native, stacked
+
+PACKAGE = "RosettaSciIO"
+
+
+@dataclass(frozen=True)
+class RosettaFormat:
+    """One of RosettaSciIO's formats: its name for a reader, its module, and what it is recognised by."""
+
+    name: str
+    module: str
+    recognises: Callable[[Head], bool]
+
+
+def _is_dm(head: Head) -> bool:
+    """Version 3 or 4, then the length of the tags (4 or 8 bytes), then 0 or 1 for the order of bytes."""
+    version = int.from_bytes(head.start[:4], "big")
+    place = {3: 8, 4: 12}.get(version, 0)
+    return bool(place) and head.start[place : place + 4] in (b"\0\0\0\0", b"\0\0\0\1")
+
+
+def _is_velox(head: Head) -> bool:
+    if head.file is None or not has(head.file, "Version", "Data/Image"):
+        return False
+    return isinstance(inside(head.file, "Data/Image", head.path), h5py.Group)
+
+
+def _is_tvips(head: Head) -> bool:
+    """A header of 256 bytes, version 1 or 2, and the name of who wrote it, in it or as the file's ending."""
+    named = b"TVIPS" in head.start[:256] or head.path.suffix.lower() == ".tvips"
+    return named and head.start[:4] == b"\0\1\0\0" and head.start[4:8] in (b"\1\0\0\0", b"\2\0\0\0")
+
+
+KINDS = (
+    RosettaFormat("MIB", "quantumdetector", lambda head: head.start.startswith(b"MQ1,")),
+    RosettaFormat("DigitalMicrograph", "digitalmicrograph", _is_dm),
+    RosettaFormat("EMD (Velox)", "emd", _is_velox),
+    RosettaFormat("BLO", "blockfile", lambda head: head.start.startswith(b"IMGBLO")),
+    RosettaFormat("TVIPS", "tvips", _is_tvips),
+    RosettaFormat("MRC", "mrc", lambda head: head.start[208:212] == b"MAP "),
+)
+
+
+def recognises(head: Head) -> bool:
+    """Whether it is one of these formats."""
+    return any(kind.recognises(head) for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of an array: its length, the step from one value to the next in `unit`, whether it is of the scan."""
+
+    size: int
+    scale: float
+    unit: str
+    navigate: bool
+
+
+@dataclass(frozen=True)
+class RosettaFrames(FileFrames):
+    """Patterns of a file that RosettaSciIO reads; each process opens it by itself.
+
+    module: of RosettaSciIO. number: of the signal in the file. order: its axes as (scan..., y, x). grid: lengths of the
+    scan's axes.
+    """
+
+    path: Path
+    module: str
+    number: int
+    order: tuple[int, ...]
+    grid: tuple[int, ...]
+    file_shape: tuple[int, int, int]
+    file_dtype: str
+    policy: LinkPolicy
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1."""
+        return self.local().read(start, stop)
+
+    def local(self) -> Frames:
+        """The same with the file open."""
+        with sentences(self.path, PACKAGE):
+            data = _signals(self.path, self.module, self.policy, self.grid)[self.number]["data"].transpose(self.order)
+        return OpenedFrames(self, data)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedFrames(Frames):
+    """Patterns of a file that is open in this process."""
+
+    closed: RosettaFrames
+    data: Any
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+        return self.closed.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored counts."""
+        return self.closed.dtype
+
+    @property
+    def in_file(self) -> bool:
+        """They are read when they are needed."""
+        return True
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1, row by row of the scan."""
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        columns, at = self.closed.grid[-1], start
+        with sentences(self.closed.path, PACKAGE):
+            while at < stop:
+                row, column = divmod(at, columns)
+                end = min(stop, at + columns - column)
+                part = (*((row,) if len(self.closed.grid) == 2 else ()), slice(column, column + end - at))
+                block = self.data[part]
+                read = block if isinstance(block, np.ndarray) else block.compute(scheduler="synchronous")
+                patterns[at - start : end - start] = read
+                at = end
+        return patterns
+
+    def part(self, start: int, stop: int) -> Frames:
+        """What can be sent on: the place."""
+        return self.closed
+
+
+def read(path: Path, given: Given) -> FileRecord:
+    """What RosettaSciIO reads of the file."""
+    require("rsciio", PACKAGE, path)
+    policy = LinkPolicy.around(path, given.links)
+    path = path.resolve()  # what lies beside it is looked for where engines look
+    kind, start = _kind(path)
+    with sentences(path, PACKAGE):
+        _check_size(path, kind.module, start)
+        signals = _signals(path, kind.module, policy)
+        number = _chosen(signals, path)
+        signal = signals[number]
+        axes = _axes(signal)
+        shape, dtype = tuple(int(side) for side in signal["data"].shape), np.dtype(signal["data"].dtype)
+        beam, camera_length = _microscope(signal)
+        if camera_length is not None and kind.module == "blockfile":
+            camera_length *= 1e3  # its header has tenths of a millimetre, of which RosettaSciIO makes metres
+    order = _order(axes)
+    ordered = [axes[axis] for axis in order]
+    stack, raster = stacked(tuple(shape[axis] for axis in order), path)
+    if raster is not None and min(raster) == 1:
+        raster = None  # a stack in one column
+    check_counts(dtype, path)
+    voltage = None if beam is None or given.beam is not None else microscope_scales.volts(beam, str(path))
+    wavelength = None if voltage is None else electron_wavelength(voltage)
+    detector = _lengths(ordered[-2:])
+    frames = RosettaFrames(
+        path, kind.module, number, order, tuple(one.size for one in ordered[:-2]), stack, dtype.str, policy
+    )
+    return FileRecord(
+        format=kind.name,
+        frames=native(frames),
+        raster=raster,
+        step=_lengths(ordered[:-2]) if raster is not None else None,
+        wavelength=wavelength,
+        angular_pixel=_angles(ordered[-2:], given.beam or wavelength),
+        distance=None if detector is None or not camera_length else camera_length * 1e-3,
+        detector_pixel=None if camera_length is None else detector,
+        places={"patterns": f"signal {number} of {len(signals)}"},
+    )
+
+
+FORMAT = Format("MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)", recognises, read)
+
+
+def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
+    """The kind of file, and its first bytes."""
+    if h5py.is_hdf5(path):
+        return next(kind for kind in KINDS if kind.module == "emd"), b""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    if start.startswith(b"MQ1,") and b",R64," in start[:384]:
+        raise FileError(f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.")
+    head = Head(path, start, None)
+    return next(kind for kind in KINDS if kind.recognises(head)), start
+
+
+def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    """What is in the file; warnings are of no use to who reads the patterns.
+
+    grid: of the scan, where it is known: MIB's would be made out of the times in the headers of all patterns again.
+    Raises FileError where RosettaSciIO would open other files that may not be read.
+    """
+    for companion in _companions(path, module):
+        real = policy.check(companion, f"{path} keeps a part of the scan")
+        if real.exists() and not real.is_file():
+            raise FileError(f"{path} has {companion.name} beside it, which is no regular file; take it away.")
+    reader = importlib.import_module(f"rsciio.{module}").file_reader
+    known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
+    logger = logging.getLogger("rsciio")
+    before = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.ERROR)
+        try:
+            signals: list[dict[str, Any]] = reader(str(path), lazy=True, **known)
+        finally:
+            logger.setLevel(before)
+    return signals
+
+
+def _companions(path: Path, module: str) -> Iterator[Path]:
+    """The files beside this one that RosettaSciIO opens by their names."""
+    if module == "quantumdetector":
+        yield Path(str(path).replace(".mib", ".hdr"))
+    elif module == "tvips":  # all parts of a scan, of which this is number 000
+        parts = (Path(f"{str(path)[:-9]}{number:03d}{path.suffix}") for number in itertools.count(1))
+        yield from itertools.takewhile(Path.exists, parts)
+    elif module == "mrc" and "movie" in str(path):  # by Direct Electron: metadata, positions, pictures
+        prefix = "_".join(path.name.split("_")[:2])
+        yield from sorted(one for one in path.parent.iterdir() if one.name.startswith(f"{prefix}_"))
+
+
+def _check_size(path: Path, module: str, start: bytes) -> None:
+    """Raises FileError where a header announces more than the file has, which would be cut into endless pieces."""
+    if module == "mrc":
+        columns, rows, sections, mode = struct.unpack_from("<4i", start)
+        octets = {0: 1, 1: 2, 2: 4, 6: 2, 12: 2}.get(mode, 1)
+        announced = -1 if min(columns, rows, sections) < 1 else columns * rows * sections * octets
+    elif module == "blockfile":
+        side, _, columns, rows = struct.unpack_from("<4H", start, 20)
+        announced = -1 if min(side, columns, rows) < 1 else columns * rows * side * side
+    else:
+        if module == "emd":
+            _check_datasets(path)
+        return
+    if not 0 < announced <= path.stat().st_size:
+        raise FileError(
+            f"{path} has {path.stat().st_size} bytes, and its header announces patterns of {announced} bytes; the file "
+            "is cut short or damaged, copy it again."
+        )
+
+
+def _check_datasets(path: Path) -> None:
+    """Raises FileError for data of Velox in another file, as Velox never writes them, and for more than it can hold."""
+    elsewhere = "keeps {} in another file, which Velox never does; load the file that it is in."
+    beyond = "claims more for {} than a file of its size can hold; it is damaged, copy it again."
+    most = max(SMALL, MOST_EXPANSION * path.stat().st_size)
+
+    def wrong(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
+        if not isinstance(item, h5py.Dataset):
+            return None
+        if item.is_virtual or item.external:
+            return elsewhere.format(name)
+        check_chunks(item, path)
+        return beyond.format(name) if size(item.shape or (), item.dtype) > most else None
+
+    with open_for_reading(path) as file:
+        leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
+        sentence = elsewhere.format(leads) if leads else file.visititems(wrong)
+    if sentence:
+        raise FileError(f"{path} {sentence}")
+
+
+def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
+    """The largest signal with three or four axes."""
+    stacks = [number for number, signal in enumerate(signals) if len(signal["data"].shape) in (3, 4)]
+    if not stacks:
+        shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
+        raise FileError(f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).")
+    return max(
+        stacks, key=lambda number: (len(signals[number]["data"].shape), math.prod(signals[number]["data"].shape))
+    )
+
+
+def _axes(signal: dict[str, Any]) -> list[Axis]:
+    """The axes in the order of the array; one without a description has no unit."""
+    shape = signal["data"].shape
+    axes = [Axis(int(size), 1.0, "", index < len(shape) - 2) for index, size in enumerate(shape)]
+    for number, said in enumerate(signal["axes"]):
+        index = int(said.get("index_in_array", number))
+        unit = said.get("units")
+        navigate = bool(said.get("navigate", axes[index].navigate))
+        axes[index] = Axis(
+            axes[index].size, abs(float(said.get("scale", 1.0))), unit if isinstance(unit, str) else "", navigate
+        )
+    return axes
+
+
+def _order(axes: list[Axis]) -> tuple[int, ...]:
+    """The axes with those of the detector last; by their units, then by what they are called, else as they are."""
+    every = range(len(axes))
+    by_unit = [index for index in every if microscope_scales.angular_pixel(1.0, axes[index].unit, 1.0) is not None]
+    by_name = [index for index in every if not axes[index].navigate]
+    detector = next((found for found in (by_unit, by_name) if len(found) == 2), list(every)[-2:])
+    return (*(index for index in every if index not in detector), *detector)
+
+
+def _lengths(axes: list[Axis]) -> tuple[float, float] | None:
+    """(rows, columns) [m] of two axes, where they are lengths."""
+    factors = [microscope_scales.length(axis.unit) for axis in axes]
+    if len(axes) != 2 or factors[0] is None or factors[1] is None or min(axis.scale for axis in axes) <= 0:
+        return None
+    return axes[0].scale * factors[0], axes[1].scale * factors[1]
+
+
+def _angles(axes: list[Axis], beam: float | None) -> tuple[float, float] | None:
+    rows, columns = (microscope_scales.angular_pixel(axis.scale, axis.unit, beam) for axis in axes)
+    return (rows, columns) if rows and columns else None
+
+
+def _microscope(signal: dict[str, Any]) -> tuple[float | None, float | None]:
+    """(beam's energy [kV], camera length [mm]) where they are said, here or in the format's own metadata."""
+    said = signal.get("metadata", {}).get("Acquisition_instrument", {}).get("TEM", {})
+    values: dict[str, Any] = {name: said.get(name) for name in ("beam_energy", "camera_length")}
+    for place, (target, function) in signal.get("mapping", {}).items():
+        name = target.rsplit(".", 1)[-1]
+        if name in values and not values[name]:
+            found = _walk(signal.get("original_metadata", {}), place.split("."))
+            values[name] = found if found is None or function is None else function(found)
+    energy, length = values["beam_energy"], values["camera_length"]
+    return (float(energy) if energy else None), (float(length) if length else None)
+
+
+def _walk(tree: Any, names: list[str]) -> Any:
+    """What stands at this place of nested dictionaries; None where nothing does."""
+    for name in names:
+        if not isinstance(tree, dict) or name not in tree:
+            return None
+        tree = tree[name]
+    return tree

@@ -1,0 +1,60 @@
+"""Results with a name each: from what a user gives to `compare` and to `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ptynb.data.snapshot import Result
+from ptynb.io.result_file import load_result
+
+Source = Result | str | Path
+Given = Source | Mapping[str, Source]
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def named(given: tuple[Given, ...]) -> dict[str, Result]:
+    """The results by name, see `sources`.
+
+    Raises ValueError for fewer than two, TypeError for what is no result, FileError for files that hold none.
+    """
+    found = {name: _result(source) for name, source in sources(given)}
+    if len(found) < 2:
+        raise ValueError(
+            f"There is {len(found)} result to compare; expected two or more: results, paths of result files, or a "
+            "mapping of names to these."
+        )
+    return found
+
+
+def sources(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """(name, source) of each; no name comes twice. Files have theirs, others letters, unless a mapping names them."""
+    taken: set[str] = set()
+    for name, source in _with_names(given):
+        numbered = (name, *(f"{name} ({number})" for number in range(2, 1000)))
+        unique = next(one for one in numbered if one not in taken)
+        taken.add(unique)
+        yield unique, source
+
+
+def _with_names(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    letters = iter(LETTERS)
+    for number, item in enumerate(given, start=1):
+        if isinstance(item, Mapping):
+            for name, source in item.items():
+                yield str(name), source
+        elif isinstance(item, str | Path):
+            yield Path(item).name.removesuffix(".h5").removesuffix(".result"), item
+        else:
+            yield next(letters, f"result {number}"), item
+
+
+def _result(source: Source) -> Result:
+    if isinstance(source, Result):
+        return source
+    if isinstance(source, str | Path):
+        return load_result(source)
+    raise TypeError(
+        f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result file."
+    )

@@ -1,0 +1,271 @@
+"""Frames of the patterns in an HDF5 file: one dataset, many after one another, or a virtual one over other files."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.hdf5_links import DEEPEST, Item, Linked, is_counted
+from ptynb.io.reading.memory_limit import check_chunks
+
+MOST_PATTERNS = 2**24
+MOST_PIXELS = 2**28
+"""Of one pattern. More of either is no scan but a damaged header."""
+MOST_CHUNK = 2**30
+"""Bytes that are decompressed to read one pattern."""
+NUMBERED = re.compile(r"data_?\d+")
+"""Datasets of one scan, as detectors write them one after another."""
+
+
+@dataclass(frozen=True, eq=False)
+class PatternSource:
+    """Where a scan's patterns are.
+
+    place: their name in the file. raster: (rows, columns) where the file has them as such.
+    """
+
+    frames: Frames
+    place: str
+    raster: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def patterns_at(linked: Linked, name: str) -> PatternSource:
+    """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
+
+    Of more axes, those of length 1 in front of y count for nothing; see `scan_axes`. Raises FileError where there are
+    no patterns, or none that can be read.
+    """
+    found = linked.get(name)
+    if isinstance(found, h5py.Group):
+        names = numbered(found)
+        if names:
+            return _stack(linked, name, names)
+    if not isinstance(found, h5py.Dataset):
+        what = "is a group" if isinstance(found, h5py.Group) else "is not there"
+        raise FileError(
+            f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'."
+        )
+    return _of(linked, found, name.strip("/"), 0)
+
+
+def looks_like_patterns(item: Item) -> bool:
+    """Whether a dataset has the shape and the type of patterns."""
+    return (
+        isinstance(item, h5py.Dataset)
+        and item.ndim > 2
+        and scan_axes(item.shape) is not None
+        and bool(np.issubdtype(item.dtype, np.integer) or np.issubdtype(item.dtype, np.floating))
+        and min(item.shape[-2:]) >= 4
+        and math.prod(item.shape[:-2]) > 1
+    )
+
+
+def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The lengths (pattern,) or (row, column) of the axes in front of a pattern's own; None where there are others.
+
+    Of more than two, those of length 1 count for nothing: detectors write (row, column, 1, y, x).
+    """
+    before = tuple(int(side) for side in shape[:-2])
+    if len(before) > 2:
+        before = tuple(side for side in before if side != 1) or (1,)
+    return before if 1 <= len(before) <= 2 else None
+
+
+def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError:
+    """The error for an array whose axes are not those of patterns: which of them are the scan's would be a guess."""
+    at = f" in {where}" if where else ""
+    remedy = ": sum or choose along the others, and give the rest to Scan.from_arrays" if len(shape) > 4 else ""
+    return FileError(
+        f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x){remedy}."
+    )
+
+
+def numbered(group: h5py.Group) -> tuple[str, ...]:
+    """Names like data_000001 in a group, in the order of their numbers; nothing is opened."""
+    names = [name for name in group if NUMBERED.fullmatch(name)]
+    return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
+
+
+def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:
+    parts: list[Frames] = []
+    remarks: list[str] = []
+    for one in names:
+        place = f"{name.strip('/')}/{one}"
+        with linked.aside() as other:
+            found = other.get(place)
+            if not isinstance(found, h5py.Dataset):
+                raise FileError(f"{linked.path} has {place}, which leads to nothing; the scan is not whole.")
+            part = _of(other, found, place, 0)
+        parts.append(part.frames)
+        remarks += part.notes
+    return PatternSource(
+        _stacked(parts, linked.path), f"{name.strip('/')}/{names[0]} to {names[-1]}", None, tuple(remarks)
+    )
+
+
+def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
+    try:
+        return StackedFrames.of(parts)
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from None
+
+
+def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> PatternSource:
+    _check(dataset, linked.path, place)
+    linked.check_raw_files(dataset)
+    axes = scan_axes(dataset.shape)
+    raster = (axes[0], axes[1]) if axes is not None and len(axes) == 2 else None
+    if not dataset.is_virtual:
+        return PatternSource(HDF5Frames.of(dataset), place, raster)
+    frames, remarks = _virtual(linked, dataset, place, depth)
+    return PatternSource(frames, place, raster, remarks)
+
+
+def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
+    shape = dataset.shape
+    if shape is None or len(shape) < 3:
+        raise FileError(f"{path} has patterns of shape {shape} at {place}; expected (pattern, y, x).")
+    if scan_axes(shape) is None:
+        raise other_axes(shape, path, place)
+    pixels, count = math.prod(shape[-2:]), math.prod(shape[:-2])
+    if pixels > MOST_PIXELS or count > MOST_PATTERNS:
+        raise FileError(
+            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels at {place}; expected at most "
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+        )
+    if dataset.chunks and math.prod(dataset.chunks) * dataset.dtype.itemsize > MOST_CHUNK:
+        raise FileError(
+            f"{path} stores {place} in chunks of {dataset.chunks} values, of which one takes "
+            f"{math.prod(dataset.chunks) * dataset.dtype.itemsize / 2**30:.3g} GiB of memory; expected at most 1. "
+            "Write it in chunks of a few patterns: h5repack -l CHUNK=..."
+        )
+    check_chunks(dataset, path)
+    if dataset.size and not dataset.is_virtual and not dataset.external and not dataset.id.get_storage_size():
+        raise FileError(
+            f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan ended "
+            "before the first one, or are they in another file?"
+        )
+
+
+def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> tuple[Frames, tuple[str, ...]]:
+    """Frames of a virtual dataset: those of its sources where each has whole patterns, else read through HDF5."""
+    if depth >= DEEPEST:
+        raise FileError(f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.")
+    parts: list[tuple[int, int, Frames]] = []
+    sources: list[Path] = []
+    mapped, whole, remarks = 0, True, []
+    for source in dataset.virtual_sources():
+        if is_counted(source.file_name) or is_counted(source.dset_name):
+            whole = False
+            remarks.append(
+                f"{place} is made of files whose names are counted ({source.file_name}); a missing one is read as 0."
+            )
+            mapped = dataset.size
+            continue
+        with linked.aside() as other:
+            frames, run = _source(linked, other, dataset, source, place, depth)
+        sources += [path for path in _paths(frames) if path != linked.path]
+        mapped += min(int(source.vspace.get_select_npoints()), dataset.size)
+        if run is None or frames.dtype != dataset.dtype:
+            whole = False
+        else:
+            parts.append((run[0], run[1], _cut(frames, run[2], run[1] - run[0])))
+    if mapped < dataset.size:
+        remarks.append(
+            f"{place} leaves {dataset.size - mapped} of its {dataset.size} values to no file; they are read as "
+            f"{dataset.fillvalue}."
+        )
+    parts.sort(key=lambda part: part[:2])
+    ends = [0, *(stop for _, stop, _ in parts)]
+    if whole and parts and [start for start, _, _ in parts] == ends[:-1] and ends[-1] == math.prod(dataset.shape[:-2]):
+        return _stacked([frames for _, _, frames in parts], linked.path), tuple(remarks)
+    linked.check_sources(dataset)
+    return HDF5Frames.of(dataset, tuple(dict.fromkeys(sources))), tuple(remarks)
+
+
+def _source(
+    linked: Linked, other: Linked, dataset: h5py.Dataset, source: object, place: str, depth: int
+) -> tuple[Frames, tuple[int, int, int] | None]:
+    """(frames of a source, (first pattern, last + 1, first pattern in the source)), None for less than patterns."""
+    name, inside = source.file_name, source.dset_name  # type: ignore[attr-defined]
+    vspace, space = source.vspace, source.src_space  # type: ignore[attr-defined]
+    what = f"{linked.path} keeps parts of {place}"
+    file = other.source_file(dataset, name, what)
+    found = other.get(inside, file["/"])
+    if not isinstance(found, h5py.Dataset):
+        raise FileError(f"{what} in {file.filename} at {inside}, where there is no dataset; is that file whole?")
+    if found.id == dataset.id:
+        raise FileError(f"{linked.path} has a virtual dataset at {place} that is made of itself; expected other data.")
+    low, high = _bounds(space)
+    if low is not None and (len(low) != found.ndim or any(h >= s for h, s in zip(high, found.shape, strict=True))):
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects values up to {high} there; "
+            "the file is cut short, or of another scan."
+        )
+    wanted = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != wanted:
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            "the file is cut short, or of another scan."
+        )
+    if found.ndim < 3 or scan_axes(found.shape) is None:
+        return _flat(found), None
+    frames = _of(other, found, f"{Path(file.filename).name}:{inside}", depth + 1).frames
+    return frames, _run(dataset, found, vspace, space)
+
+
+def _run(
+    dataset: h5py.Dataset, found: h5py.Dataset, vspace: h5py.h5s.SpaceID, space: h5py.h5s.SpaceID
+) -> tuple[int, int, int] | None:
+    """(first pattern, last + 1, first pattern in the source) of a mapping of whole patterns; else None."""
+    if dataset.ndim != 3 or found.ndim != 3 or found.shape[1:] != dataset.shape[1:]:
+        return None
+    (low, high), (first, last) = _bounds(vspace), _bounds(space)
+    if low is None:
+        low, high = (0, 0, 0), tuple(side - 1 for side in dataset.shape)
+    if first is None:
+        first, last = (0, 0, 0), tuple(side - 1 for side in found.shape)
+    box, other = ([h - s + 1 for s, h in zip(*ends, strict=True)] for ends in ((low, high), (first, last)))
+    full = vspace.get_select_npoints() == math.prod(box) == space.get_select_npoints() == math.prod(other)
+    if not full or box != other or tuple(box[1:]) != dataset.shape[1:]:
+        return None
+    return int(low[0]), int(low[0]) + int(box[0]), int(first[0])
+
+
+def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The smallest and the largest index that is selected; None where all are."""
+    if space.get_select_type() == h5py.h5s.SEL_ALL:
+        return None, ()
+    low, high = space.get_select_bounds()
+    return tuple(map(int, low)), tuple(map(int, high))
+
+
+def _flat(dataset: h5py.Dataset) -> Frames:
+    """Of a dataset that is no stack of patterns: only its place counts."""
+    path = Path(dataset.file.filename).resolve()
+    shape = (1, *(1, 1, *dataset.shape)[-2:])
+    return HDF5Frames(path, dataset.name, shape, dataset.dtype.str)
+
+
+def _paths(frames: Frames) -> tuple[Path, ...]:
+    """Files that frames lie in."""
+    if isinstance(frames, StackedFrames):
+        return tuple(path for part in frames.parts for path in _paths(part))
+    if isinstance(frames, SelectedFrames):
+        return _paths(frames.source)
+    return (frames.path, *frames.sources) if isinstance(frames, HDF5Frames) else ()
+
+
+def _cut(frames: Frames, start: int, count: int) -> Frames:
+    if start == 0 and count == frames.shape[0]:
+        return frames
+    return SelectedFrames.of(frames, np.arange(start, start + count))

@@ -1,0 +1,92 @@
+"""Patterns that are packed so that none of them can be read before all are in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from ptynb.data.patterns import ArrayFrames, Frames
+from ptynb.io.reading.memory_limit import UNCOMPRESSED, check_room
+from ptynb.progress import LINE_SECONDS, log
+from ptynb.table import gigabytes
+
+LARGE = 2**30
+"""Bytes from which on the user is told before patterns are unpacked."""
+PIECE = 2**24
+"""Bytes that are unpacked at once: Ctrl-C and lines about progress wait for as much."""
+
+Unpack = Callable[["UnpackingProgress"], NDArray[Any]]
+"""Makes the patterns (pattern, y, x), and says how far it is."""
+
+
+class UnpackingProgress:
+    """How many bytes of so many have been unpacked: a line in a log every few seconds, none where it is soon done."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._written = time.monotonic()
+
+    def add(self, octets: int) -> None:
+        """So many more."""
+        self._done += octets
+        if time.monotonic() - self._written >= LINE_SECONDS:
+            self._written = time.monotonic()
+            log(Console(stderr=True), f"{self._what}: {gigabytes(self._done)} of {gigabytes(self._total)} are unpacked")
+
+
+@dataclass(frozen=True, eq=False)
+class PackedFrames(Frames):
+    """Patterns of which only the shape is known until `unpacked` reads all of them; `load` does, `info` does not.
+
+    name: of the array in the file. needed: bytes of memory that unpacking takes.
+    """
+
+    path: Path
+    name: str
+    known_shape: tuple[int, int, int]
+    type: np.dtype[Any]
+    unpack: Unpack
+    needed: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pattern, y, x)."""
+        return self.known_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the counts."""
+        return self.type
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Patterns start to stop - 1; all are unpacked for it."""
+        return self.unpacked().read(start, stop)
+
+    def part(self, start: int, stop: int) -> Frames:
+        """The same with all patterns in memory."""
+        return self.unpacked().part(start, stop)
+
+    def check(self) -> None:
+        """Raises FileError where they don't fit into memory."""
+        check_room(self.needed, f"the patterns in {self.name}, to be unpacked", self.path)
+
+    def unpacked(self) -> ArrayFrames:
+        """All patterns in memory. Raises FileError where they don't fit."""
+        self.check()
+        return ArrayFrames.of(self.unpack(UnpackingProgress(str(self.path), self.nbytes)))
+
+    @property
+    def note(self) -> str:
+        """What the user should know of them."""
+        count, height, width = self.shape
+        return (
+            f"{count} patterns of {height} x {width}, {self.dtype}, are packed in {self.name}, and are unpacked into "
+            f"{gigabytes(self.nbytes)} of memory when they are loaded; {UNCOMPRESSED}."
+        )

@@ -1,0 +1,188 @@
+"""Reading HDF5 that may be damaged or made up: each value is of the expected kind, or one sentence says not."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.io.hdf5_file import FileError, in_one_line, read_all, reason
+from ptynb.io.reading.hdf5_links import Item, inside
+from ptynb.io.reading.memory_limit import ELSEWHERE, check_chunks, check_room
+
+MOST_EXPANSION = 1000
+"""How many times larger than the whole file a dataset may be: what gzip can do at most."""
+MOST_TEXT = 2**26
+"""Bytes of a text."""
+KINDS = {
+    "c": "complex numbers",
+    "f": "real numbers",
+    "fiu": "real numbers",
+    "iu": "whole numbers",
+    "biu": "true or false",
+    "biuf": "true or false",
+}
+
+
+class Checked:
+    """An open file, and its values once they were looked at. Every method raises FileError."""
+
+    def __init__(self, file: h5py.File, path: Path) -> None:
+        self.file, self.path = file, path
+        self._bytes = path.stat().st_size
+
+    def has(self, name: str) -> bool:
+        """Whether there is something of this name."""
+        return self._inside(name) is not None
+
+    def group(self, name: str) -> h5py.Group:
+        """The group of this name; links into other files are not followed."""
+        found = self._inside(name)
+        if not isinstance(found, h5py.Group):
+            raise FileError(f"{self.path} has no group {name}; the file is incomplete or of another kind.")
+        return found
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """The dataset of this name, of a size that the file can hold; links into other files are not followed."""
+        found = self._inside(name)
+        if not isinstance(found, h5py.Dataset):
+            raise FileError(f"{self.path} has no dataset {name}; the file is incomplete or of another kind.")
+        if found.shape is None:
+            raise FileError(f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.")
+        if found.nbytes > MOST_EXPANSION * self._bytes:
+            raise FileError(
+                f"{self.path} claims {found.nbytes:.3g} bytes for {name}, in a file of {self._bytes}; it is damaged or "
+                "made up."
+            )
+        return found
+
+    def _inside(self, name: str) -> Item | None:
+        try:
+            return inside(self.file, name, self.path)
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise self._damaged(name, error) from None
+
+    def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
+        """An array. kind: a key of `KINDS`. dimensions: how many axes it may have. last: length of the last one."""
+        stored = self.dataset(name)
+        right = stored.dtype.kind in kind and stored.ndim in dimensions and 0 not in stored.shape
+        if not right or last not in (None, stored.shape[-1]):
+            axes = " or ".join(str(number) for number in dimensions)
+            more = "" if last is None else f", {last} in the last"
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected {KINDS[kind]} along {axes} axes{more}, "
+                "none of length 0."
+            )
+        return self.read(name, stored)
+
+    def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
+        """Rows. fields: kind of each column that has to be there; "O" for text."""
+        stored = self.dataset(name)
+        known = stored.dtype.fields or {}
+        right = all(field in known and known[field][0].kind in kind for field, kind in fields.items())
+        if not right or stored.ndim != 1:
+            raise FileError(f"{self.path} has {name} as {_described(stored)}; expected rows with {', '.join(fields)}.")
+        return self.read(name, stored)
+
+    def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
+        """All of a dataset that was looked at."""
+        check_room(stored.nbytes, name, self.path, ELSEWHERE)
+        check_chunks(stored, self.path)
+        try:
+            values: NDArray[Any] = read_all(stored)
+        except (OSError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+            raise self._damaged(name, error) from None
+        return values
+
+    def text(self, name: str) -> str:
+        """A text."""
+        stored = self.dataset(name)
+        if h5py.check_string_dtype(stored.dtype) is None or stored.shape != ():
+            raise FileError(f"{self.path} has {name} as {_described(stored)}; expected a text.")
+        return self._decoded(name, self.read(name, stored))
+
+    def texts(self, name: str) -> list[Any]:
+        """Texts in a row."""
+        stored = self.dataset(name)
+        if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
+            raise FileError(f"{self.path} has {name} as {_described(stored)}; expected texts.")
+        return [*self.read(name, stored)]
+
+    def json(self, name: str, kind: type[dict[Any, Any]] | type[list[Any]]) -> Any:
+        """What a JSON text says: a dictionary or a list."""
+        return self.parsed(name, self.text(name), kind)
+
+    def parsed(self, name: str, text: Any, kind: type[Any] = object) -> Any:
+        """The same of a text that was read already."""
+        try:
+            found = json.loads(self._decoded(name, text))
+        except (ValueError, RecursionError) as error:
+            raise FileError(f"{self.path} has {name}, which is no JSON ({reason(error)}); it is damaged.") from None
+        if not isinstance(found, kind):
+            raise FileError(f"{self.path} has {name} as a {type(found).__name__}; expected a {kind.__name__}.")
+        return found
+
+    def number(self, name: str) -> float:
+        """A number alone."""
+        stored = self.dataset(name)
+        if stored.dtype.kind not in "fiub" or stored.shape != ():
+            raise FileError(f"{self.path} has {name} as {_described(stored)}; expected one number.")
+        return float(self.read(name, stored))
+
+    def attribute(self, place: h5py.Group | h5py.Dataset, name: str) -> Any:
+        """The value of an attribute."""
+        try:
+            if name in place.attrs:
+                return place.attrs[name]
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise self._damaged(f"{place.name}@{name}", error) from None
+        raise FileError(
+            f"{self.path} has no attribute {name} at {place.name}; the file is incomplete or of another kind."
+        )
+
+    def real(self, place: h5py.Group | h5py.Dataset, name: str) -> float:
+        """A number in an attribute, which may be not finite."""
+        value = self.attribute(place, name)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise FileError(
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; expected a number."
+            ) from None
+
+    def numbers(self, place: h5py.Group | h5py.Dataset, name: str, count: int) -> tuple[float, ...]:
+        """So many finite numbers in an attribute."""
+        value = self.attribute(place, name)
+        try:
+            found = tuple(float(one) for one in np.atleast_1d(value))
+        except (TypeError, ValueError):
+            found = ()
+        if len(found) != count or not all(math.isfinite(one) for one in found):
+            raise FileError(
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; "
+                f"expected {count} finite numbers."
+            )
+        return found
+
+    def _decoded(self, name: str, value: Any) -> str:
+        try:
+            text = value.decode() if isinstance(value, bytes) else str(value)
+        except UnicodeDecodeError:
+            raise FileError(f"{self.path} has {name} in no UTF-8; it is damaged.") from None
+        if len(text) > MOST_TEXT:
+            raise FileError(f"{self.path} has {len(text)} letters of {name}; expected at most {MOST_TEXT}.")
+        return text
+
+    def _damaged(self, name: str, error: Exception) -> FileError:
+        return FileError(f"{self.path} is damaged: {name} can't be read ({reason(error)}).")
+
+
+def _described(stored: h5py.Dataset) -> str:
+    return f"{in_one_line(stored.dtype)} of shape {stored.shape}"

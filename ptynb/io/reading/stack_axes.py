@@ -1,0 +1,79 @@
+"""What the axes of a stored array mean: (pattern, y, x), or (row, column, y, x) of a scan line by line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.patterns import Frames, PlacedFrames, TransformedFrames
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.reading.hdf5_patterns import MOST_PATTERNS, MOST_PIXELS, other_axes
+
+
+def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
+    """((pattern, y, x), raster (rows, columns) of four axes) of an array. Raises FileError for other axes."""
+    at = f" in {where}" if where else ""
+    if len(shape) not in (3, 4):
+        raise other_axes(shape, path, where)
+    if min(shape) < 1:
+        raise FileError(f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.")
+    count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))
+    if count > MOST_PATTERNS or pixels > MOST_PIXELS:
+        raise FileError(
+            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels{at}; expected at most "
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+        )
+    raster = None if len(shape) == 3 else (int(shape[0]), int(shape[1]))
+    return (count, int(shape[-2]), int(shape[-1])), raster
+
+
+def placed(
+    path: Path, offset: int, shape: tuple[int, int, int], dtype: np.dtype[Any], *, stride: int | None = None
+) -> Frames:
+    """Patterns one after the other in a file from `offset` on, `stride` apart (as long as one is) [bytes].
+
+    Raises FileError where the file ends before the last of them.
+    """
+    check_counts(dtype, path)
+    own = shape[1] * shape[2] * dtype.itemsize
+    step = own if stride is None else stride
+    end, length = offset + (shape[0] - 1) * step + own, path.stat().st_size
+    if end > length:
+        raise FileError(
+            f"{path} ends after {length} bytes; expected {end} for {shape[0]} patterns of {shape[1]} x {shape[2]} "
+            f"pixels of type {dtype}: it is cut short, copy it again."
+        )
+    places = offset + step * np.arange(shape[0], dtype=np.int64)
+    return native(PlacedFrames(path.resolve(), places, shape, dtype))
+
+
+def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
+    """Raises FileError for a type that counts can't have."""
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        at = f" in {where}" if where else ""
+        raise FileError(f"{path} has patterns of type {dtype}{at}; expected real counts (integers or floats).")
+
+
+def native(frames: Frames) -> Frames:
+    """The same patterns, in the order of bytes of this machine."""
+    if frames.dtype.isnative:
+        return frames
+    dtype = frames.dtype.newbyteorder("=")
+    return TransformedFrames(frames, _swapped, frames.shape[1:], dtype)
+
+
+def _swapped(patterns: NDArray[Any], first: int) -> NDArray[Any]:
+    return patterns.astype(patterns.dtype.newbyteorder("="))
+
+
+def transposed(frames: Frames) -> Frames:
+    """The same patterns with rows and columns exchanged."""
+    return TransformedFrames(frames, _transposed, (frames.shape[2], frames.shape[1]), frames.dtype)
+
+
+def _transposed(patterns: NDArray[Any], first: int) -> NDArray[Any]:
+    return patterns.transpose(0, 2, 1)

@@ -1,0 +1,191 @@
+"""Result files: everything worth keeping of a reconstruction, in HDF5. `ptynb/result_file.md` says what is where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.result import Result
+from ptynb.io import result_record as record
+from ptynb.io.hdf5_file import FileError, open_for_reading, reason, replacing
+from ptynb.io.nxdata_plots import write_plots
+from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.settings import Settings
+
+FORMAT = "ptynb result"
+UNNAMED = 2
+"""The last version from before settings were renamed; each table of renamed ones raises it by one."""
+VERSION = UNNAMED + len(TABLES)
+BACKGROUND = "background/background"
+CENTRED = "centred"
+"""The zero frequency of a far field is at index n // 2, as in patterns."""
+
+
+def save_result(result: Result, path: str | Path) -> Path:
+    """Writes the result; an existing file is replaced only once the new one is whole."""
+    path = Path(path).expanduser()
+    with replacing(path) as file:
+        _write_head(file, result)
+        _write_arrays(file, result)
+        record.write_epochs(file, result.epochs, result.update)
+        record.write_r_factors(file, result.r_factors)
+        record.write_changes(file, result.changes)
+        record.write_thumbnails(file, result.history)
+        for name, settings in (("at_end", result.settings), ("at_start", result.initial_settings)):
+            record.write_json(file.require_group("settings"), name, settings)
+        record.write_record(file, "scan", result.scan)
+        record.write_record(file, "software", result.software)
+        record.write_record(file, "machines", result.machines)
+        record.write_json(file, "about", result.metadata)
+        write_plots(file["entry"], result)
+    return path
+
+
+def _write_head(file: h5py.File, result: Result) -> None:
+    file.attrs.update(
+        format=FORMAT,
+        version=VERSION,
+        r_factor=result.r_factor,
+        NX_class="NXroot",
+        default="entry",
+        creator=f"ptynb {result.software.ptynb}".strip(),
+    )
+    entry = file.create_group("entry")
+    entry.attrs["NX_class"] = "NXentry"
+    record.write_text(entry, "title", result.title)
+    record.write_text(entry, "start_time", result.started)
+    record.write_text(entry, "end_time", result.ended)
+    record.write_text(entry, "failure", result.failure)
+    note = entry.create_group("comments")
+    note.attrs["NX_class"] = "NXnote"
+    record.write_text(note, "type", "text/markdown")
+    record.write_text(note, "data", result.comments)
+
+
+def _write_arrays(file: h5py.File, result: Result) -> None:
+    axes = ("state", "slice", "y", "x")[-result.object.ndim :]
+    file["object"], file["probe"], file["positions"] = result.object, result.probe, result.positions
+    file["object"].attrs.update(axes=[*axes], long_name="Object", units="", origin=result.origin, origin_unit="pixel")
+    file["probe"].attrs.update(axes=["mode", "y", "x"], long_name="Probe", units="sqrt(counts)")
+    file["positions"].attrs.update(axes=["pattern", "yx"], long_name="Top-left corners of the probe", units="pixel")
+    if result.pixel_size is not None:
+        for name in ("object", "probe"):
+            file[name].attrs.update(pixel_size=result.pixel_size, pixel_size_unit="m")
+    for name, values in result.parameters.items():
+        file[f"optimised/{name}"] = values
+    if BACKGROUND in result.parameters:
+        file[f"optimised/{BACKGROUND}"].attrs.update(axes=["y", "x"], units="counts", order=CENTRED)
+
+
+def load_result(path: str | Path) -> Result:
+    """The result in a file that `save_result` wrote, of this version or an earlier one.
+
+    Raises FileError where it is not one, or damaged.
+    """
+    path = Path(path).expanduser()
+    with open_for_reading(path) as file:
+        try:
+            return _read(Checked(file, path))
+        except FileError:
+            raise
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FileError(f"{path} is damaged ({reason(error)}) and can't be read.") from None
+
+
+def _read(source: Checked) -> Result:
+    if not is_result(source.file):
+        raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
+    version = source.file.attrs.get("version")
+    if version == 1:
+        return _with_centred_background(
+            source, _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+        )
+    if version in range(UNNAMED, VERSION + 1):
+        result = _with_present_names(Result(**_arrays(source), **_record(source)), int(version) - UNNAMED)
+        return _with_centred_background(source, result)
+    raise FileError(
+        f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
+    )
+
+
+def _arrays(source: Checked) -> dict[str, Any]:
+    """What all versions have in common."""
+    object = source.dataset("object")
+    origin = source.numbers(object, "origin", 2)
+    pixel = source.numbers(object, "pixel_size", 2) if "pixel_size" in object.attrs else None
+    return {
+        "object": source.array("object", "c", 2, 3, 4),
+        "probe": source.array("probe", "c", 3),
+        "positions": source.array("positions", "f", 2, last=2),
+        "origin": (int(origin[0]), int(origin[1])),
+        "pixel_size": None if pixel is None else (pixel[0], pixel[1]),
+        "parameters": _datasets(source) if source.has("optimised") else {},
+        "epochs": record.read_epochs(source),
+        "r_factor": source.real(source.file, "r_factor"),
+    }
+
+
+def _first_record(source: Checked) -> dict[str, Any]:
+    settings, about = (source.parsed(name, source.attribute(source.file, name), dict) for name in ("settings", "about"))
+    return {"settings": settings, "metadata": about, "changes": record.read_first_changes(source)}
+
+
+def _record(source: Checked) -> dict[str, Any]:
+    return {
+        "settings": source.json("settings/at_end", dict),
+        "initial_settings": source.json("settings/at_start", dict),
+        "changes": record.read_changes(source),
+        "metadata": source.json("about", dict),
+        "r_factors": record.read_r_factors(source),
+        "update": int(source.numbers(source.dataset("epochs"), "update", 1)[0]),
+        "started": source.text("entry/start_time"),
+        "ended": source.text("entry/end_time"),
+        "history": record.read_thumbnails(source),
+        "scan": record.read_record(source, "scan", ScanIdentity),
+        "software": record.read_record(source, "software", Software),
+        "machines": record.read_record(source, "machines", Machines),
+        "failure": source.text("entry/failure"),
+        "title": source.text("entry/title"),
+        "comments": source.text("entry/comments/data"),
+    }
+
+
+def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
+    names: list[str] = []
+
+    def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            names.append(name)
+
+    source.group("optimised").visititems(take)
+    return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
+
+
+def _with_present_names(result: Result, known: int) -> Result:
+    """Settings, and the record of their changes, under the names of today. known: tables that the writer knew."""
+    return replace(
+        result,
+        settings=translated(result.settings, Settings, known),
+        initial_settings=translated(result.initial_settings, Settings, known),
+        changes=tuple(change_with_present_names(change, Settings, known) for change in result.changes),
+    )
+
+
+def _with_centred_background(source: Checked, result: Result) -> Result:
+    """Files without the attribute `order` hold the background of a far field with the zero frequency first."""
+    found = result.parameters.get(BACKGROUND)
+    if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
+        return result
+    return replace(result, parameters={**result.parameters, BACKGROUND: np.fft.fftshift(found)})
+
+
+def is_result(file: h5py.File) -> bool:
+    """Whether ptynb wrote this file as a result."""
+    return bool(file.attrs.get("format") == FORMAT)

@@ -1,0 +1,14 @@
+"""The scan that a run file names, with the start that it names."""
+
+from __future__ import annotations
+
+from ptynb.data.scan import Scan
+from ptynb.io.initial_guess.guess_loader import load_initial_guess
+from ptynb.io.load import load
+from ptynb.settings.run_file import RunFile
+
+
+def scan_of(plan: RunFile) -> Scan:
+    """Every rank calls this and gets the same. Raises FileError and ScanError."""
+    scan = load(plan.scan, **plan.load.words)
+    return scan if plan.start is None else load_initial_guess(scan, plan.start)

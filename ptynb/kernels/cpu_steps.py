@@ -1,0 +1,281 @@
+"""The steps of the hot path on a CPU, alone or one after the other; as `physics.steps`, for torch's tensors.
+
+Each thread takes its patterns through all steps. What they have in common is added up by each thread for itself, and
+then over threads, by rows; or, where an object is larger than a batch's waves, from the waves, by rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.kernels import fft, parallel_sections, thread_count
+from ptynb.kernels.buffers import empty
+from ptynb.kernels.hotpath_types import Lighting
+from ptynb.kernels.step_kernels import Crossing, Moving, Seen
+
+Array = NDArray[Any]
+GUARD = 2**16
+"""Numbers behind an empty array, more than a row and a column of a window."""
+EMPTY, UNWRITTEN = ({np.dtype(kind): np.empty(GUARD, kind)[:0] for kind in (np.float32, np.float64)} for _ in range(2))
+"""What is missing, to be read and to be written.
+
+A compiled loop looks first whether its arrays overlap, by where their rows would be, and sums in another order if they
+do. An empty array of its own may lie just before another one: the same loss then had other last digits (1e-10).
+"""
+
+
+class Move:
+    """P_jm = F⁻¹[R_j F[P_m]], without transforms where nothing moves."""
+
+    def __init__(self, probes: Tensor, shifts: Tensor, of_probes: bool, of_shifts: bool, alone: bool = False) -> None:
+        """of_probes, of_shifts: the gradients that are wanted. alone: a share has one pattern's probes at a time."""
+        spectra, along = copied(probes), array(shifts)
+        shares, patterns, (count, *planes) = thread_count.count(), len(along), spectra.shape
+        plans = fft.plans(*planes[1:], spectra.dtype)
+        self.shared, still = count == 1, not (of_shifts or along.any())
+        if self.shared and not still:
+            parallel_sections.transform(plans, spectra[0], False)
+        alone = alone and self.shared
+        height, width = planes[1:]
+        ramps = np.ones if still else np.empty
+        self.moving = Moving(
+            plans,
+            spectra,
+            along,
+            still,
+            ramps((patterns, height), spectra.dtype),
+            ramps((patterns, width), spectra.dtype),
+            empty((shares if alone else patterns, *planes), spectra),
+            alone,
+            empty((shares, *(planes if self.shared and of_probes else (0, 0, 0))), spectra),
+            np.empty((patterns, 2), along.dtype),
+            of_probes,
+            of_shifts,
+        )
+
+    def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None]:
+        """Of the probes and of the shifts, as far as they are wanted, times the same factor; once."""
+        moving = self.moving
+        probes = moving.spectra if self.shared else moving.moved
+        if moving.of_probes and self.shared:
+            pixels = 1 if moving.still else probes.shape[-2] * probes.shape[-1]
+            parallel_sections.gather_probes(moving, factor / pixels)
+            if not moving.still:
+                parallel_sections.transform(moving.plans, probes[0], True)
+        elif moving.of_probes and factor != 1:
+            probes *= factor
+        slopes = torch.from_numpy(moving.slopes * moving.slopes.dtype.type(factor)) if moving.of_shifts else None
+        return torch.from_numpy(probes) if moving.of_probes else None, slopes
+
+
+class Cross:
+    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]."""
+
+    def __init__(
+        self,
+        object: Tensor,
+        window_origins: Tensor,
+        probes: Array,
+        kernel: Tensor | None,
+        wanted: bool,
+        alone: bool = False,
+    ) -> None:
+        """probes: (pattern, mode, y, x); the gradient will take their place. wanted: the gradient of the object.
+
+        alone: each share may have one pattern's waves at a time, and an object's gradient of its own: where that takes
+        less memory than the waves of all patterns.
+        """
+        values, planes, patterns = array(object), probes.shape[1:], len(window_origins)
+        (states, slices), shares = values.shape[:2], thread_count.count()
+        between = np.ones((1, 1, 1), probes.dtype) if kernel is None else array(kernel)
+        of_one = states * math.prod(planes) * slices
+        alone = alone and shares * (values.size + of_one) <= patterns * of_one
+        self.change = torch.empty(object.shape, dtype=object.dtype) if wanted else None
+        self.crossing = Crossing(
+            fft.plans(*planes[1:], probes.dtype),
+            values,
+            array(window_origins),
+            between.reshape(-1, *between.shape[-2:]),
+            probes[:, None],
+            empty((*((shares, slices - 1, 1) if alone else (1, slices - 1, patterns)), states, *planes), probes),
+            empty((shares if alone else patterns, states, *planes), probes),
+            alone,
+            empty((shares, *(values.shape if wanted and alone else (0, 0, 0, 0))), probes),
+        )
+
+    def gradient(self, factor: float) -> Tensor | None:
+        """Of the object, if it is wanted, times a factor; once."""
+        if self.change is not None:
+            parallel_sections.gather_object(self.crossing, factor, array(self.change))
+        return self.change
+
+
+class CompiledPatterns(torch.autograd.Function):
+    """`hotpath.far_field_patterns`."""
+
+    @staticmethod
+    def forward(ctx: Any, object: Tensor, probes: Tensor, shifts: Tensor, given: Lighting) -> Tensor:
+        ctx.move = Move(probes, shifts, probes.requires_grad, shifts.requires_grad)
+        ctx.cross = Cross(object, given.window_origins, ctx.move.moving.moved, given.kernel, object.requires_grad)
+        ctx.save_for_backward(object)
+        waves = ctx.cross.crossing.waves
+        intensity = empty((len(waves), *waves.shape[-2:]), waves.real)
+        parallel_sections.patterns(ctx.move.moving, ctx.cross.crossing, intensity)
+        return torch.from_numpy(intensity)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        move, cross = ctx.move, ctx.cross
+        del ctx.move, ctx.cross
+        ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
+        parallel_sections.patterns_back(move.moving, cross.crossing, array(outer[0]), shares=len(move.moving.totals))
+        return cross.gradient(1.0), *move.gradients(1.0), None
+
+
+class CompiledMovedProbes(torch.autograd.Function):
+    """`hotpath.moved_probes`."""
+
+    @staticmethod
+    def forward(ctx: Any, probes: Tensor, shifts: Tensor) -> Tensor:
+        ctx.move = Move(probes, shifts, probes.requires_grad, shifts.requires_grad)
+        parallel_sections.move(ctx.move.moving)
+        return torch.from_numpy(ctx.move.moving.moved)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        move = ctx.move
+        del ctx.move
+        move.moving = move.moving._replace(moved=copied(outer[0]))
+        parallel_sections.move_back(move.moving, shares=len(move.moving.totals))
+        gradients: tuple[Tensor | None, ...] = move.gradients(1.0)
+        return gradients
+
+
+class CompiledExitWaves(torch.autograd.Function):
+    """`hotpath.exit_waves`."""
+
+    @staticmethod
+    def forward(ctx: Any, object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
+        ctx.probes = copied(probes)
+        ctx.cross = Cross(object, window_origins, ctx.probes, kernel, object.requires_grad)
+        ctx.save_for_backward(object)
+        parallel_sections.cross(ctx.cross.crossing)
+        return torch.from_numpy(ctx.cross.crossing.waves)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        cross, probes = ctx.cross, ctx.probes
+        del ctx.cross, ctx.probes
+        ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
+        cross.crossing = cross.crossing._replace(waves=copied(outer[0]))
+        parallel_sections.cross_back(cross.crossing)
+        return cross.gradient(1.0), None, torch.from_numpy(probes), None
+
+
+class CompiledFarFieldIntensity(torch.autograd.Function):
+    """`hotpath.far_field_intensity`."""
+
+    @staticmethod
+    def forward(ctx: Any, waves: Tensor) -> Tensor:
+        ctx.waves = copied(waves)
+        intensity = empty((len(ctx.waves), *ctx.waves.shape[-2:]), ctx.waves.real)
+        parallel_sections.propagate(_plans(ctx.waves), ctx.waves, intensity)
+        return torch.from_numpy(intensity)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
+        waves = ctx.waves
+        del ctx.waves
+        parallel_sections.propagate_back(_plans(waves), waves, array(outer[0]))
+        return (torch.from_numpy(waves),)
+
+
+class CompiledSummedIntensity(torch.autograd.Function):
+    """`hotpath.intensity_of`."""
+
+    @staticmethod
+    def forward(ctx: Any, waves: Tensor) -> Tensor:
+        """Σ |Ψ|²."""
+        given = _with_states(waves)
+        squares = np.empty((len(given), *given.shape[-2:]), given.real.dtype)
+        parallel_sections.add_squares(given, 1.0, squares)
+        ctx.save_for_backward(waves)
+        return torch.from_numpy(squares)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
+        """2 (dL/dM) Ψ."""
+        (waves,) = ctx.saved_tensors
+        change = _with_states(waves).copy()
+        parallel_sections.scale(change, array(outer[0]), 2.0)
+        return (torch.from_numpy(change).view(waves.shape),)
+
+
+def amplitude_loss(
+    model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float
+) -> tuple[Tensor, Tensor]:
+    """`losses.Amplitude`: its value, a sum (scalar float64), and its slope (pattern, y, x).
+
+    Raises ValueError where shapes differ.
+    """
+    if model.shape != frames.shape or (mask is not None and mask.shape != model.shape[1:]):
+        raise ValueError(
+            f"The modelled patterns' shape is {tuple(model.shape)}, the measured ones' {tuple(frames.shape)}, their "
+            f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
+        )
+    slope, values = copied(model), np.empty(len(model))
+    detected = seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype)
+    parallel_sections.amplitude_loss(slope, detected, floor, damping, values, shares=len(detected.of_background))
+    return model.new_tensor(values.sum(), dtype=torch.float64), torch.from_numpy(slope)
+
+
+def seen(
+    frames: Tensor,
+    rows: Array,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    background: Tensor | None,
+    kind: np.dtype[Any],
+) -> Seen:
+    """What the detector saw, for loops of this real type."""
+    nothing = EMPTY[kind]
+    own, plane, masked = (
+        nothing.reshape((0,) * axes) if tensor is None else array(tensor)
+        for tensor, axes in ((weights, 1), (background, 2), (mask, 2))
+    )
+    if background is not None and weights is None:
+        own = np.ones(len(rows), kind)
+    planes = thread_count.count(), *plane.shape
+    of_background = UNWRITTEN[kind].reshape(planes) if background is None else np.empty(planes, kind)
+    return Seen(array(frames), rows, masked, own, plane, np.empty_like(own), of_background)
+
+
+def array(tensor: Tensor) -> Array:
+    """The same numbers, in order, for loops."""
+    found: Array = tensor.numpy(force=True)
+    return np.ascontiguousarray(found)
+
+
+def copied(tensor: Tensor) -> Array:
+    """A copy of them."""
+    given = tensor.numpy(force=True)
+    copy = empty(given.shape, given)
+    copy[...] = given
+    return copy
+
+
+def _plans(waves: Array) -> fft.Plans:
+    found: fft.Plans = fft.plans(*waves.shape[-2:], waves.dtype)
+    return found
+
+
+def _with_states(waves: Tensor) -> Array:
+    """(pattern, …, y, x) as (pattern, 1, …, y, x) with all axes between in one."""
+    given = array(waves)
+    return given.reshape(len(given), 1, math.prod(given.shape[1:-2]), *given.shape[-2:])

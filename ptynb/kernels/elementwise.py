@@ -1,0 +1,331 @@
+"""Passes over memory, each a loop over rows of pixels, compiled by numba.
+
+torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of what
+patterns have in common, so no two threads write the same pixel. What is added up is added in an order that follows from
+the number of threads alone: the same number gives the same bits, another one the same but for rounding.
+
+Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
+complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
+Where (one) is said, an array may also have one entry for whatever pattern it is the turn of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptynb.kernels.compiler import compiled
+
+
+@compiled
+def _place(array: Any, pattern: int) -> int:
+    """Where a pattern lies in an array that may have one entry for all of them."""
+    return pattern if array.shape[0] > 1 else 0
+
+
+@compiled
+def clear(planes: Any, share: int, shares: int) -> None:
+    """Makes a share's rows of planes (…, y, x) 0."""
+    flat = planes.reshape(-1, planes.shape[-2], planes.shape[-1])
+    for plane in range(len(flat)):
+        for y in range(share, flat.shape[1], shares):
+            flat[plane, y] = 0
+
+
+@compiled
+def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None:
+    """out (pattern, k) = exp(-2πi k s) along one axis, and the cosine at the Nyquist frequency of an even side."""
+    side = out.shape[1]
+    for pattern in range(first, last):
+        turn = -2 * np.pi * np.float64(shifts[pattern, axis]) / side
+        out[pattern, 0] = 1
+        for k in range(1, (side + 1) // 2):
+            ramp = complex(np.cos(k * turn), np.sin(k * turn))
+            out[pattern, k] = ramp
+            out[pattern, side - k] = ramp.conjugate()
+        if side % 2 == 0:
+            out[pattern, side // 2] = np.cos(side // 2 * turn)
+
+
+@compiled
+def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out = factor · spectra · ramp; spectra, out: (one)."""
+    _, modes, height, width = out.shape
+    for pattern in range(first, last):
+        own, place = _place(spectra, pattern), _place(out, pattern)
+        ramp = along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                source, target = spectra[own, mode, y], out[place, mode, y]
+                along = along_y[pattern, y] * along_y.dtype.type(factor)
+                for x in range(width):
+                    target[x] = source[x] * (along * ramp[x])
+
+
+@compiled
+def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int) -> None:
+    """spectra · factor · ramp* in place."""
+    _, modes, height, width = spectra.shape
+    for pattern in range(first, last):
+        ramp = along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                target = spectra[pattern, mode, y]
+                along = np.conj(along_y[pattern, y]) * along_y.dtype.type(factor)
+                for x in range(width):
+                    target[x] *= along * np.conj(ramp[x])
+
+
+@compiled
+def add_ramped(spectra: Any, along_y: Any, along_x: Any, first: int, last: int, out: Any) -> None:
+    """out (mode, y, x) += Σ_pattern spectra · ramp*; spectra: (one)."""
+    modes, height, width = out.shape
+    for pattern in range(first, last):
+        own, ramp = _place(spectra, pattern), along_x[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                source, target = spectra[own, mode, y], out[mode, y]
+                along = np.conj(along_y[pattern, y])
+                for x in range(width):
+                    target[x] += source[x] * (along * np.conj(ramp[x]))
+
+
+@compiled
+def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out (mode, y, x) = factor · Σ_share totals (share, mode, y, x), in the rows from `first` to `last`."""
+    shares, modes, _, width = totals.shape
+    scale = totals.real.dtype.type(factor)
+    for mode in range(modes):
+        for y in range(first, last):
+            target = out[mode, y]
+            for x in range(width):
+                target[x] = 0
+            for share in range(shares):
+                source = totals[share, mode, y]
+                for x in range(width):
+                    target[x] += source[x] * scale
+
+
+@compiled
+def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int, out: Any) -> None:
+    """out = waves · the object's windows in this slice; waves: of one state for all, or of each. waves, out: (one)."""
+    _, states, modes, height, width = out.shape
+    for pattern in range(first, last):
+        place, end = _place(waves, pattern), _place(out, pattern)
+        top, left = window_origins[pattern]
+        for state in range(states):
+            own = state if waves.shape[1] > 1 else 0
+            for mode in range(modes):
+                for y in range(height):
+                    source, target = waves[place, own, mode, y], out[end, state, mode, y]
+                    window = object[state, layer, top + y, left : left + width]
+                    for x in range(width):
+                        target[x] = source[x] * window[x]
+
+
+@compiled
+def through_back(change: Any, waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int) -> None:
+    """Gradients of `through`, in place: of the windows, waves* · change, in `change`, of the waves in `waves`.
+
+    The latter are window* · change, summed over states where these share their waves. change, waves: (one).
+    """
+    _, states, modes, height, width = change.shape
+    each = waves.shape[1] > 1
+    summed = np.empty(width, change.dtype)
+    for pattern in range(first, last):
+        place, end = _place(waves, pattern), _place(change, pattern)
+        top, left = window_origins[pattern]
+        for mode in range(modes):
+            for y in range(height):
+                for state in range(states):
+                    slope, wave = change[end, state, mode, y], waves[place, state if each else 0, mode, y]
+                    window = object[state, layer, top + y, left : left + width]
+                    if each or states == 1:
+                        for x in range(width):
+                            back = np.conj(window[x]) * slope[x]
+                            slope[x] *= np.conj(wave[x])
+                            wave[x] = back
+                    else:
+                        for x in range(width):
+                            back = np.conj(window[x]) * slope[x]
+                            slope[x] *= np.conj(wave[x])
+                            summed[x] = back if state == 0 else summed[x] + back
+                if not each and states > 1:
+                    waves[place, 0, mode, y] = summed
+
+
+@compiled
+def add_windows(
+    windows: Any,
+    layer: int,
+    window_origins: Any,
+    factor: float,
+    first: int,
+    last: int,
+    share: int,
+    shares: int,
+    object: Any,
+) -> None:
+    """Adds factor · windows, all modes, to a share's rows of a slice of the object; windows: (one)."""
+    _, states, modes, height, width = windows.shape
+    scale = windows.real.dtype.type(factor)
+    for pattern in range(first, last):
+        place = _place(windows, pattern)
+        top, left = window_origins[pattern]
+        for y in range((share - top) % shares, height, shares):
+            for state in range(states):
+                target = object[state, layer, top + y, left : left + width]
+                for mode in range(modes):
+                    source = windows[place, state, mode, y]
+                    for x in range(width):
+                        target[x] += source[x] * scale
+
+
+@compiled
+def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int, last: int) -> None:
+    """waves · factor · kernel (pattern, y, x) in place; kernel* if backwards. waves, kernel: (one)."""
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        own, place = _place(kernel, pattern), _place(waves, pattern)
+        for state in range(states):
+            for mode in range(modes):
+                for y in range(height):
+                    target, along = waves[place, state, mode, y], kernel[own, y]
+                    if backwards:
+                        for x in range(width):
+                            target[x] *= np.conj(along[x]) * kernel.dtype.type(factor)
+                    else:
+                        for x in range(width):
+                            target[x] *= along[x] * kernel.dtype.type(factor)
+
+
+@compiled
+def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> None:
+    """out (pattern, y, x) = factor · Σ |waves|² over states and modes. waves, out: (one)."""
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        place, own = _place(out, pattern), _place(waves, pattern)
+        for y in range(height):
+            target = out[place, y]
+            for x in range(width):
+                target[x] = 0
+            for state in range(states):
+                for mode in range(modes):
+                    source = waves[own, state, mode, y]
+                    for x in range(width):
+                        target[x] += source[x].real * source[x].real + source[x].imag * source[x].imag
+            for x in range(width):
+                target[x] *= out.dtype.type(factor)
+
+
+@compiled
+def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> None:
+    """waves · factor · planes (pattern, y, x) in place. waves, planes: (one).
+
+    Here as elsewhere: a loop that is given the same array twice is not run in vectors, and takes four times as long.
+    """
+    _, states, modes, height, width = waves.shape
+    for pattern in range(first, last):
+        own, place = _place(planes, pattern), _place(waves, pattern)
+        for state in range(states):
+            for mode in range(modes):
+                for y in range(height):
+                    target, plane = waves[place, state, mode, y], planes[own, y]
+                    for x in range(width):
+                        target[x] *= plane[x] * planes.dtype.type(factor)
+
+
+@compiled
+def shift_slopes(
+    change: Any,
+    spectra: Any,
+    along_y: Any,
+    along_x: Any,
+    shifts: Any,
+    factor: float,
+    first: int,
+    last: int,
+    out: Any,
+) -> None:
+    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` along its shifts.
+
+    change, spectra: (one).
+    """
+    _, modes, height, width = change.shape
+    of_x = np.empty(width, change.dtype)
+    of_y = np.empty(height, change.dtype)
+    for pattern in range(first, last):
+        own, place = _place(spectra, pattern), _place(change, pattern)
+        of_x[:] = 0
+        of_y[:] = 0
+        for mode in range(modes):
+            for y in range(height):
+                slope, source = change[place, mode, y], spectra[own, mode, y]
+                ramp, along = along_x[pattern], np.conj(along_y[pattern, y])
+                total = change.dtype.type(0)
+                for x in range(width):
+                    product = slope[x] * np.conj(source[x])
+                    total += product * np.conj(ramp[x])
+                    of_x[x] += product * along
+                of_y[y] += total
+        out[pattern, 0] = factor * _along(of_y, along_y[pattern], shifts[pattern, 0])
+        out[pattern, 1] = factor * _along(of_x, along_x[pattern], shifts[pattern, 1])
+
+
+@compiled
+def _along(sums: Any, ramp: Any, shift: float) -> float:
+    """Re Σ_k sums (dR/ds)* along one axis, with dR/ds = -2πi k R, and -π sin(πs) at the Nyquist frequency."""
+    side = len(ramp)
+    total = 0.0
+    for k in range(side):
+        if 2 * k == side:
+            total -= np.pi * np.sin(np.pi * np.float64(shift)) * sums[k].real
+        else:
+            frequency = (k if 2 * k < side else k - side) / side
+            total -= 2 * np.pi * frequency * (sums[k] * np.conj(ramp[k])).imag
+    return total
+
+
+@compiled
+def amplitude_loss(
+    model: Any, seen: Any, of_background: Any, floor: float, damping: float, first: int, last: int, values: Any
+) -> None:
+    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
+
+    seen: `chain.Seen`. of_background: (y, x), to which is added. damping: of the slope, see `losses.AmplitudeLoss`.
+    """
+    _, height, width = model.shape
+    masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
+    number = model.dtype.type
+    least, weight, damped = number(floor), number(1), number(damping)
+    for pattern in range(first, last):
+        total, brightness = 0.0, 0.0
+        if detected:
+            weight = seen.weights[pattern]
+        for y in range(height):
+            modelled, measured = model[_place(model, pattern), y], seen.stored[seen.rows[pattern], y]
+            row, bright = number(0), number(0)
+            for x in range(width):
+                bare = modelled[x]
+                whole = weight * bare
+                if lit:
+                    whole += seen.background[y, x]
+                amplitude = np.sqrt(whole + least)
+                difference = amplitude - np.sqrt(number(measured[x]) + least)
+                if masked:
+                    difference *= seen.mask[y, x]
+                if damping > 0:
+                    slope = difference * amplitude / (amplitude * amplitude + damped)
+                else:
+                    slope = difference / amplitude
+                row += difference * difference
+                bright += bare * slope
+                modelled[x] = weight * slope
+                if lit:
+                    of_background[y, x] += slope
+            total += row
+            brightness += bright
+        values[pattern] = total
+        if detected:
+            seen.of_weights[pattern] = brightness

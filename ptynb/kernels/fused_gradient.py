@@ -1,0 +1,74 @@
+"""From probes and object to the loss and back in one section, since a pattern's loss needs no other pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ptynb.kernels import parallel_sections
+from ptynb.kernels.buffers import empty, give_back
+from ptynb.kernels.cpu_steps import Cross, Move, array, seen
+from ptynb.kernels.hotpath_types import Detection, Lighting
+
+
+class Descent:
+    """`hotpath.far_field_misfit`, and its gradients, which are asked for once."""
+
+    def __init__(self, given: Lighting, detection: Detection, wanted: Sequence[bool]) -> None:
+        """wanted: the gradients of `hotpath.varied`; those at the detector come with any other."""
+        of_object, of_probes, of_shifts, *self.at_detector = wanted
+        self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)
+        moved = self.move.moving.moved
+        self.cross = Cross(given.object, given.window_origins, moved, given.kernel, of_object, alone=True)
+        rows = np.arange(len(given.window_origins)) if detection.rows is None else array(detection.rows)
+        at_detector = detection.mask, detection.weights, detection.background
+        self.seen = seen(detection.stored, rows, *at_detector, moved.real.dtype)
+        self.smoothing = detection.floor, detection.damping
+        self.backwards = of_object or of_probes or of_shifts
+
+    def value(self) -> float:
+        """The loss."""
+        moving, crossing = self.move.moving, self.cross.crossing
+        intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
+        values = np.empty(len(crossing.window_origins))
+        rest = self.seen, *self.smoothing, self.backwards, values
+        parallel_sections.misfit(moving, crossing, intensity, *rest, shares=len(moving.totals))
+        give_back(intensity)
+        return float(values.sum())
+
+    def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
+        """Those that are wanted, times a factor."""
+        moving, crossing = self.move.moving, self.cross.crossing
+        found = self.cross.gradient(factor), *self.move.gradients(factor)
+        room = [moving.moved] if self.move.shared else []
+        give_back(crossing.waves, crossing.arriving, crossing.changes, moving.totals, *room)
+        of_weights, of_background = self.at_detector
+        scale = self.seen.of_weights.dtype.type(factor)
+        return (
+            *found,
+            torch.from_numpy(self.seen.of_weights * scale) if of_weights else None,
+            torch.from_numpy(self.seen.of_background.sum(0) * scale) if of_background else None,
+        )
+
+
+class Misfit(torch.autograd.Function):
+    """`Descent`, recorded."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """given: `hotpath.varied`, and the two records that these are from."""
+        *_, lighting, detection = given
+        ctx.descent = Descent(lighting, detection, ctx.needs_input_grad[:-2])
+        object: Tensor = lighting.object
+        return object.new_tensor(ctx.descent.value(), dtype=torch.float64)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        """Once."""
+        descent = ctx.descent
+        del ctx.descent
+        return *descent.gradients(float(outer[0])), None, None

@@ -1,0 +1,81 @@
+"""Updates of parameters in one pass over them, instead of one for every operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptynb.kernels.compiler import compiled
+from ptynb.kernels.thread_pool import in_shares, part
+
+
+def adam(
+    values: Any,
+    gradient: Any,
+    mean: Any,
+    square: Any,
+    rate: float,
+    betas: tuple[float, float],
+    steps: int,
+    epsilon: float,
+) -> None:
+    """Kingma and Ba, arXiv:1412.6980, algorithm 1, in place; all arrays flat. steps: this one counted."""
+    beta, of_square = betas
+    numbers = _numbers(betas, (rate / (1 - beta**steps), 1 / np.sqrt(1 - of_square**steps), epsilon), values.dtype)
+
+    _adam(values, gradient, mean, square, numbers)
+
+
+@in_shares
+def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any, share: int, shares: int) -> None:
+    keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
+    length, unbiased, least = numbers[4], numbers[5], numbers[6]
+    # Indices from 0 on: others might be negative, and would be looked at one by one.
+    first, last = part(len(values), share, shares)
+    values, gradient = values[first:last], gradient[first:last]
+    mean, square = mean[first:last], square[first:last]
+    for index in range(len(values)):
+        slope = gradient[index]
+        first = keep * mean[index] + new * slope
+        second = keep_square * square[index] + new_square * slope * slope
+        mean[index], square[index] = first, second
+        values[index] -= length * first / (np.sqrt(second) * unbiased + least)
+
+
+def adam_of_rows(
+    values: Any,
+    gradient: Any,
+    mean: Any,
+    square: Any,
+    steps: Any,
+    rows: Any,
+    rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """`adam` of these rows of arrays (row, number) only, each with its own count of `steps` (row,), counted here."""
+    _adam_of_rows(values, gradient, mean, square, steps, rows, _numbers(betas, (rate, epsilon), np.dtype(np.float64)))
+
+
+def _numbers(betas: tuple[float, float], others: tuple[float, ...], dtype: Any) -> Any:
+    """β₁, 1 - β₁, β₂, 1 - β₂ and others as an array.
+
+    Worked out here: compiled, 1 - β would be multiplied out, and lose the digits that β = 0.999 leaves it.
+    """
+    return np.array([part for beta in betas for part in (beta, 1 - beta)] + [*others], dtype)
+
+
+@compiled
+def _adam_of_rows(values: Any, gradient: Any, mean: Any, square: Any, steps: Any, rows: Any, numbers: Any) -> None:
+    keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
+    rate, least = numbers[4], numbers[5]
+    for row in rows:
+        steps[row] += 1
+        length, unbiased = rate / (1 - keep ** steps[row]), 1 / np.sqrt(1 - keep_square ** steps[row])
+        for column in range(values.shape[1]):
+            slope = gradient[row, column]
+            first = keep * mean[row, column] + new * slope
+            second = keep_square * square[row, column] + new_square * slope * slope
+            mean[row, column], square[row, column] = first, second
+            values[row, column] -= length * first / (np.sqrt(second) * unbiased + least)

@@ -1,0 +1,164 @@
+"""The hot path's sections: what each thread does with its share of the patterns, or of the rows of what they share.
+
+A section ends when all threads have ended; `chain` has what is done inside, and the arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptynb.kernels import elementwise, fft, step_kernels
+from ptynb.kernels.step_kernels import Crossing, Moving, Seen
+from ptynb.kernels.thread_pool import in_shares, part
+
+
+@in_shares
+def transform(plans: Any, planes: Any, backwards: bool, share: int, shares: int) -> None:
+    """Transforms planes (plane, y, x) in place, as `transforms` does."""
+    first, last = part(len(planes), share, shares)
+    if backwards:
+        fft.backward(plans, planes, first, last)
+    else:
+        fft.forward(plans, planes, first, last)
+
+
+@in_shares
+def move(moving: Moving, share: int, shares: int) -> None:
+    """`chain.move`."""
+    step_kernels.move(moving, moving.moved, *part(len(moving.shifts), share, shares))
+
+
+@in_shares
+def move_back(moving: Moving, share: int, shares: int) -> None:
+    """`chain.move_back`."""
+    total = moving.totals[share]
+    total[...] = 0
+    step_kernels.move_back(moving, moving.moved, total, *part(len(moving.shifts), share, shares))
+
+
+@in_shares
+def cross(crossing: Crossing, share: int, shares: int) -> None:
+    """`chain.cross`."""
+    first, last = part(len(crossing.window_origins), share, shares)
+    step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
+
+
+@in_shares
+def cross_back(crossing: Crossing, share: int, shares: int) -> None:
+    """`chain.cross_back`."""
+    first, last = part(len(crossing.window_origins), share, shares)
+    step_kernels.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
+
+
+@in_shares
+def propagate(plans: Any, waves: Any, intensity: Any, share: int, shares: int) -> None:
+    """`chain.propagate`."""
+    step_kernels.propagate(plans, waves, *part(len(intensity), share, shares), intensity)
+
+
+@in_shares
+def propagate_back(plans: Any, waves: Any, slopes: Any, share: int, shares: int) -> None:
+    """`chain.propagate_back`."""
+    step_kernels.propagate_back(plans, waves, slopes, *part(len(slopes), share, shares))
+
+
+@in_shares
+def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, shares: int) -> None:
+    """From the probes to the detector: `chain.move`, `cross` and `propagate`."""
+    first, last = part(len(intensity), share, shares)
+    step_kernels.move(moving, moving.moved, first, last)
+    step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
+    step_kernels.propagate(moving.plans, crossing.waves, first, last, intensity)
+
+
+@in_shares
+def patterns_back(moving: Moving, crossing: Crossing, slopes: Any, share: int, shares: int) -> None:
+    """The way back."""
+    first, last = part(len(slopes), share, shares)
+    total = moving.totals[share]
+    total[...] = 0
+    step_kernels.propagate_back(moving.plans, crossing.waves, slopes, first, last)
+    step_kernels.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
+    step_kernels.move_back(moving, moving.moved, total, first, last)
+
+
+@in_shares
+def misfit(
+    moving: Moving,
+    crossing: Crossing,
+    intensity: Any,
+    seen: Seen,
+    floor: float,
+    damping: float,
+    backwards: bool,
+    values: Any,
+    share: int,
+    shares: int,
+) -> None:
+    """There, the amplitude loss, and back: pattern by pattern, while each is in the second-level cache.
+
+    intensity: (share, y, x). values: (pattern,), the losses. Sums begin with anything in them.
+    """
+    moved, total = step_kernels.own(moving.moved, moving.alone, share), moving.totals[share]
+    probes, waves = (
+        step_kernels.own(crossing.probes, moving.alone, share),
+        step_kernels.own(crossing.waves, crossing.alone, share),
+    )
+    arriving, change = crossing.arriving[share if crossing.alone else 0], crossing.changes[share]
+    pattern, of_background = intensity[share : share + 1], seen.of_background[share]
+    total[...] = 0
+    change[...] = 0
+    of_background[...] = 0
+    first, last = part(len(values), share, shares)
+    for one in range(first, last):
+        end = one + 1
+        step_kernels.move(moving, moved, one, end)
+        step_kernels.cross(crossing, probes, arriving, waves, one, end)
+        step_kernels.propagate(moving.plans, waves, one, end, pattern)
+        elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
+        if backwards:
+            step_kernels.propagate_back(moving.plans, waves, pattern, one, end)
+            step_kernels.cross_back(crossing, probes, arriving, waves, one, end)
+            if change.size > 0:
+                step_kernels.add_change(crossing, arriving, waves, 1.0, (one, end), (0, 1), change)
+            step_kernels.move_back(moving, moved, total, one, end)
+
+
+@in_shares
+def gather_probes(moving: Moving, factor: float, share: int, shares: int) -> None:
+    """Σ_j R_j* Q_jm over shares, times a factor, in the place of the spectra."""
+    spectrum = moving.spectra[0]
+    elementwise.sum_of_shares(moving.totals, factor, *part(spectrum.shape[-2], share, shares), spectrum)
+
+
+@in_shares
+def gather_object(crossing: Crossing, factor: float, change: Any, share: int, shares: int) -> None:
+    """Σ_j P_j* g_j at c_j, for each slice, times a factor: from what each share added, or from the waves."""
+    states, slices, height, width = change.shape
+    if crossing.alone:
+        own = crossing.changes.reshape(len(crossing.changes), states * slices, height, width)
+        planes = change.reshape(states * slices, height, width)
+        elementwise.sum_of_shares(own, factor, *part(height, share, shares), planes)
+    else:
+        elementwise.clear(change, share, shares)
+        patterns, rows = (0, len(crossing.window_origins)), (share, shares)
+        step_kernels.add_change(crossing, crossing.arriving[0], crossing.waves, factor, patterns, rows, change)
+
+
+@in_shares
+def add_squares(waves: Any, factor: float, out: Any, share: int, shares: int) -> None:
+    """`passes.add_squares`."""
+    elementwise.add_squares(waves, factor, *part(len(out), share, shares), out)
+
+
+@in_shares
+def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> None:
+    """`passes.scaled`."""
+    elementwise.scaled(waves, planes, factor, *part(len(planes), share, shares))
+
+
+@in_shares
+def amplitude_loss(model: Any, seen: Seen, floor: float, damping: float, values: Any, share: int, shares: int) -> None:
+    """`passes.amplitude_loss`, of all patterns."""
+    first, last = part(len(values), share, shares)
+    elementwise.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)

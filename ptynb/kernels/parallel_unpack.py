@@ -1,0 +1,131 @@
+"""Patterns out of a file and into the model's order by all threads, each its share, without the interpreter."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ptynb.kernels.compiler import compiled
+from ptynb.kernels.libc import address_of, system_function
+from ptynb.kernels.thread_pool import in_shares, part
+from ptynb.kernels.unpack import row_into
+
+_INTEGER = ir.IntType(64)
+_WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 3)
+
+
+class _System(NamedTuple):
+    """Addresses of ssize_t pread(file, memory, bytes, place) and int posix_fadvise(file, place, bytes, advice)."""
+
+    read: int
+    advise: int
+
+
+@functools.cache
+def _system() -> _System | None:
+    found = _System(*(address_of(system_function(name)) for name in ("pread", "posix_fadvise")))
+    return found if all(found) else None
+
+
+def possible() -> bool:
+    """Whether the system has what it takes."""
+    return _system() is not None
+
+
+class PatternLayout(NamedTuple):
+    """How patterns lie in a file.
+
+    file: its descriptor. bytes: of a pattern. shifts: as for `arranging.arrange`. good: (y, x), in the file's order;
+    pixels where it is not are 0; of size 0: everywhere. clip: negative counts become 0.
+    """
+
+    file: int
+    bytes: int
+    shifts: tuple[int, int]
+    good: NDArray[np.bool_]
+    clip: bool
+
+
+def read(
+    stored: PatternLayout,
+    places: NDArray[np.int64],
+    coming: NDArray[np.int64],
+    scratch: NDArray[Any],
+    out: NDArray[Any],
+) -> bool:
+    """out[j] (pattern, y, x) = the pattern at places[j] [bytes from the file's start], in the model's order.
+
+    coming: places of patterns that will be read next, for the system to know. scratch: (share, y, x) of the file's
+    type. Returns whether all was there.
+    """
+    missing = np.zeros(len(scratch), np.int64)
+    _read(_system(), stored, places, coming, scratch, out, missing, shares=len(scratch))
+    return not missing.any()
+
+
+@in_shares
+def _read(
+    system: Any,
+    stored: Any,
+    places: Any,
+    coming: Any,
+    scratch: Any,
+    out: Any,
+    missing: Any,
+    share: int,
+    shares: int,
+) -> None:
+    for pattern in range(*part(len(coming), share, shares)):
+        _call(system.advise, stored.file, coming[pattern], stored.bytes, _WILL_NEED)
+    one, (shift_y, shift_x) = scratch[share], stored.shifts
+    height, width = one.shape
+    cut = width - shift_x
+    for pattern in range(*part(len(out), share, shares)):
+        if not _filled(system.read, stored, places[pattern], one):
+            missing[share] = 1
+            return
+        for y in range(height):
+            source = one[(y + shift_y) % height]
+            if stored.good.size > 0:
+                works = stored.good[(y + shift_y) % height]
+                for x in range(width):
+                    if not works[x]:
+                        source[x] = 0
+            if stored.clip:
+                for x in range(width):
+                    source[x] = max(source[x], 0)
+            row_into(source[shift_x:], out[pattern, y, :cut])
+            row_into(source[:shift_x], out[pattern, y, cut:])
+
+
+@compiled
+def _filled(code: int, stored: Any, place: int, out: Any) -> bool:
+    """Whether a pattern could be read from this place on."""
+    start, done = out.ctypes.data, 0
+    while done < stored.bytes:
+        got = _call(code, stored.file, start + done, stored.bytes - done, place + done)
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
+def _code_of_call(context: Any, code: Any, file: Any, first: Any, second: Any, third: Any) -> Any:
+    """Calls int64 code(int32 file, int64, int64, int64)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_INTEGER, [ir.IntType(32), _INTEGER, _INTEGER, _INTEGER]).as_pointer()
+        code, file, *others = arguments
+        return builder.call(builder.inttoptr(code, kind), [builder.trunc(file, ir.IntType(32)), *others])
+
+    return types.int64(*[types.int64] * 5), generate
+
+
+_call: Any = intrinsic(_code_of_call)

@@ -1,0 +1,186 @@
+"""Work in equal shares on threads that stay in compiled code.
+
+Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does taking turns with the interpreter's lock;
+an update of a small batch takes a few hundred. So while torch is kept to one thread, helpers look into a mailbox for a
+millisecond after their last share before they fall asleep: a section whose helpers are awake takes one microsecond to
+begin and to end. Otherwise they leave the cores to torch's threads at once.
+
+The helpers live as long as the process, and come to life where they are first needed. numba's own threads would be a
+second pool beside torch's, each spinning for milliseconds on the cores that the other needs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptynb.kernels import thread_count
+from ptynb.kernels.compiler import compiled
+from ptynb.kernels.libc import address_of, system_function
+from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
+
+PATIENCE = 1e-3
+"""For how long helpers, or whom they help, wait awake [s]."""
+
+
+@compiled
+def part(count: int, share: int, shares: int) -> tuple[int, int]:
+    """The first of `count` things that a share takes, and the first that it leaves to the next."""
+    return count * share // shares, count * (share + 1) // shares
+
+
+def in_shares(function: Callable[..., None]) -> Callable[..., None]:
+    """Compiles function(*arguments, share, shares), which does one share, into one of arguments, which does them all.
+
+    Arguments are numbers, arrays, and tuples of these. As many shares are done at once as `threads.count` says, or as
+    `shares=` does, for arrays that have a row for each; the call waits for all of them. Raises MemoryError where one
+    had no memory.
+    """
+    runner = runner_of(function)
+
+    @functools.wraps(function)
+    def all_shares(*arguments: Any, shares: int = 0) -> None:
+        _crew.run(runner, shares or thread_count.count(), arguments)
+
+    return all_shares
+
+
+class _Addresses(NamedTuple):
+    """Of the mailboxes, 0 where there is nobody to help, and of functions of the system, 0 where it has none.
+
+    patience: pauses before a thread that waits falls asleep. leave: lets other threads have the core. rest: sleeps for
+    a number of microseconds (Windows: milliseconds). core: the number of the core that the caller is on.
+    """
+
+    boxes: int
+    patience: int
+    leave: int
+    rest: int
+    core: int
+
+
+class _Crew:
+    """The helpers. Share 0 is the caller's, share k that of helper k - 1."""
+
+    def __init__(self) -> None:
+        self._busy = threading.Lock()
+        self._helpers = list[_Helper]()
+        self._patience = 0
+        self._memory = np.zeros(0, np.int64)
+        self._alone = _Addresses(0, 0, 0, 0, 0)
+        self._addresses = self._hasty = self._alone
+
+    def run(self, runner: Any, shares: int, arguments: tuple[Any, ...]) -> None:
+        """Does all shares. Where another thread has the helpers, one after the other."""
+        if shares == 1 or not self._busy.acquire(blocking=False):
+            failed = runner(self._alone, shares, arguments)
+        else:
+            try:
+                if len(self._helpers) < shares - 1:
+                    self._grow(shares - 1)
+                addresses = self._addresses if thread_count.is_torch_alone() else self._hasty
+                failed = runner(addresses, shares, arguments)
+            finally:
+                self._busy.release()
+        if failed:
+            raise MemoryError("There is no memory left for a step of the update.")
+
+    def _grow(self, helpers: int) -> None:
+        """Makes sure of this many; mailboxes are moved, so all others are at rest."""
+        self.end()
+        self._patience = self._patience or _pauses(PATIENCE)
+        self._memory = np.zeros((helpers * BOX + LINE) // 8, np.int64)
+        boxes = -(-self._memory.ctypes.data // LINE) * LINE
+        self._addresses = _Addresses(
+            boxes, self._patience, *(address_of(function) for function in (_leave, _rest, _core))
+        )
+        self._hasty = self._addresses._replace(patience=0)
+        made = list[_Helper]()
+        for number in range(helpers):
+            made.append(_Helper(boxes + number * BOX, number, [*made]))
+        self._helpers = made
+
+    def end(self) -> None:
+        """Ends all helpers, who have nothing to do."""
+        for helper in self._helpers:
+            helper.calls.put(None)
+        for helper in self._helpers:
+            helper.thread.join()
+
+
+class _Helper:
+    """A thread that does what its mailbox says.
+
+    calls: the core of who wakes it; None to end it. core: on which it last woke.
+    """
+
+    def __init__(self, box: int, number: int, before: list[_Helper]) -> None:
+        """before: the helpers of the shares before its own."""
+        self.calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self.core, self._before = -1, before
+        self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
+        set_up(box, address_of(self._wake))
+        self.thread = threading.Thread(target=self._serve, args=(box,), name=f"hot path {number}", daemon=True)
+        self.thread.start()
+
+    def _serve(self, box: int) -> None:
+        while (caller := self.calls.get()) is not None:
+            if _core is not None:
+                _move_off({caller, *(helper.core for helper in self._before)})
+                self.core = _core()
+            serve(box)
+
+
+def _move_off(taken: set[int]) -> None:
+    """Moves the calling thread to another core, if it is on one of these.
+
+    Linux wakes a thread where its waker is, and lets two that never sleep stay there for a hundred milliseconds, with
+    another core idle.
+    """
+    if _core is None or _core() not in taken or not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = os.sched_getaffinity(0)
+    if free := allowed - taken:
+        with contextlib.suppress(OSError):  # where that is forbidden, things take longer
+            os.sched_setaffinity(0, free)
+            os.sched_setaffinity(0, allowed)
+
+
+def _pauses(seconds: float) -> int:
+    """How many pauses take so long."""
+    pause_for(1)  # compiles it
+    number = 1000
+    while True:
+        started = time.perf_counter()
+        pause_for(number)
+        taken = time.perf_counter() - started
+        if taken > seconds:
+            return max(int(number * seconds / taken), 1)
+        number *= 2
+
+
+_on_windows = os.name == "nt"
+_leave = system_function("SwitchToThread", "kernel32") if _on_windows else system_function("sched_yield")
+_rest = system_function("Sleep", "kernel32") if _on_windows else system_function("usleep")
+_core = None if _on_windows else system_function("sched_getcpu")
+_crew = _Crew()
+atexit.register(lambda: _crew.end())
+
+
+def _forget() -> None:
+    global _crew
+    _crew = _Crew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)  # threads do not survive a fork

@@ -1,0 +1,1 @@
+"""An engine's share of the patterns: read, kept, and prefetched."""

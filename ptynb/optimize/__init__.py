@@ -1,0 +1,1 @@
+"""The algorithms that take the parameters from one update to the next, and what they share between engines."""

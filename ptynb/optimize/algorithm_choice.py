@@ -1,0 +1,37 @@
+"""Which algorithm belongs to which choice of optimiser."""
+
+from __future__ import annotations
+
+from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.gradient_descent import Gradient
+from ptynb.optimize.lbfgs import LBFGS
+from ptynb.optimize.lsqml import LeastSquares
+from ptynb.optimize.projections import Projections
+from ptynb.physics.components.component import ModelComponent
+
+
+def make_algorithm(problem: Problem) -> Algorithm:
+    """The algorithm that the settings name.
+
+    Raises ValueError where a piece of the user's takes part that the algorithm does not know.
+    """
+    match problem.settings.optimiser:
+        case "lbfgs":
+            return LBFGS(problem)
+        case "lsqml":
+            _only_object_and_probe(problem)
+            return LeastSquares(problem)
+        case "dm" | "raar":
+            _only_object_and_probe(problem)
+            return Projections(problem)
+        case _:
+            return Gradient(problem)
+
+
+def _only_object_and_probe(problem: Problem) -> None:
+    for piece in problem.model.pieces:
+        if isinstance(piece, ModelComponent) and piece.active:
+            raise ValueError(
+                f"The optimiser '{problem.settings.optimiser}' knows object and probe only, and the piece "
+                f"'{piece.name}' takes part; use 'adam', or leave the piece out."
+            )

@@ -1,0 +1,29 @@
+"""How a batch is shared by engines."""
+
+from __future__ import annotations
+
+from ptynb.data.scan import Scan
+from ptynb.settings import WHOLE_PASSES, Settings, SettingsError
+
+
+def batch_text(settings: Settings, engines: int, patterns: int) -> str:
+    """The effective batch: '16', '64 (16 on each of 4 engines)', '13 (all patterns)'."""
+    batch = settings.effective_batch(engines)
+    if batch >= patterns or settings.optimiser in WHOLE_PASSES:
+        return f"{patterns} (all patterns)"
+    each = engines > 1 and settings.batch_per == "engine"
+    return f"{batch} ({settings.batch} on each of {engines} engines)" if each else str(batch)
+
+
+def can_share(scan: Scan, settings: Settings, engines: int) -> bool:
+    """Whether each engine has a pattern of a batch."""
+    return settings.effective_batch(engines) >= engines <= len(scan)
+
+
+def check_shares(scan: Scan, settings: Settings, engines: int) -> None:
+    """Raises SettingsError where engines would have nothing to do."""
+    if not can_share(scan, settings, engines):
+        raise SettingsError(
+            f"{engines} engines can't share {len(scan)} patterns in batches of {settings.effective_batch(engines)}; "
+            f"give each at least one: a batch of at least {engines}, or fewer engines."
+        )

@@ -1,0 +1,267 @@
+"""Updates by gradients: the batch's loss backwards through DistributedDataParallel, then torch's optimisers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ptynb.kernels import buffers
+from ptynb.kernels.thread_count import torch_alone
+from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
+from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.gradient_sync import Exchange
+from ptynb.optimize.local_sgd import Averages
+from ptynb.optimize.optimizers import (
+    Light,
+    RowAdam,
+    divide_by_illumination,
+    make_optimisers,
+    moments_of,
+    restore_moments,
+    set_rates,
+)
+from ptynb.physics.components.component import Batch
+from ptynb.physics.hotpath import intensity_of
+from ptynb.physics.patches import add_windows
+from ptynb.physics.regularizers import object_terms
+
+ALONE_BELOW = 2**22
+"""Numbers of the object below which torch's optimisers do better alone than by waking threads that then spin on."""
+
+
+@final
+class Gradient(Algorithm):
+    """Adam and its kin, SGD, rPIE: one step a batch.
+
+    Engines share every step, and each makes the one that one engine would make; or, with `sync_every` above 1,
+    each makes its own with its part of the batch, and `Averages` brings them together again.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.optimisers = make_optimisers(problem.model, problem.settings)
+        self.exchange = Exchange(problem.group, problem.model)
+        self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
+        self._windows = Windows(problem.model)
+        self._parameters = [*problem.model.parameters()]
+        self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
+        self._prepared: tuple[Any, ...] | None = None
+        self._distributed: nn.Module = problem.model
+
+    @property
+    def updates(self) -> int:
+        """One a batch."""
+        return self.problem.order.updates
+
+    @property
+    def alone(self) -> bool:
+        """Whether this engine makes its own steps."""
+        return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
+
+    def prepare(self) -> None:
+        """Sets rates, and wraps the model again if other parts move now.
+
+        What is frozen then costs nothing, and what is freed is reduced: a parameter that is frozen when
+        DistributedDataParallel wraps the model would never be.
+        """
+        self.settle()
+        set_rates(self.optimisers, self._rate, self.problem.settings)
+        moving, settings = frozenset(self.rates()), self.problem.settings
+        # With other terms gradients come in another order, and with them the messages: see `_rehearse`.
+        asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
+        # Before the comparison: a kept state put back meanwhile may have sent what moves to sleep again.
+        self.problem.free(moving)
+        if asked == self._prepared:
+            return
+        self._prepared = asked
+        some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
+        # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
+        self._distributed = (
+            self.problem.group.wrap(self.problem.model, self.exchange.hook)
+            if some and not self.alone
+            else self.problem.model
+        )
+        if self._distributed is not self.problem.model:
+            self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Goes through the wrapped model once, for nothing, with one pattern without counts.
+
+        DistributedDataParallel puts gradients together in messages anew after the first time, in the order in which
+        they came. Where a number lies in a message decides in which order three and more engines add it up: a run that
+        goes on from a kept state would have other last digits than one that was never interrupted.
+        """
+        problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
+        own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
+        nothing = torch.zeros(
+            (len(own), height, width * dtype.itemsize), dtype=torch.uint8, device=problem.group.device
+        ).view(dtype)
+        patterns = torch.from_numpy(own).to(problem.group.device)
+        value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype, _unchanged))
+        torch.autograd.backward(value, torch.zeros_like(value))
+        self.exchange.sent_bytes = sent
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def rates(self) -> dict[str, float]:
+        """Of the parts that move now."""
+        rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
+        return {name: rate for name, rate in rates.items() if rate > 0}
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """The portions; with rPIE then all of them at once."""
+        for own in super().asks(table, update):
+            yield from self._portions(own)
+            if self.problem.settings.optimiser == "rpie" and self.problem.settings.gradient_accumulation > 1:
+                yield own
+
+    def update(self, table: NDArray[np.int64], update: int) -> Tensor:
+        """One step: with the whole batch over all engines, or with this engine's part of it."""
+        problem = self.problem
+        members = table[:, update][table[:, update] >= 0]
+        own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        stepping = own if self.alone else members
+        for parameter in self._parameters:
+            parameter.grad = None
+        for optimiser in self.optimisers:
+            if isinstance(optimiser, RowAdam):
+                optimiser.batch = torch.from_numpy(stepping)
+        if self.alone:
+            self._note(table, update, own)
+        else:
+            self.exchange.region = self._region(members)
+        compiled = problem.model.compiled
+        with torch_alone(compiled):
+            total = self._backward(own, len(stepping))
+        if problem.settings.regularizers:
+            total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+        if problem.settings.optimiser == "rpie" and len(stepping):
+            self._precondition(own, len(stepping))
+        with torch_alone(compiled and self._small):
+            for optimiser in self.optimisers:
+                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
+        if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
+            self.settle()
+        return total
+
+    def settle(self) -> None:
+        """Engines that went their own ways meet at their mean."""
+        self.averages.settle()
+
+    @property
+    def equal(self) -> bool:
+        """Not while engines go their own ways."""
+        return self.averages.equal
+
+    def state(self) -> dict[str, Tensor | float]:
+        """The optimisers' moments."""
+        return moments_of(self.optimisers)
+
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over the moments."""
+        restore_moments(self.optimisers, state)
+
+    def disconnect(self) -> None:
+        """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""
+        self._distributed = self.problem.model
+        buffers.forget()
+
+    def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
+        """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.
+
+        Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
+        """
+        problem = self.problem
+        values = list[Tensor]()
+        portions = self._portions(own)
+        for number, patterns in enumerate(portions):
+            last = number == len(portions) - 1
+            batch = problem.shard.batch(patterns, global_batch_size)
+            if self.alone:
+                batch = dataclasses.replace(batch, total=_unchanged)
+            with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
+                values.append(self._descend(batch, problem.scale / max(global_batch_size, 1)).double())
+        return sum(values[1:], values[0])
+
+    def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """An engine's patterns of an update, as they are put through the model."""
+        accumulate = self.problem.settings.gradient_accumulation
+        return np.array_split(own, accumulate) if accumulate > 1 else [own]
+
+    def _descend(self, batch: Batch, factor: float) -> Tensor:
+        """`Model.descend`, with gradients summed over engines where these make steps together."""
+        if self._distributed is self.problem.model:
+            return self.problem.model.descend(batch, factor)
+        value: Tensor = self._distributed(batch)
+        torch.autograd.backward(value, torch.full_like(value, factor))
+        return value.detach()
+
+    def _add_terms(self) -> Tensor:
+        """Adds the gradients of the object's terms to those of the patterns. Returns the terms' value.
+
+        Every engine has the whole object and comes to the same numbers, so they need not travel.
+        """
+        problem, model = self.problem, self.problem.model
+        value = object_terms(problem.settings.regularizers, model.object.values)
+        moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
+        if value.requires_grad:
+            for parameter, gradient in zip(
+                moving, torch.autograd.grad(problem.pixels * value, moving, materialize_grads=True), strict=True
+            ):
+                assert parameter.grad is not None
+                parameter.grad += gradient
+        return value.detach().double()
+
+    def _region(self, members: NDArray[np.int64]) -> Region | None:
+        """Where the gradient of a batch of all engines can differ from 0."""
+        whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
+        if whole or not worth_while(self.problem.model) or not self._windows.known:
+            return None
+        return region(self._windows.tiles(members), self.problem.model)
+
+    def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
+        """Remembers where this engine alone is about to step."""
+        problem, settings = self.problem, self.problem.settings
+        world = problem.group.world
+        counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
+        # Terms, and what is imposed between updates, carry differences beyond the windows.
+        everywhere = bool(settings.regularizers) or any(
+            constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
+        )
+        whole = everywhere or settings.gradient_sync == "dense"
+        self.averages.note(counts, None if whole else self._windows.tiles(own))
+
+    def _rate(self, name: str, parameter: str) -> float:
+        problem = self.problem
+        rate, own = problem.rate(name), problem.settings.object.amplitude_learning_rate
+        if (name, parameter) == ("object", "amplitude") and own is not None and rate > 0:
+            return own * problem.settings.schedule.factor(problem.epoch)
+        return rate
+
+    @torch.no_grad()
+    def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
+        problem, model = self.problem, self.problem.model
+        light = torch.zeros(model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device)
+        seen = light.new_zeros(model.window)
+        if len(own):
+            batch: Batch = problem.shard.batch(own, global_batch_size)
+            probes, windows = model.illuminated(batch)
+            corners, _ = model.window_origins_and_shifts(batch)
+            light = add_windows(light, corners, intensity_of(probes))
+            seen = windows.abs().square().mean((1, 2)).sum(0)
+        if not self.alone:
+            light, seen = self.exchange.sum(light), problem.group.sum(seen)
+        divide_by_illumination(model, light, seen, problem.scale / global_batch_size, problem.settings.rpie_alpha)
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    """The sum over an engine that is alone."""
+    return tensor

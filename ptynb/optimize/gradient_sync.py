@@ -1,0 +1,120 @@
+"""What engines tell each other at an update: sums of gradients, of the object's only where windows lie.
+
+All engines know whose turn it is and where those windows lie, so they agree on the region without a word. Outside it
+the gradient of the patterns' losses is exactly 0 on every engine. Terms of the object, which reach everywhere, are
+the same on every engine and never travel (`Gradient.update`).
+
+Bytes: an all-reduce over P engines moves 2 (P - 1) / P times the message through every engine's link.
+"""
+# Without `from __future__ import annotations`: DistributedDataParallel compares a hook's annotations with types.
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ptynb.distributed.group import Group
+from ptynb.optimize.active_tiles import Region
+from ptynb.physics.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class _Packed:
+    """What travels of a bucket's gradients, one after the other: the region of the object's, all of the others'."""
+
+    region: Region
+    parts: int
+    gradients: list[Tensor]
+    of_object: list[bool]
+    numbers: Tensor
+
+    def pack(self) -> None:
+        for gradient, of_object, message in self._split():
+            if of_object:
+                self.region.pack(gradient, self.parts, message)
+            else:
+                message.copy_(gradient.view(-1))
+
+    def unpack(self) -> None:
+        for gradient, of_object, message in self._split():
+            if of_object:
+                self.region.unpack(message, gradient, self.parts)
+            else:
+                gradient.view(-1).copy_(message)
+
+    def _split(self) -> list[tuple[Tensor, bool, Tensor]]:
+        messages = self.numbers.split(sizes(self.region, self.gradients, self.of_object))
+        return list(zip(self.gradients, self.of_object, messages, strict=True))
+
+
+@final
+class Exchange:
+    """The communication hook of a wrapped model.
+
+    A bucket's message starts to travel when its gradients are there, while those of others are still computed. The
+    last bucket's hook waits for all of them, in the thread of `backward`: a callback on a future would run in one of
+    gloo's threads, and the note at `TorchGroup` tells what comes of Python's objects there.
+    """
+
+    def __init__(self, group: Group, model: Model) -> None:
+        self.region: Region | None = None
+        """Where the object's gradient is not 0 in the update to come; None: everywhere."""
+        self.sent_bytes = 0
+        """Of all messages so far."""
+        self._group, self._parts = group, 1 if model.object.polar else 2
+        self._object = {id(parameter) for parameter in model.object.parameters()}
+        self._buffers = dict[int, Tensor]()
+        self._under_way = list[tuple[Callable[[], None], _Packed | None]]()
+
+    def hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+        """Sums the bucket over engines; done when the hook of the last bucket is."""
+        packed = self._pack(bucket)
+        numbers = bucket.buffer() if packed is None else packed.numbers
+        self.sent_bytes += numbers.nbytes
+        self._under_way.append((self._group.start_sum(numbers), packed))
+        if bucket.is_last():
+            for wait, sent in self._under_way:
+                wait()
+                if sent is not None:
+                    sent.unpack()
+            self._under_way.clear()
+        done: torch.futures.Future[Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    def sum(self, illumination: Tensor) -> Tensor:
+        """A real plane (y, x) of the object, 0 outside the region, summed over engines."""
+        if self.region is None:
+            self.sent_bytes += illumination.nbytes
+            return self._group.sum(illumination)
+        message = illumination.new_empty(self.region.numbers(illumination))
+        self.region.pack(illumination, 1, message)
+        self.sent_bytes += message.nbytes
+        self.region.unpack(self._group.sum(message), illumination, 1)
+        return illumination
+
+    def _pack(self, bucket: dist.GradBucket) -> _Packed | None:  # type: ignore[name-defined]
+        """None where all of the bucket is to travel, which then needs no copy."""
+        of_object = [id(parameter) in self._object for parameter in bucket.parameters()]
+        if self.region is None or not any(of_object):
+            return None
+        gradients = bucket.gradients()
+        count = sum(sizes(self.region, gradients, of_object))
+        packed = _Packed(self.region, self._parts, gradients, of_object, self._room(bucket, count))
+        packed.pack()
+        return packed
+
+    def _room(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
+        """Memory for so many numbers, kept from update to update."""
+        kept = self._buffers.get(bucket.index())
+        if kept is None or len(kept) < count:
+            kept = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
+        return kept[:count]
+
+
+def sizes(region: Region, tensors: list[Tensor], of_object: list[bool]) -> list[int]:
+    """How many numbers of each tensor travel."""
+    return [region.numbers(tensor) if of else tensor.numel() for tensor, of in zip(tensors, of_object, strict=True)]

@@ -1,0 +1,124 @@
+"""Least-squares maximum likelihood: mini-batches whose steps have the length that fits each pattern best.
+
+Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018). With Ψ_jm the wave on the detector, M_j its
+intensity, and P_jm, O_j the probe's modes and the object's window of pattern j,
+
+    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      what the exit waves lack; 0 at bad pixels, and damped
+                                                             where M_j is nearly 0 (`losses.Amplitude`)
+    ΔO   = Σ_jm P_jm* χ_jm / (Σ_jm |P_jm|² + δ max)          the direction of the object; that of the probe likewise
+    a_j, b_j = argmin Σ_m ‖χ_jm - a ΔO_j P_jm - b ΔP_jm O_j‖²   real: how far this pattern would go
+    O   += rate ΔO Σ_j a_j |P_j|² / Σ_j |P_j|²               by the mean of the steps, weighted with the illumination
+    P   += rate ΔP Σ_j b_j / J                               by their mean over the batch's J patterns
+
+Every sum over j is one over all engines, so neither their number nor the size of a batch is in the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.optimize.algorithm import Algorithm
+from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
+from ptynb.physics.components.component import Batch
+from ptynb.physics.hotpath import intensity_of, moved_probes
+from ptynb.physics.patches import add_windows, read_windows
+
+DAMPING = 0.1
+"""δ: of the brightest illumination; what is lit less moves less."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Lit:
+    """Of a batch: corners and rests (pattern, yx), probes (pattern, mode, y, x), windows (pattern, y, x),
+    χ (pattern, mode, y, x) and the sum of losses.
+    """
+
+    window_origins: Tensor
+    subpixel_shifts: Tensor
+    probes: Tensor
+    windows: Tensor
+    lacking: Tensor
+    loss: Tensor
+
+
+@final
+class LeastSquares(Algorithm):
+    """LSQML: one step of object and probe a batch."""
+
+    @property
+    def updates(self) -> int:
+        """One a batch."""
+        return self.problem.order.updates
+
+    def rates(self) -> dict[str, float]:
+        """What the steps of object and probe are multiplied by."""
+        return {name: self.problem.rate(name) for name in ("object", "probe")}
+
+    @torch.no_grad()
+    def update(self, table: NDArray[np.int64], update: int) -> Tensor:
+        """One batch."""
+        problem, model, rates = self.problem, self.problem.model, self.rates()
+        members = int((table[:, update] >= 0).sum())
+        own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        lit = self._look(problem.shard.batch(own, members))
+        above, light = over_engines(problem.group, *object_sums(model, lit.window_origins, lit.probes, lit.lacking))
+        object_step = (rates["object"] > 0) * above / (light + DAMPING * light.max())
+        above, seen = over_engines(problem.group, *probe_sums(model, lit.subpixel_shifts, lit.windows, lit.lacking))
+        probe_step = (rates["probe"] > 0) * above / (seen + DAMPING * seen.max())
+
+        lengths = light.new_zeros((len(own), 2))
+        if len(own):
+            object_change = read_windows(object_step, lit.window_origins, model.window)[:, None] * lit.probes
+            probe_change = moved_probes(probe_step, lit.subpixel_shifts) * lit.windows[:, None]
+            lengths = step_lengths(lit.lacking, object_change, probe_change)
+        weighted = add_windows(
+            torch.zeros_like(light), lit.window_origins, lengths[:, 0, None, None] * intensity_of(lit.probes)
+        )
+        sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
+        mean = sums[:-1].view(light.shape) / light.clamp(min=1e-6 * float(light.max()))
+        if rates["object"] > 0:
+            model.object.set(model.object.values + rates["object"] * mean * object_step)
+        if rates["probe"] > 0:
+            model.probe.set(model.probe.values + rates["probe"] * sums[-1] / members * probe_step)
+        return lit.loss
+
+    def _look(self, batch: Batch) -> _Lit:
+        """What the batch's exit waves lack. FFTs refuse empty batches, so those are not asked for any."""
+        model = self.problem.model
+        corners, rests = model.window_origins_and_shifts(batch)
+        windows = read_windows(model.object.values[0, 0], corners, model.window)
+        if not len(batch):
+            nothing = model.probe.values[None][:0]
+            return _Lit(
+                corners, rests, nothing, windows, nothing, torch.zeros((), dtype=torch.float64, device=rests.device)
+            )
+        probes = moved_probes(model.probe.values, rests)
+        waves = model.to_detector(probes * windows[:, None], batch)
+        loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.counts, model.mask)
+        # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
+        lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
+        return _Lit(corners, rests, probes, windows, lacking, loss.double())
+
+
+def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:
+    """Real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
+
+    lacking χ, object_change x, probe_change y: (pattern, mode, y, x), complex; all modes count.
+    """
+    chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (lacking, object_change, probe_change))
+    # Rows in their own precision, which is one pass, and their sums in double.
+    xx, xy, yy, cx, cy = (
+        torch.linalg.vecdot(one, other).sum(1, dtype=torch.float64)
+        for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y))
+    )
+    # A millionth more on the diagonal: where the changes do the same, or one is 0, there is still one answer.
+    more = 1e-6 * (xx + yy) + 1e-100
+    xx, yy = xx + more, yy + more
+    lengths = torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
+    return lengths.to(chi.dtype)

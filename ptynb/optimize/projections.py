@@ -1,0 +1,159 @@
+"""Difference map and RAAR: exit waves of all patterns, projected in turn on what was measured and on what overlaps.
+
+The modulus projection gives waves on the detector the measured amplitudes, modes together, and leaves bad pixels, and
+pixels where the waves are nearly 0 and so have no phase (the damping of `losses.Amplitude`):
+
+    π_a(ψ_j) = F⁻¹[√(I_j / Σ_m |F ψ_jm|²) F ψ_jm]
+
+The overlap projection finds the object and the probe whose products come nearest to the waves, by turns; sums run over
+all patterns of all engines. With π_o(ψ)_jm = P_jm O_j for the object and the probe of the moment, one epoch is
+
+    DM     ψ ← ψ + β (π_a(2 π_o(ψ) - ψ) - π_o(ψ))               then O, P from ψ
+    RAAR   ψ ← β/2 (R_o R_a + 1) ψ + (1 - β) π_a(ψ), R = 2 π - 1    with O, P from R_a ψ on the way
+
+Thibault et al., Ultramicroscopy 109, 338 (2009), whose map has β = 1; Luke, Inverse Problems 21, 37 (2005), eq. 22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.chunks import portions, portions_of
+from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
+from ptynb.physics.components.component import Batch
+from ptynb.physics.hotpath import intensity_of
+
+TURNS = 1
+"""How often object and probe are found from the waves, by turns, in an epoch."""
+INERTIA = 1e-2
+"""What keeps pixels at their value, as a part of the brightest illumination: those that are hardly lit would jump."""
+
+
+@final
+class Projections(Algorithm):
+    """DM or RAAR, one update with all patterns an epoch.
+
+    Object and probe are those of the present waves; what constraints make of them between updates is where the next
+    one goes on from, the waves stay. RAAR finishes its step only then:
+
+        ψ = κ + β π_o   with   κ = β ψ' + (1 - 2 β) π_a(ψ')
+
+    so κ is what it keeps, and beside it R_a ψ', whose object and probe are sought: twice the memory of DM.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._beta = problem.settings.beta
+        self._reflects = problem.settings.optimiser == "raar"
+        probe = problem.model.probe.values.detach()
+        self._waves = probe.new_empty((len(problem.own()), *probe.shape))
+        self._begin()
+        self._sought = torch.empty_like(self._waves) if self._reflects else self._waves
+
+    def _begin(self) -> None:
+        """The waves that object and probe give now."""
+        for rows, batch in portions(self.problem):
+            self._waves[rows] = self._products(batch)[0]
+        if self._reflects:
+            self._waves.mul_(1 - self._beta)
+
+    @property
+    def updates(self) -> int:
+        """One an epoch."""
+        return 1
+
+    def rates(self) -> dict[str, float]:
+        """Of object and probe; only whether one is above 0 matters."""
+        return {name: self.problem.rate(name) for name in ("object", "probe")}
+
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
+        return portions_of(self.problem)
+
+    def rows(self) -> dict[str, Tensor]:
+        """The waves, or κ, as real views; what is sought follows from them in the next update."""
+        return {"waves": torch.view_as_real(self._waves)}
+
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Takes over the waves; where there are none, after a restructuring, they begin anew."""
+        if "waves" in rows:
+            torch.view_as_real(self._waves).copy_(rows["waves"])
+        else:
+            self._begin()
+
+    @torch.no_grad()
+    def update(self, table: NDArray[np.int64], update: int) -> Tensor:
+        """Waves forward, then object and probe from them. While both are frozen the waves rest too."""
+        rates = self.rates()
+        resting = not any(rates.values())
+        total = torch.zeros((), dtype=torch.float64, device=self.problem.group.device)
+        for rows, batch in portions(self.problem):
+            total += self._forward(rows, batch, resting)
+        for _ in range(0 if resting else TURNS):
+            if rates["object"] > 0:
+                self._move_object()
+            if rates["probe"] > 0:
+                self._move_probe()
+        return total
+
+    def _products(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """π_o (pattern, mode, y, x), and its factors: probes, windows (pattern, y, x)."""
+        with torch.no_grad():
+            probes, windows = self.problem.model.illuminated(batch)
+        windows = windows[:, 0, 0]
+        return probes * windows[:, None], probes, windows
+
+    def _forward(self, rows: slice, batch: Batch, resting: bool) -> Tensor:
+        """Takes the waves of these rows one step on. Returns the loss of object and probe, a sum."""
+        model, beta = self.problem.model, self._beta
+        overlap, _, _ = self._products(batch)
+        value, _ = model.loss.value_and_slope(intensity_of(model.to_detector(overlap, batch)), batch.counts, model.mask)
+        if resting:
+            return value
+        kept = self._waves[rows]
+        trial = kept + beta * overlap if self._reflects else 2 * overlap - kept
+        fitting = self._fit(trial, batch)
+        if self._reflects:
+            self._sought[rows] = 2 * fitting - trial
+            self._waves[rows] = beta * trial + (1 - 2 * beta) * fitting
+        else:
+            self._waves[rows] = kept + beta * (fitting - overlap)
+        return value
+
+    def _fit(self, waves: Tensor, batch: Batch) -> Tensor:
+        """π_a: the slope of the amplitude loss is what the waves have too much, 1 - √(I / M)."""
+        model = self.problem.model
+        far = model.to_detector(waves, batch)
+        _, slope = model.loss.value_and_slope(intensity_of(far), batch.counts, model.mask)
+        return waves - model.from_detector(far.mul_(slope[:, None]), batch)
+
+    def _move_object(self) -> None:
+        model = self.problem.model
+        object = model.object.values
+        above, light = torch.zeros_like(object[0, 0]), torch.zeros_like(object[0, 0].real)
+        for rows, batch in portions(self.problem):
+            overlap, probes, _ = self._products(batch)
+            corners, _ = model.window_origins_and_shifts(batch)
+            sums = object_sums(model, corners, probes, self._sought[rows] - overlap)
+            above, light = above + sums[0], light + sums[1]
+        above, light = over_engines(self.problem.group, above, light)
+        model.object.set(object + above / (light + INERTIA * light.max()))
+
+    def _move_probe(self) -> None:
+        model = self.problem.model
+        probe = model.probe.values
+        above, seen = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
+        for rows, batch in portions(self.problem):
+            overlap, _, windows = self._products(batch)
+            _, rests = model.window_origins_and_shifts(batch)
+            sums = probe_sums(model, rests, windows, self._sought[rows] - overlap)
+            above, seen = above + sums[0], seen + sums[1]
+        above, seen = over_engines(self.problem.group, above, seen)
+        model.probe.set(probe + above / (seen + INERTIA * seen.max()))

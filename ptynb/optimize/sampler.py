@@ -1,0 +1,147 @@
+"""Which patterns are behind which update, and which engine holds them: the same batches for any number of engines.
+
+(Where `Settings.batch` counts each engine's patterns, their number decides how large a batch is, and nothing else.)
+
+spread: the scan is cut into as many contiguous lanes as a batch has patterns. An update takes one pattern of every
+lane, each lane shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of
+engines, and an engine that holds a run of lanes holds one contiguous part of the file and as much of every batch as any
+other.
+
+random: any patterns make a batch. Engines hold contiguous parts, and unequal parts of a batch.
+
+compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their members are dealt to
+the lanes, so again each engine holds as much of every batch as any other, from all over the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.scan import Scan
+from ptynb.settings import Settings
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSampler:
+    """The order of `count` patterns in batches of at most `batch`, from one seed.
+
+    places: positions (pattern, yx), needed for compact batches only.
+    """
+
+    count: int
+    batch: int
+    seed: int
+    kind: Literal["spread", "random", "compact"] = "spread"
+    places: NDArray[np.float64] | None = None
+    _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, scan: Scan, settings: Settings, world: int) -> BatchSampler:
+        """The order that these settings ask for, on `world` engines: their number matters with a batch per engine."""
+        return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batch_sampling, scan.positions)
+
+    @property
+    def strata(self) -> int:
+        """Number of lanes: the largest batch."""
+        return min(self.batch, self.count)
+
+    @property
+    def updates(self) -> int:
+        """Updates in an epoch."""
+        return -(-self.count // self.strata)
+
+    def share(self, world: int) -> int:
+        """Patterns that an engine has of a batch at most (random batches: about so many)."""
+        return -(-self.strata // world)
+
+    def owned(self, rank: int, world: int) -> NDArray[np.int64]:
+        """The patterns of this rank, in order."""
+        return np.flatnonzero(self._owner(world) == rank)
+
+    def epoch(self, number: int) -> NDArray[np.int64]:
+        """(lane, update): the pattern that a lane gives to an update, or -1 for none.
+
+        Each pattern stands there once. Lanes that are one short leave out an update, spread evenly, so that no batch
+        is much smaller than the others.
+        """
+        random = np.random.default_rng([self.seed, number])
+        match self.kind:
+            case "spread":
+                return self._spread(random)
+            case "random":
+                return self._columns(np.array_split(random.permutation(self.count), self.updates))
+            case "compact":
+                groups = self._groups()
+                return self._columns([groups[index] for index in random.permutation(len(groups))])
+
+    def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
+        """This rank's patterns of an update; may be empty."""
+        patterns = table[:, update]
+        patterns = patterns[patterns >= 0]
+        return patterns[self._owner(world)[patterns] == rank]
+
+    def _spread(self, random: np.random.Generator) -> NDArray[np.int64]:
+        table = np.full((self.strata, self.updates), -1, dtype=np.int64)
+        lengths = np.diff([self._edge(lane) for lane in range(self.strata + 1)])
+        short = np.flatnonzero(lengths < self.updates)
+        stride = max(1, self.updates // max(len(short), 1))
+        gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
+        gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
+        for lane in range(self.strata):
+            patterns = self._edge(lane) + random.permutation(lengths[lane])
+            if lane in gap_of:
+                patterns = np.insert(patterns, gap_of[lane], -1)
+            table[lane] = patterns
+        return table
+
+    def _columns(self, batches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        table = np.full((self.strata, self.updates), -1, dtype=np.int64)
+        for update, patterns in enumerate(batches):
+            table[self._dealt(len(patterns)), update] = patterns
+        return table
+
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """As many groups of neighbours as an epoch has updates, whose sizes differ by at most one."""
+        assert self.places is not None, "compact batches need positions"
+        sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
+        return _bisected(np.arange(self.count), self.places, sizes)
+
+    def _owner(self, world: int) -> NDArray[np.int64]:
+        """The rank that holds each pattern."""
+        if world not in self._owners:
+            owner = np.empty(self.count, dtype=np.int64)
+            rank_of_lane = np.empty(self.strata, dtype=np.int64)
+            for rank in range(world):
+                rank_of_lane[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
+            if self.kind == "compact":
+                for patterns in self._groups():
+                    owner[patterns] = rank_of_lane[self._dealt(len(patterns))]
+            else:
+                for lane, rank in enumerate(rank_of_lane.tolist()):
+                    owner[self._edge(lane) : self._edge(lane + 1)] = rank
+            self._owners[world] = owner
+        return self._owners[world]
+
+    def _dealt(self, global_batch_size: int) -> NDArray[np.int64]:
+        """The lanes that a batch of so many patterns takes, evenly spread over all."""
+        return np.arange(global_batch_size) * self.strata // max(global_batch_size, 1)
+
+    def _edge(self, lane: int) -> int:
+        return lane * self.count // self.strata
+
+
+def _bisected(patterns: NDArray[np.int64], places: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:
+    """The patterns cut in groups of these sizes, each time across the longer side of the area that they cover."""
+    if len(sizes) == 1:
+        return [patterns]
+    own = places[patterns]
+    along = int(np.ptp(own, axis=0).argmax())
+    ordered = patterns[np.argsort(own[:, along], kind="stable")]
+    half = len(sizes) // 2
+    cut = sum(sizes[:half])
+    first = _bisected(ordered[:cut], places, sizes[:half])
+    return first + _bisected(ordered[cut:], places, sizes[half:])

@@ -1,0 +1,55 @@
+"""Sums over overlapping probe windows, from which object and probe are moved without automatic differentiation.
+
+For exit waves ψ_jm = P_jm O_j, with P_jm the probe's mode m moved to pattern j and O_j the object's window there, and
+waves χ_jm that are to be added to them, the sums
+
+    object:  Σ_jm P_jm* χ_jm  and  Σ_jm |P_jm|²      probe:  Σ_j S_j⁻¹[O_j* χ_jm]  and  Σ_j |O_j|²
+
+are the numerator and the denominator of what to add to object and probe. S_j is the shift by the position's rest.
+Written as additions, what fits already stays as it is, whatever the denominator.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptynb.distributed.group import Group
+from ptynb.physics.hotpath import intensity_of
+from ptynb.physics.model import Model
+from ptynb.physics.patches import add_windows
+from ptynb.physics.torch_steps import shift_ramps
+
+
+def object_sums(model: Model, window_origins: Tensor, probes: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_jm P_jm* χ_jm complex and Σ_jm |P_jm|² real, both (y, x) of the object, over this engine's patterns.
+
+    window_origins: (pattern, yx). probes, waves: (pattern, mode, y, x), complex.
+    """
+    field = model.object.values.detach()[0, 0]
+    above, below = torch.zeros_like(field), torch.zeros_like(field.real)
+    if len(window_origins):
+        add_windows(above, window_origins, (probes.conj() * waves).sum(1))
+        add_windows(below, window_origins, intensity_of(probes))
+    return above, below
+
+
+def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_j S_j⁻¹[O_j* χ_jm] complex (mode, y, x) and Σ_j |O_j|² real (y, x), over this engine's patterns.
+
+    subpixel_shifts: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
+    """
+    if not len(subpixel_shifts):
+        probe = model.probe.values.detach()
+        return torch.zeros_like(probe), torch.zeros_like(probe.real[0])
+    ramps = shift_ramps(subpixel_shifts, model.window)
+    spectra = torch.fft.fft2(windows.conj()[:, None] * waves).mul_(ramps.conj()[:, None]).sum(0)
+    return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
+
+
+def over_engines(group: Group, above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """A complex and a real tensor, each summed over all engines, in one message of real numbers."""
+    message = torch.cat([torch.view_as_real(above).reshape(-1), below.reshape(-1)])
+    message = group.sum(message)
+    values, rest = message[: 2 * above.numel()], message[2 * above.numel() :]
+    return torch.view_as_complex(values.view(*above.shape, 2)), rest.view(below.shape)

@@ -1,0 +1,1 @@
+"""Memory, time and number of engines, estimated before a run."""

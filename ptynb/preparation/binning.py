@@ -1,0 +1,191 @@
+"""Coarser or finer detector pixels. In the far field object pixels stay, and the probe's window changes its size."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.scan import Scan
+from ptynb.preparation.carry_over import (
+    SMALLEST_WINDOW,
+    Array,
+    Window,
+    as_centred,
+    carried,
+    facing_geometry,
+    known,
+    real_type,
+    transformed,
+    whole_pair,
+    with_room,
+)
+from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
+
+
+def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
+    """Adds up blocks of `factor` (y, x) detector pixels; a block with a bad pixel is bad.
+
+    Far field: object pixels stay, the probe's window shrinks about its centre, and with it the room for the probe (what
+    lies outside is cut off). Blocks begin at the first pixel, so that none is lost: zero frequency then lies beside the
+    middle of its block, and the probes get the ramp exp(-2πi d·r / n) of that distance d.
+    Near field: object pixels grow; probe and object (guess and truth) become means over blocks, the probe times
+    the root of a block's pixels, since counts are sums.
+
+    Raises ValueError unless `factor` divides the window and leaves at least 4 x 4 pixels, and ScanError
+    for a tilted geometry.
+    """
+    factors = whole_pair(factor, "The factor to bin by")
+    if min(factors) < 1 or any(
+        side % f or side // f < SMALLEST_WINDOW for side, f in zip(scan.pattern_shape, factors, strict=True)
+    ):
+        raise ValueError(
+            f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels can't be binned by {factors[0]} x "
+            f"{factors[1]}; "
+            "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first."
+        )
+    scan = as_centred(scan)
+    window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
+    if scan.is_far_field:
+        start = middle_start(scan.pattern_shape, window)
+        beside = _beside(scan.pattern_shape, factors)
+        positions = scan.positions + start
+        fields = carried(scan, probe=lambda field: cut(ramped(field, beside), start, window))
+    else:
+        positions = scan.positions / factors
+        scale = math.sqrt(factors[0] * factors[1])
+        fields = carried(
+            scan,
+            probe=lambda field: _blocks(field, factors).mean((-3, -1)) * scale,
+            object=lambda field: _blocks(field, factors).mean((-3, -1)),
+        )
+    return dataclasses.replace(
+        scan,
+        frames=transformed(scan, _binned, factors, scan.mask, window=window, dtype=_sum_type(scan.frames.dtype)),
+        mask=None if scan.mask is None else np.asarray(_blocks(scan.mask, factors).all((-3, -1))),
+        geometry=_with_pixels(scan, window),
+        probe=fields["probe"],
+        **with_room(positions, window, fields["object"], fields["ground_truth"]),
+    )
+
+
+def resample(scan: Scan, factor: float) -> Scan:
+    """Interpolates the patterns to `factor` times as many pixels on each side, rounded; the sum of counts stays.
+
+    Larger pixels take each old one by the area they share (weights of a box), smaller ones are interpolated linearly;
+    zero frequency stays on the centre of a pixel, and no count becomes negative. New pixels that a bad one contributes
+    to, or that lie half outside the detector, are bad. Interpolated noise is correlated between pixels: `bin` where you
+    can.
+    Far field: object pixels stay, the probe's window grows (dark) or shrinks (cut off) about its centre.
+    Near field: object pixels change; probe, object and positions are given in the new ones.
+
+    Raises ValueError unless `factor` is positive and leaves 4 x 4 pixels, and ScanError for a tilted geometry.
+    """
+    if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
+        raise ValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
+    window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
+    if min(window) < SMALLEST_WINDOW:
+        raise ValueError(
+            f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
+            f"{window[0]} x {window[1]}; expected at least 4 x 4."
+        )
+    scan = as_centred(scan)
+    weights, covered = zip(
+        *(_weights(old, new) for old, new in zip(scan.pattern_shape, window, strict=True)), strict=True
+    )
+    start = middle_start(scan.pattern_shape, window)
+    if scan.is_far_field:
+        positions = scan.positions + start
+        fields = carried(scan, probe=lambda field: cut(field, start, window))
+    else:
+        ratios = (window[0] / scan.pattern_shape[0], window[1] / scan.pattern_shape[1])
+        positions = (scan.positions + np.array(scan.pattern_shape) // 2) * ratios - np.array(window) // 2
+        fields = carried(
+            scan,
+            probe=lambda field: cut_spectrum(field, start, window),
+            object=lambda field: resampled(field, ratios),
+        )
+    return dataclasses.replace(
+        scan,
+        frames=transformed(scan, _interpolated, *weights, scan.mask, window=window, dtype=real_type(scan)),
+        mask=_resampled_mask(scan.mask, weights, covered),
+        geometry=_with_pixels(scan, window),
+        probe=fields["probe"],
+        **with_room(positions, window, fields["object"], fields["ground_truth"]),
+    )
+
+
+def _beside(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
+    """How far the middle of the block that holds the new zero frequency lies behind the old one [old pixels]."""
+    y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
+    return y, x
+
+
+def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
+    """The geometry with detector pixels that cover the old area as `window`."""
+    geometry = facing_geometry(scan, "a change of detector pixels")
+    if geometry is None:
+        return None
+    height, width = (
+        size * old / new for size, old, new in zip(geometry.detector_pixel, scan.pattern_shape, window, strict=True)
+    )
+    return dataclasses.replace(geometry, detector_pixel=(height, width))
+
+
+def _blocks(field: Array, factors: tuple[int, int]) -> Array:
+    """(…, y, x) as (…, block y, in y, block x, in x); an incomplete block repeats the last pixel."""
+    missing = [(0, 0)] * (field.ndim - 2) + [(0, -side % f) for side, f in zip(field.shape[-2:], factors, strict=True)]
+    field = np.pad(field, missing, mode="edge")
+    height, width = field.shape[-2:]
+    return field.reshape(*field.shape[:-2], height // factors[0], factors[0], width // factors[1], factors[1])
+
+
+def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if np.issubdtype(dtype, np.floating):
+        return np.result_type(dtype, np.float32)
+    if np.issubdtype(dtype, np.unsignedinteger):
+        return np.dtype(np.uint32 if dtype.itemsize <= 2 else np.uint64)
+    return np.dtype(np.int64)
+
+
+def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
+    return _blocks(known(mask, patterns), factors).sum((-3, -1), dtype=_sum_type(patterns.dtype))
+
+
+def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """What each old pixel gives to each new one (new, old), and which new ones lie on the detector."""
+    size = old / new
+    places = (np.arange(new) - new // 2) * size + old // 2
+    pixels = np.arange(old)
+    edge = 1e-9
+    if size >= 1:
+        high = np.minimum(places[:, None] + size / 2, pixels + 0.5)
+        low = np.maximum(places[:, None] - size / 2, pixels - 0.5)
+        shared = np.maximum(high - low, 0)
+        part = shared.sum(1) / size
+        return shared / np.maximum(part, edge)[:, None], part >= 0.5 - edge
+    inside = np.clip(places, 0, old - 1)
+    hat = np.maximum(1 - np.abs(inside[:, None] - pixels), 0)
+    return size * hat, (places >= -0.5 - edge) & (places <= old - 0.5 + edge)
+
+
+def _interpolated(
+    rows: NDArray[np.float64], columns: NDArray[np.float64], mask: NDArray[np.bool_] | None, patterns: Array, first: int
+) -> Array:
+    kind = np.result_type(patterns.dtype, np.float32)
+    patterns = known(mask, patterns).astype(kind, copy=False)
+    return rows.astype(kind) @ patterns @ columns.T.astype(kind)
+
+
+def _resampled_mask(
+    mask: NDArray[np.bool_] | None, weights: tuple[NDArray[np.float64], ...], covered: tuple[NDArray[np.bool_], ...]
+) -> NDArray[np.bool_] | None:
+    good = covered[0][:, None] & covered[1][None, :]
+    if mask is not None:
+        rows, columns = ((weight > 1e-9).astype(np.float64) for weight in weights)
+        good &= rows @ ~mask @ columns.T < 0.5
+    return None if mask is None and good.all() else good

@@ -1,0 +1,167 @@
+"""What the transformations share: carrying probe, object and truth along with the patterns, and reading piece by piece.
+
+Patterns, probe and object lie in the detector's frame: the object's rows and columns are those of the detector. The
+positions say where the stage stood. A transformation of the detector changes all that lies in its frame, one of the
+positions the positions alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.patterns import Frames, TransformedFrames
+from ptynb.data.scan import Scan, ScanError, Truth
+from ptynb.data.tilted_geometry import TiltedGeometry
+
+Array = NDArray[Any]
+Window = tuple[int, int]
+PIECE = 2**23
+"""Pixels of a piece of patterns that is read at once."""
+SMALLEST_WINDOW = 4
+
+
+def transformed(
+    scan: Scan,
+    function: Callable[..., Array],
+    *arguments: Any,
+    window: Window | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Frames:
+    """The scan's patterns through `function(*arguments, patterns, first)` when they are read."""
+    return TransformedFrames(
+        scan.frames, partial(function, *arguments), window or scan.pattern_shape, dtype or scan.frames.dtype
+    )
+
+
+def real_type(scan: Scan) -> np.dtype[Any]:
+    """Type of floats that hold the scan's counts: float32 for counts of up to 16 bits, else what they need."""
+    return np.result_type(scan.frames.dtype, np.float32)
+
+
+def known(mask: NDArray[np.bool_] | None, patterns: Array) -> Array:
+    """The patterns with 0 at bad pixels, whose values may be anything."""
+    return patterns if mask is None else np.where(mask, patterns, np.zeros((), patterns.dtype))
+
+
+def as_centred(scan: Scan) -> Scan:
+    """The same scan with its zero frequency at index n // 2; near-field scans have none and stay."""
+    if scan.centred or not scan.is_far_field:
+        return scan
+    mask = None if scan.mask is None else np.fft.fftshift(scan.mask)
+    return dataclasses.replace(scan, frames=transformed(scan, _centred), mask=mask, centred=True)
+
+
+def _centred(patterns: Array, first: int) -> Array:
+    return np.fft.fftshift(patterns, axes=(-2, -1))
+
+
+def facing_geometry(scan: Scan, doing: str) -> Geometry | NearField | None:
+    """The geometry of a scan whose detector faces the sample.
+
+    Raises ScanError for tilted planes, where rows, columns and their pixels mean something else to the sample.
+    """
+    if isinstance(scan.geometry, TiltedGeometry):
+        raise ScanError(
+            f"The scan's geometry is tilted, and {doing} is for detectors that face the sample; "
+            "do it before the scan is given this geometry."
+        )
+    return scan.geometry
+
+
+def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
+    """All patterns in pieces of bounded size, checked as `Scan.counts` does: which ones, and their counts."""
+    for part in parts(scan):
+        yield part, scan.counts(part.start, part.stop)
+
+
+def parts(scan: Scan) -> Iterator[slice]:
+    """The patterns of each piece."""
+    step = max(1, PIECE // (scan.pattern_shape[0] * scan.pattern_shape[1]))
+    for start in range(0, len(scan), step):
+        yield slice(start, min(start + step, len(scan)))
+
+
+def pixel_of(scan: Scan) -> NDArray[np.float64]:
+    """Size of an object pixel (y, x) [m]; without geometry in proportion, as for square detector pixels."""
+    return np.array(scan.pixel_size or [1 / side for side in scan.pattern_shape], dtype=np.float64)
+
+
+def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
+    """Index (y, x) about which a window is mirrored: of the probe's centre, or of a near-field window's own middle."""
+    sides = np.array(window or scan.pattern_shape)
+    return (sides // 2).astype(np.float64) if scan.is_far_field else (sides - 1) / 2
+
+
+def carried(
+    scan: Scan, *, probe: Callable[[Array], Array] | None = None, object: Callable[[Array], Array] | None = None
+) -> dict[str, Any]:
+    """Guesses and truth of `scan` with their probes (mode, y, x) and objects (…, y, x) changed; each keeps its type."""
+    return {
+        "probe": _changed(scan.probe, probe),
+        "object": _changed(scan.object, object),
+        "ground_truth": carried_truth(scan.ground_truth, probe=probe, object=object),
+    }
+
+
+def carried_truth(
+    truth: Truth | None,
+    *,
+    probe: Callable[[Array], Array] | None = None,
+    object: Callable[[Array], Array] | None = None,
+) -> Truth | None:
+    """The truth with its probe and its object changed."""
+    return None if truth is None else Truth(_changed(truth.object, object), _changed(truth.probe, probe))
+
+
+def _changed(field: Any, function: Callable[[Array], Array] | None) -> Any:
+    if field is None or function is None:
+        return field
+    return np.ascontiguousarray(function(field).astype(field.dtype, copy=False))
+
+
+def with_room(
+    positions: NDArray[np.float64], window: Window, object: Array | None, truth: Truth | None
+) -> dict[str, Any]:
+    """Positions, object guess and truth, moved together so that every window lies inside the guess.
+
+    The guess grows by transparent pixels (1) where windows lie outside. A scan without a guess needs no room.
+    """
+    if object is not None:
+        corners = np.rint(positions).astype(int)
+        near = np.maximum(0, -corners.min(0))
+        far = np.maximum(0, corners.max(0) + window - object.shape[-2:])
+        object = _grown(object, near, far)
+        positions = positions + near
+        truth = carried_truth(truth, object=lambda field: _grown(field, near, np.zeros(2, int)))
+    return {"positions": positions, "object": object, "ground_truth": truth}
+
+
+def _grown(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:
+    widths = [(0, 0)] * (field.ndim - 2) + [(int(a), int(b)) for a, b in zip(near, far, strict=True)]
+    return np.pad(field, widths, constant_values=1)
+
+
+def whole_pair(value: Any, name: str) -> tuple[int, int]:
+    """`value` as two whole numbers (y, x); one number stands for both."""
+    try:
+        pair = np.broadcast_to(np.asarray(value), (2,))
+        if not np.issubdtype(pair.dtype, np.integer):
+            raise TypeError
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}; expected a whole number, or two: (y, x).") from None
+    return int(pair[0]), int(pair[1])
+
+
+def window_like(value: Any, name: str) -> Window:
+    """`value` as a window of at least 4 x 4 pixels."""
+    window = whole_pair(value, name)
+    if min(window) < SMALLEST_WINDOW:
+        raise ValueError(f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.")
+    return window

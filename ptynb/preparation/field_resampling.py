@@ -1,0 +1,73 @@
+"""Changing the window and the sampling of complex fields and of objects, by Fourier and by cosine series."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from ptynb.preparation.carry_over import Array, Window
+
+
+def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
+    """The part of `field` (…, y, x) that begins at index `start` and has `window` pixels; 0 outside the field."""
+    out = np.zeros((*field.shape[:-2], *window), field.dtype)
+    target, source = [], []
+    for begin, side, length in zip(start, window, field.shape[-2:], strict=True):
+        low, high = max(0, begin), min(length, begin + side)
+        source.append(slice(low, high))
+        target.append(slice(low - begin, high - begin))
+    out[..., target[0], target[1]] = field[..., source[0], source[1]]
+    return out
+
+
+def middle_start(outer: Window, inner: Window) -> tuple[int, int]:
+    """Where a window of `inner` pixels begins in one of `outer` pixels so that their centres n // 2 agree."""
+    return outer[0] // 2 - inner[0] // 2, outer[1] // 2 - inner[1] // 2
+
+
+def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
+    """The field (…, y, x), centred at n // 2, whose far field is the part of `field`'s own that `cut` would take.
+
+    Both transforms are unitary: intensities on the detector stay, and so does the sum of squares if no part is lost.
+    The centre of the field stays where it is; a start beside the middle adds a phase ramp.
+    """
+    axes = (-2, -1)
+    spectrum = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(field, axes=axes), norm="ortho"), axes=axes)
+    kept = np.fft.ifftshift(cut(spectrum, start, window), axes=axes)
+    return np.fft.fftshift(np.fft.ifft2(kept, norm="ortho"), axes=axes)
+
+
+def ramped(field: Array, shift: tuple[float, float]) -> Array:
+    """The field (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
+    y, x = (
+        np.exp(-2j * np.pi * distance * (np.arange(side) - side // 2) / side)
+        for side, distance in zip(field.shape[-2:], shift, strict=True)
+    )
+    return field * (y[:, None] * x[None, :])
+
+
+def resampled(field: Array, ratios: tuple[float, float]) -> Array:
+    """An object (…, y, x) on a grid that is `ratios` (y, x) times as fine, with its first pixel in the same place.
+
+    Each axis is a cosine series (the object mirrored at its edges, so that nothing wraps around); frequencies above
+    the new grid's Nyquist frequency are left out.
+    """
+    for axis, ratio in zip((-2, -1), ratios, strict=True):
+        if ratio != 1:
+            field = np.moveaxis(_cosine_resampled(np.moveaxis(field, axis, -1), ratio), -1, axis)
+    return field
+
+
+def _cosine_resampled(field: Array, ratio: float) -> Array:
+    """f(x) = Σ_k c_k cos(π k (x + ½) / N) at x = 0, 1 / ratio, …, where k / 2N stays below ratio / 2."""
+    side = field.shape[-1]
+    # The allowance keeps the rounding of the ratio from adding a pixel behind the last one.
+    count = int(np.ceil((side - 1) * ratio - 1e-9)) + 1
+    coefficients = scipy.fft.dct(field, type=2, axis=-1) / side
+    coefficients[..., 0] /= 2
+    kept = min(side, int(np.ceil(side * ratio)))
+    basis: NDArray[np.float64] = np.cos(
+        np.pi * np.arange(kept)[:, None] * (np.arange(count) / ratio + 0.5)[None, :] / side
+    )
+    return coefficients[..., :kept] @ basis

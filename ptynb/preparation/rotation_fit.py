@@ -1,0 +1,139 @@
+"""How the scan lies to the detector, from the centres of mass of the patterns, as electron microscopists find it.
+
+An object whose phase grows by g [rad] a pixel deflects the beam, and the centre of mass follows: to first order it is
+the gradient of a potential, the phase smoothed by the probe. A gradient has no curl. Where positions are turned
+against the detector by an angle, or are mirrored, it seems to have one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import Delaunay
+
+from ptynb.data.scan import Scan, ScanError
+from ptynb.preparation.carry_over import facing_geometry, pixel_of
+from ptynb.preparation.center_of_mass import centre_of_mass
+
+FEWEST_PATTERNS = 16
+MOST_CURL = 0.35
+"""Part of the field's variation that may be curl in the best orientation; noise alone has a half in any."""
+
+
+def estimate_rotation(scan: Scan) -> tuple[float, bool]:
+    """Angle [rad] in (-π/2, π/2], and whether y and x are exchanged, that make the centre-of-mass field free of curl.
+
+    The scan is put right by `transpose_positions` if the second is True, and then `rotate_positions` by the first. A
+    mirrored scan is one that is transposed and turned by a right angle.
+    Half a turn more gives as little curl and the opposite phase: where atoms come out as holes, add π.
+
+    Any set of positions will do; it has to resolve the object (steps no longer than the probe is wide). Reads all
+    patterns once. After Lazić, Bosch and Lazar, Ultramicroscopy 160, 265 (2016), for the field's being a gradient.
+
+    Raises ScanError for near-field scans and tilted geometry, for fewer than 16 patterns or ones on a line, and if the
+    field is no gradient in any orientation.
+    """
+    check_deflections(scan)
+    return rotation_of_field(*deflections(scan, centre_of_mass(scan)))
+
+
+def check_deflections(scan: Scan) -> None:
+    """Raises ScanError for scans whose centres of mass are no deflections: near field and tilted geometry."""
+    if not scan.is_far_field:
+        raise ScanError("The scan is a near-field one, whose patterns' centres of mass are no deflections.")
+    facing_geometry(scan, "the rotation of a scan")
+
+
+def deflections(scan: Scan, moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Places (point, yx) and deflections (point, yx) of the patterns that have a centre of mass (NaN: none).
+
+    moments: (pattern, yx) as `centre_of_mass` finds them; pixels that are no squares are allowed for.
+    """
+    geometry = facing_geometry(scan, "the rotation of a scan")
+    sizes = np.ones(2) if geometry is None else np.array(geometry.detector_pixel)
+    pixel = pixel_of(scan)
+    lit = np.isfinite(moments).all(1)
+    return scan.positions[lit] * (pixel / pixel.mean()), moments[lit] * (sizes / sizes.mean())
+
+
+def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -> tuple[float, bool]:
+    """`estimate_rotation` for a field (point, yx) at `places` (point, yx), each in one unit of its own.
+
+    With the derivatives J = ∂g/∂r and z = (J_yy + J_xx) + i (J_yx - J_xy), J_yx being ∂g_y/∂x, turning the places by θ
+    turns z by -θ: its real part is the divergence, its imaginary part the curl. Σ Im(z exp(-iθ))² is least at
+    θ = ½ arg Σ z².
+    """
+    angle, transposed, _ = least_curl(weighted_gradients(places, field), float(field.std()))
+    return angle, transposed
+
+
+def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`local_gradients` by the roots of their weights. Raises ScanError where there are too few places, or a line."""
+    if len(places) < FEWEST_PATTERNS or np.linalg.matrix_rank(places - places.mean(0), tol=1e-6 * np.ptp(places)) < 2:
+        raise ScanError(
+            f"The rotation can't be found from {len(places)} patterns with counts, on a line or fewer than "
+            f"{FEWEST_PATTERNS}; expected a scan of an area."
+        )
+    derivatives, weights = local_gradients(places, field)
+    return derivatives * np.sqrt(weights)[:, None, None]
+
+
+def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, bool, float]:
+    """Angle, whether y and x are exchanged, and the part of the variation that is curl then; see `rotation_of_field`.
+
+    derivatives: as `weighted_gradients` gives them; spread: of the field [detector pixels], for the message.
+    Raises ScanError if the field is no gradient in any orientation.
+    """
+    found = []
+    for transposed in (False, True):
+        z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
+        angle = float(np.angle((z**2).sum()) / 2)
+        found.append((curl_of(derivatives, angle, transposed), angle, transposed))
+    curl, angle, transposed = min(found)
+    if not derivatives.any() or curl > MOST_CURL:
+        raise ScanError(
+            f"The centres of mass of the patterns vary by {spread:.3g} pixels and are no gradient in any "
+            "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help."
+        )
+    return (angle if angle > -math.pi / 2 else math.pi / 2), transposed, curl
+
+
+def curl_of(derivatives: NDArray[np.float64], angle: float, transposed: bool) -> float:
+    """The part of the field's variation that is curl in this orientation."""
+    z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
+    curl = float((np.imag(z * np.exp(-1j * angle)) ** 2).sum())
+    return curl / max(float((np.abs(derivatives) ** 2).sum()), 1e-300)
+
+
+def divergence_and_curl(jacobian: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """z (point,) of `rotation_of_field` from derivatives (point, field yx, place yx)."""
+    z: NDArray[np.complex128] = jacobian[:, 0, 0] + jacobian[:, 1, 1] + 1j * (jacobian[:, 0, 1] - jacobian[:, 1, 0])
+    return z
+
+
+def local_gradients(
+    places: NDArray[np.float64], field: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """∂field_i/∂place_j (point, i, j) at each place by least squares from those around it, and their weights (point,).
+
+    Those around it share an edge of the Delaunay triangulation, so that rasters with oblong steps are served too. The
+    difference along an edge of length d has the same noise for all, and an error from curvature that grows as d²: it
+    counts by 1 / (1 + (d / d₀)⁴) with the median length d₀. The weight is the inverse of the gradient's variance, 0
+    where a gradient is not determined.
+    """
+    triangles = Delaunay(places).simplices
+    sides = np.concatenate([triangles[:, pair] for pair in ([0, 1], [1, 2], [2, 0])])
+    start, end = np.unique(np.sort(sides, axis=1), axis=0).T
+    step, change = places[end] - places[start], field[end] - field[start]
+    squared = (step**2).sum(1, keepdims=True)
+    weighted = step / (1 + (squared / np.median(squared)) ** 2)
+    squares, products = np.zeros((2, len(places), 2, 2))
+    for side in (start, end):
+        np.add.at(squares, side, weighted[:, :, None] * step[:, None, :])
+        np.add.at(products, side, weighted[:, :, None] * change[:, None, :])
+    gradients = np.swapaxes(np.linalg.pinv(squares, rcond=1e-6, hermitian=True) @ products, 1, 2)
+    trace = np.trace(squares, axis1=1, axis2=2)
+    weights = np.maximum(np.linalg.det(squares), 0) / np.where(trace > 0, trace, 1)
+    return gradients, weights

@@ -1,0 +1,96 @@
+"""Curves on the page: loss and R-factor, and Fourier ring correlations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ptynb.analysis.ring_correlation import RingCorrelation
+from ptynb.data.snapshot import Result
+from ptynb.report.assets import Contents
+from ptynb.report.figures.scale_marks import metric
+
+CHANGED = "a setting was changed (see Changes)"
+POINTS = 5000
+"""Of a curve at most: a longer one is thinned, its last point kept."""
+
+
+def show_losses(contents: Contents, results: Mapping[str, Result]) -> bool:
+    """Adds the curve "loss": losses over epochs and over seconds, R-factors, and changes of a single result."""
+    lines: list[dict[str, Any]] = []
+    for name, result in results.items():
+        after = "" if len(results) == 1 else f" of {name}"
+        times = _times(result)
+        numbers = [epoch.number for epoch in result.epochs]
+        seconds = [times[number] for number in range(1, len(numbers) + 1)]
+        lines.append(_line(f"loss{after}", numbers, seconds, result.losses.tolist()))
+        if len(result.r_factors) > 1:  # a single one is no curve, and is told elsewhere
+            at = [epoch for epoch, _ in result.r_factors]
+            when = [times[min(epoch, len(times) - 1)] for epoch in at]
+            lines.append(_line(f"R-factor{after}", at, when, [value for _, value in result.r_factors]))
+    lines = [line for line in lines if line["y"]]
+    if lines:
+        title = "Loss" if len(results) == 1 else "Losses"
+        contents.curve("loss", title, ("epoch", "seconds"), lines, marks=_marks(results), marked=CHANGED)
+    return bool(lines)
+
+
+def show_correlation(contents: Contents, name: str, title: str, rings: RingCorrelation, known: bool) -> None:
+    """Adds a Fourier ring correlation with its threshold and crossing. known: whether lengths are in metres."""
+    scale, unit = _frequency_unit(float(rings.frequencies[-1])) if known else (1.0, "1/pixel")
+    places = [(rings.frequencies * scale).tolist()]
+    crossing = rings.crossing()
+    marks = [] if crossing is None else [{"x": [crossing * scale], "text": period_text(1 / crossing, known)}]
+    lines = [
+        {"name": "FRC", "x": places, "y": rings.correlation.tolist(), "faint": False},
+        {"name": "half-bit threshold", "x": places, "y": rings.half_bit.tolist(), "faint": True},
+    ]
+    axes = (f"spatial frequency [{unit}]",)
+    lowest = min(0.0, *rings.correlation)
+    crossed = "falls below the threshold"
+    contents.curve(name, title, axes, lines, marks=marks, marked=crossed, log=False, lowest=lowest, highest=1.0)
+
+
+def _frequency_unit(highest: float) -> tuple[float, str]:
+    """What makes 1/m a number of everyday size, and its name."""
+    units = ((1e-3, "1/mm"), (1e-6, "1/µm"), (1e-9, "1/nm"))
+    return next(((scale, unit) for scale, unit in units if highest * scale < 1000), units[-1])
+
+
+def period_text(period: float, known: bool) -> str:
+    """A period in words: [m] where lengths are known, else [pixels]."""
+    return metric(period) if known else f"{period:.3g} pixels"
+
+
+def crossing_sentence(rings: RingCorrelation, known: bool) -> str:
+    """Where the correlation falls below the half-bit threshold."""
+    period = rings.resolution
+    if rings.crossing() is None:
+        return f"It stays above the half-bit threshold up to the last ring, a period of {period_text(period, known)}."
+    half = period_text(period / 2, known)
+    return f"It falls below the half-bit threshold at a period of {period_text(period, known)} (half-period {half})."
+
+
+def _times(result: Result) -> list[float]:
+    """Seconds that so many epochs took."""
+    return [0.0, *itertools.accumulate(epoch.seconds for epoch in result.epochs)]
+
+
+def _line(name: str, epochs: Sequence[int], seconds: Sequence[float], values: Sequence[float]) -> dict[str, Any]:
+    every = max(1, -(-len(values) // POINTS))
+    kept = sorted({*range(0, len(values), every), *range(max(len(values) - 1, 0), len(values))})
+    x = [[epochs[index] for index in kept], [float(f"{seconds[index]:.7g}") for index in kept]]
+    return {"name": name, "x": x, "y": [float(f"{values[index]:.7g}") for index in kept], "faint": False}
+
+
+def _marks(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Where a single result's settings were changed, by the numbers in its table of changes."""
+    if len(results) > 1:
+        return []
+    (result,) = results.values()
+    times = _times(result)
+    return [
+        {"x": [change.epoch + 1, times[min(change.epoch, len(times) - 1)]], "text": str(number)}
+        for number, change in enumerate(result.changes, start=1)
+    ]

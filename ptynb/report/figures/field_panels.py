@@ -1,0 +1,150 @@
+"""Figures of fields: object, its slices, probe modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from ptynb.data import images
+from ptynb.data.geometry import illuminated_area
+from ptynb.data.snapshot import Result
+from ptynb.report.figures.phase_colours import complex_colours
+from ptynb.report.figures.scale_marks import (
+    colour_bar,
+    limits_for,
+    phase_bar,
+    phase_wheel,
+    scale_bar,
+    shown,
+    shown_as_is,
+)
+from ptynb.report.figures.sheet import Page
+
+PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
+AMPLITUDE_COLOURS = "gray"
+MOST_PANELS = 16
+NEARLY_ALL = 0.97
+"""Of a half turn: phases that reach this far on both sides are wrapped, and want colours that close."""
+
+
+def covered(result: Result) -> NDArray[Any]:
+    """The object (y, x) where it was illuminated, its slices multiplied."""
+    return result.projection[illuminated_part(result)]
+
+
+def illuminated_part(result: Result) -> tuple[slice, slice]:
+    """The illuminated part, inside the object: positions may have moved beyond it."""
+    area = illuminated_area(result.positions, result.probe.shape[-2:])
+    sides = result.object.shape[-2:]
+    y, x = (slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
+    return y, x
+
+
+def amplitude(page: Page, result: Result, colours: str | None) -> list[Axes]:
+    """The object's amplitude."""
+    return [_amplitude(page, page.add_subplot(), result, colours)]
+
+
+def phase(page: Page, result: Result, colours: str | None) -> list[Axes]:
+    """The object's phase, without mean and ramp."""
+    return [_phase(page, page.add_subplot(), result, colours)]
+
+
+def both(page: Page, result: Result, colours: str | None) -> list[Axes]:
+    """The object's amplitude and phase side by side; colours: of the phase."""
+    left, right = page.subplots(1, 2)
+    return [_amplitude(page, left, result, None), _phase(page, right, result, colours)]
+
+
+def field(page: Page, result: Result) -> list[Axes]:
+    """The object in colours: phase as hue, amplitude as lightness."""
+    axes = page.add_subplot()
+    values = covered(result)
+    down, across = images.flattening(values)
+    shown_as_is(axes, complex_colours(values * down[:, None] * across), result.pixel_size)
+    scale_bar(axes, values.shape, result.pixel_size)
+    phase_wheel(axes, "amplitude")
+    page.caption = "The object: hue is phase, without its mean and ramp, lightness is amplitude."
+    return [axes]
+
+
+def slices(page: Page, result: Result, colours: str | None) -> list[Axes]:
+    """The phase of each slice, or of 16 evenly chosen, in one range of colours."""
+    stack = result.slices
+    chosen = np.unique(np.linspace(0, len(stack) - 1, MOST_PANELS).round().astype(int))
+    phases = [images.flat_phase(stack[index][illuminated_part(result)]) for index in chosen]
+    limits, own = phase_limits(np.array(phases))
+    panels = _grid(page, len(chosen))
+    for axes, index, values in zip(panels, chosen, phases, strict=True):
+        image = shown(axes, values, result.pixel_size, limits, colours or own)
+        axes.set_title(f"{index + 1} of {len(stack)}", loc="right")
+    scale_bar(panels[0], phases[0].shape, result.pixel_size, part=0.4)
+    phase_bar(page, panels[min(len(panels), _columns(len(panels))) - 1], image)
+    page.caption = "Phase of the slices, the first one upstream, each without its mean and ramp."
+    return panels
+
+
+def probe(page: Page, result: Result) -> list[Axes]:
+    """The probe's modes by their power, in colours."""
+    modes, powers = by_power(result.probe)
+    count = min(len(modes), MOST_PANELS)
+    panels = _grid(page, count)
+    for number, (axes, mode, power) in enumerate(zip(panels, modes, powers, strict=False)):
+        shown_as_is(axes, complex_colours(mode), result.pixel_size)
+        axes.set_title(f"mode {number + 1}: {power:.1%}" if _columns(count) < 4 else f"{power:.1%}", loc="right")
+    scale_bar(panels[0], modes.shape[1:], result.pixel_size, part=0.4)
+    columns = _columns(count)
+    phase_wheel(panels[min(count, columns) - 1], "amplitude", 0.4 if columns == 1 else 0.5)
+    hidden = f" The {len(modes) - count} weakest of {len(modes)} modes are left out." if len(modes) > count else ""
+    page.caption = (
+        "Probe modes by their part of the power: hue is phase, lightness is amplitude over the mode's own largest."
+        + hidden
+    )
+    return panels
+
+
+def by_power(probe: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Modes (mode, y, x), the strongest first, and each one's part of the power (mode,)."""
+    powers = (np.abs(probe) ** 2).sum((1, 2)).astype(np.float64)
+    order = np.argsort(-powers, kind="stable")
+    return probe[order], powers[order] / max(powers.sum(), 1e-300)
+
+
+def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
+    """Contrast limits of phases [rad] and the colours that suit them: those that close where phases are wrapped."""
+    low, high = limits_for(values)
+    if low < -NEARLY_ALL * np.pi and high > NEARLY_ALL * np.pi:
+        return (-np.pi, np.pi), WRAPPED_COLOURS
+    return (low, high), PHASE_COLOURS
+
+
+def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
+    values = np.abs(covered(result))
+    image = shown(axes, values, result.pixel_size, limits_for(values), colours or AMPLITUDE_COLOURS)
+    colour_bar(page, axes, image, "Amplitude")
+    scale_bar(axes, values.shape, result.pixel_size)
+    page.caption = "Amplitude of the object."
+    return axes
+
+
+def _phase(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
+    values = images.flat_phase(covered(result))
+    limits, own = phase_limits(values)
+    image = shown(axes, values, result.pixel_size, limits, colours or own)
+    phase_bar(page, axes, image)
+    scale_bar(axes, values.shape, result.pixel_size)
+    page.caption += " " * bool(page.caption) + "Phase of the object, without its mean and ramp."
+    return axes
+
+
+def _columns(count: int) -> int:
+    return count if count <= 3 else int(np.ceil(np.sqrt(count)))
+
+
+def _grid(page: Page, count: int) -> list[Axes]:
+    columns = _columns(count)
+    grid = page.add_gridspec(-(-count // columns), columns)
+    return [page.add_subplot(grid[number // columns, number % columns]) for number in range(count)]

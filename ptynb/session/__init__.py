@@ -1,0 +1,1 @@
+"""A reconstruction as the notebook's kernel holds it."""

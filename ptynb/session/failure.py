@@ -1,0 +1,87 @@
+"""How a reconstruction ended: the cause of a failure."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ptynb.cluster.devices import ClusterError
+from ptynb.cluster.errors import MOST_LINES, summarize
+from ptynb.cluster.rpc import EngineLostError
+from ptynb.data.snapshot import Failure, Status
+from ptynb.session.engines import Engines
+
+FAILURE_SECONDS = 3.0
+"""How long the other ranks are given to report after the first failure, to find the one that caused it."""
+NOTICE_SECONDS = 1.0
+"""The same where an engine is known to be lost: the others notice at once, or not before the group's timeout."""
+MESSAGE_LINES = MOST_LINES - 2
+"""Of an engine's message; two lines say where in the code that was."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What ended a reconstruction. lost: an engine was lost, or did not answer; nothing is wrong with the work."""
+
+    text: str
+    lost: bool
+
+
+def find_cause(engines: Engines, lost: Exception | None) -> Cause:
+    """What to tell the user: the rank that failed first and where, not one that only missed the others.
+
+    lost: what the kernel met itself, where no engine has more to say. The tracebacks of all are in a file.
+    """
+    started = time.monotonic()
+    while True:
+        failures, gone = _failures(engines)
+        until = started + (NOTICE_SECONDS if gone else FAILURE_SECONDS)
+        causes = [failure for failure in failures.values() if not failure.lost_group]
+        if causes or len(failures) + len(gone) == engines.world or time.monotonic() > until:
+            break
+        time.sleep(0.1)
+    found = [_told(failure) for failure in failures.values()]
+    logs = engines.logs()
+    if causes:
+        return Cause(summarize(_first(causes[0]), "\n\n".join(found), logs), False)
+    if gone or isinstance(lost, EngineLostError):
+        first = str(next(iter(gone.values()), lost))
+        return Cause(summarize(first, "\n\n".join([*map(str, gone.values()), *found]), logs), True)
+    if failures:
+        silent = sorted({*range(engines.world)} - {*failures})
+        if not silent:
+            return Cause(summarize(_first(next(iter(failures.values()))), "\n\n".join(found), logs), True)
+        stalled = ", ".join(str(rank) for rank in silent)
+        head = f"Rank {stalled} did not keep up with the others, which gave up waiting."
+        waiting = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
+        return Cause(summarize(head, "\n\n".join([*waiting, *found]), logs), True)
+    return Cause(summarize(str(lost)), False)
+
+
+def _told(failure: Failure) -> str:
+    return f"Rank {failure.rank}: {failure.message}\n\n{failure.traceback}"
+
+
+def _first(failure: Failure) -> str:
+    """Its message, and where in the code it was raised."""
+    message = f"Rank {failure.rank}: {failure.message}".splitlines()[:MESSAGE_LINES]
+    frames = [line for line in failure.traceback.splitlines() if line.startswith(("  File ", "    "))]
+    last = max((at for at, line in enumerate(frames) if line.startswith("  File ")), default=0)
+    return "\n".join([*message, *frames[last : last + 2]])
+
+
+def _failures(engines: Engines) -> tuple[dict[int, Failure], dict[int, Exception]]:
+    """By rank: failures that engines report, and errors from engines that are gone or do not answer."""
+    failures: dict[int, Failure] = {}
+    gone: dict[int, Exception] = {}
+    for rank in range(engines.world):
+        try:
+            status: Status = engines.call(rank, "status", 10**9, timeout=FAILURE_SECONDS)
+        except EngineLostError as error:
+            gone[rank] = error
+        except ClusterError as error:
+            gone[rank] = ClusterError(engines.held(rank) or str(error))
+        else:
+            if status.failure is not None:
+                failures[rank] = status.failure
+    return failures, gone

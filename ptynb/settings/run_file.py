@@ -1,0 +1,307 @@
+"""A run without a notebook, as one file: scan, epochs, result, settings, what is kept, and where it runs.
+
+The file is YAML. Paths in it are relative to it. A file that holds settings only is a run too, once scan, epochs and
+result are given beside it, on the command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import ErrorDetails
+
+from ptynb.settings.checkpointing import Checkpointing
+from ptynb.settings.load_options import Load
+from ptynb.settings.renamed import translated
+from ptynb.settings.settings import Settings
+from ptynb.settings.validation import (
+    LONGEST_NAME,
+    MOST_EPOCHS,
+    MOST_PROBLEMS,
+    MOST_SECONDS,
+    TRUST,
+    SettingsError,
+    SettingsModel,
+    check_names,
+    dotted,
+    merge,
+    message_of,
+    names_beside,
+)
+from ptynb.settings.yaml_reader import read_yaml_file
+from ptynb.text import quoted
+
+Device = Literal["auto", "cpu", "cuda"]
+TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
+"""As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes ..."""
+
+
+Count = Annotated[int, Field(ge=1, le=4096)]
+"""Of what one machine has: engines, GPUs, cores."""
+DetachedTimeout = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
+DETACHED = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
+Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
+ADDRESS = "Of this machine, where the engines find it; none: found"
+LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
+
+
+class LocalCluster(SettingsModel):
+    """Engines on this machine."""
+
+    kind: Literal["local"] = "local"
+    engines: Count | None = Field(default=None, description="How many; none: one a GPU, or 2 on the CPU")
+    device: Device = Field(default="auto", description="What engines compute on")
+    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share of the cores")
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
+    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
+
+
+class NoCluster(SettingsModel):
+    """No engines: the process that runs reconstructs."""
+
+    kind: Literal["none"] = "none"
+    device: Device = Field(default="auto", description="What it computes on")
+    threads: Count | None = Field(default=None, description="Of this process on the CPU; none: all cores")
+
+
+class SlurmCluster(SettingsModel):
+    """Engines on nodes that Slurm gives."""
+
+    kind: Literal["slurm"] = "slurm"
+    nodes: int | None = Field(
+        default=None, ge=1, le=100_000, description="How many nodes; none: those of the job around it"
+    )
+    gpus_per_node: Count | None = Field(default=None, description="GPUs, and engines, of each node")
+    engines_per_node: Count | None = Field(default=None, description="Engines of each node, where they have no GPU")
+    device: Device = Field(default="auto", description="What engines compute on")
+    cpus_per_engine: Count | None = Field(default=None, description="Cores, and threads, of each engine")
+    time: str | None = Field(default=None, pattern=TIME, description="Longest time of the job, hours:minutes:seconds")
+    partition: str | None = Field(default=None, description="Slurm's partition")
+    account: str | None = Field(default=None, description="Slurm's account")
+    memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
+    extra: tuple[str, ...] | None = Field(
+        default=None, max_length=64, description="More options for sbatch", json_schema_extra={TRUST: "goes to sbatch"}
+    )
+    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
+    timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
+
+    @property
+    def threads(self) -> int | None:
+        """With which an engine computes on the CPU."""
+        return self.cpus_per_engine
+
+
+class SshCluster(SettingsModel):
+    """Engines on hosts that ssh reaches."""
+
+    kind: Literal["ssh"] = "ssh"
+    hosts: dict[str, Count | None] = Field(
+        min_length=1,
+        max_length=4096,
+        description="Names of the hosts for ssh, as a list, or with how many engines each gets",
+        json_schema_extra={TRUST: "are the hosts that ssh connects to, and that run engines as you"},
+    )
+    device: Device = Field(default="auto", description="What engines compute on")
+    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share")
+    python: str | None = Field(
+        default=None,
+        description="On the hosts; none: the path of this one",
+        json_schema_extra={TRUST: "is the program that is run on the hosts"},
+    )
+    ssh: tuple[str, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="The command, with its options",
+        json_schema_extra={TRUST: "is the command that is run here for each host"},
+    )
+    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
+    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
+    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _named(cls, hosts: Any) -> Any:
+        if not isinstance(hosts, list | tuple):
+            return hosts
+        if not all(isinstance(host, str) for host in hosts):
+            raise ValueError("expected names, or names with numbers of engines as {name: 2}")
+        return dict.fromkeys(hosts)
+
+
+AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
+CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
+
+
+class RunFile(SettingsModel):
+    """All that a run without a notebook needs."""
+
+    scan: Path = Field(description="File with the scan")
+    load: Load = Field(default=Load(), description="What the scan's file lacks or has wrong")
+    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Epochs in all, those before a --resume counted")
+    result: Path = Field(description="File that the result is written to")
+    start: Path | None = Field(
+        default=None,
+        description="Result, of another package or of ptynb, whose object, probe and positions it starts from",
+    )
+    cluster: AnyCluster = Field(default=LocalCluster(), description="Where it runs")
+    checkpointing: Checkpointing = Field(
+        default=Checkpointing(),
+        description="States and pictures kept while it runs; their folder is named after the result",
+    )
+    on_failure: Literal["pause", "continue"] = Field(
+        default="continue", description="After an engine is lost: end, or go on from the last kept state"
+    )
+    settings: Settings = Field(default=Settings(), description="All that is chosen for the reconstruction")
+
+    @field_validator("result")
+    @classmethod
+    def _file(cls, result: Path) -> Path:
+        if result.name in ("", ".."):
+            raise ValueError("expected the name of a file, such as scan.result.h5")
+        return result
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections(cls, values: Any) -> Any:
+        """A section with nothing in it is one with its defaults; without a kind the cluster is local."""
+        if not isinstance(values, Mapping):
+            return values
+        values = {
+            name: {} if value is None and name in ("cluster", "checkpointing", "load", "settings") else value
+            for name, value in values.items()
+        }
+        cluster = values.get("cluster")
+        if isinstance(cluster, Mapping) and "kind" not in cluster:
+            values["cluster"] = {"kind": "local", **cluster}
+        return values
+
+    def placed(self, folder: Path, name: Path) -> Self:
+        """The same with paths relative to `folder` (where the file is), and a name for the folder of states."""
+        result = folder / _expanded(self.result)
+        chosen = self.checkpointing.folder
+        folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
+        checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
+        start = None if self.start is None else folder / _expanded(self.start)
+        placed = {"scan": folder / _expanded(self.scan), "load": self.load.placed(folder), "start": start}
+        return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
+
+
+def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
+    """The run in a file, or of a file with settings only; its paths are relative to the file's folder.
+
+    options: values that take the place of the file's, parts given as mappings; their paths are relative to the
+    working folder. Another kind of cluster replaces the file's whole.
+
+    Raises SettingsError with the file, the field, and what was expected.
+    """
+    path, options = _expanded(path), dict(options or {})
+    values = _values(path)
+    try:
+        values = _with_present_names(values)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    for name in ("scan", "result", "start"):
+        if name in options:
+            options[name] = _expanded(Path(options[name])).absolute()
+    if (options.get("checkpointing") or {}).get("folder") is not None:
+        chosen = options["checkpointing"]
+        options["checkpointing"] = {**chosen, "folder": _expanded(Path(chosen["folder"])).absolute()}
+    kind = (options.get("cluster") or {}).get("kind")
+    if kind is not None and kind != _kind_of(values.get("cluster")):
+        values = {**values, "cluster": None}
+    try:
+        return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
+    except SettingsError as error:
+        if not error.problems:
+            raise SettingsError(f"{path}: {error}") from None
+        # An unknown name comes first: it may be what another one is missing for.
+        problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
+        sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]
+        if len(problems) > MOST_PROBLEMS:
+            sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are wrong")
+        raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems) from None
+
+
+def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a run file, or of one with settings only, under the names that they have today."""
+    check_names(values)
+    found = translated(values, RunFile)
+    if not found.keys() & RunFile.model_fields.keys():
+        settings = translated(values, Settings)
+        found = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else found
+    return found
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise SettingsError(f"The home folder that {str(path)!r} begins with is not known; write it out.") from None
+
+
+def _kind_of(cluster: Any) -> Any:
+    return cluster.get("kind", "local") if isinstance(cluster, Mapping) else "local"
+
+
+def _values(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
+    values = read_yaml_file(path)
+    if values is None:
+        values = {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise SettingsError(f"{path} holds a {type(values).__name__}; expected names with values: 'epochs: 200'.")
+    return values
+
+
+def _sentence(problem: ErrorDetails) -> str:
+    """What is wrong with one field, without a full stop."""
+    location = problem["loc"]
+    # A cluster's kind stands second, and is no name in the file.
+    shown = ("cluster", *location[2:]) if location[:1] == ("cluster",) else location
+    name = dotted(shown)
+    message = message_of(problem).replace("Input should be", "expected")
+    if problem["type"] == "extra_forbidden":
+        return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
+    if problem["type"] == "missing":
+        option = f" in the file or by --{name}" if len(shown) == 1 else ""
+        return f"'{name}' is missing ({_description(name)}); give it{option}"
+    if problem["type"] == "union_tag_invalid" and shown == ("cluster",):
+        kinds = ", ".join(f"'{model.model_fields['kind'].default}'" for model in CLUSTERS)
+        return f"cluster.kind is {quoted(problem['input'].get('kind'))}; expected one of {kinds}"
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{name} is {quoted(problem['input'])}; expected {_description(name)}"
+    if not name:
+        return message
+    return f"{name} is {quoted(problem['input'])}: {message}"
+
+
+def _unknown(name: str, last: str, known: list[str]) -> str:
+    if "." not in name and last in Settings.model_fields:
+        return f"'{name}' is one of the settings; expected it below 'settings:'"
+    near = difflib.get_close_matches(last, known, 1) if len(last) <= LONGEST_NAME else []
+    meant = f" (did you mean '{near[0]}'?)" if near else ""
+    return f"there is no field '{name}'{meant}; expected one of {', '.join(known)}"
+
+
+def _description(name: str) -> str:
+    """What a field of the run file is, by its dotted name."""
+    first, _, rest = name.partition(".")
+    sections: dict[str, tuple[type[SettingsModel], ...]] = {
+        "cluster": CLUSTERS,
+        "checkpointing": (Checkpointing,),
+        "load": (Load,),
+    }
+    models = sections.get(first, (RunFile,)) if rest else (RunFile,)
+    for model in models:
+        field = model.model_fields.get(rest or first)
+        if field is not None and field.description:
+            return field.description[0].lower() + field.description[1:]
+    return "another value"

@@ -1,0 +1,66 @@
+"""A run file to begin with, made from the models' own descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ptynb.settings.checkpointing import Checkpointing
+from ptynb.settings.load_options import Load
+from ptynb.settings.run_file import CLUSTERS, LocalCluster, RunFile
+from ptynb.settings.settings import Settings
+
+HEAD = """\
+# A run without a notebook: ptynb run FILE. Paths are relative to this file.
+# Lines behind '#:' hold anyway; take the mark away from those to change, and from the line of the part they belong to.
+# checkpointing.transfer, the hosts of ssh and the like run code or reach other machines: they are asked about, or need
+# --trust.
+"""
+FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
+"""What has no default."""
+MARK = "#: "
+
+
+def example() -> str:
+    """The text of a run file with every field, its default and what it is for."""
+    lines = [HEAD]
+    lines += [_line(name, str(value), RunFile.model_fields[name]) for name, value in FIRST.items()]
+    lines.append(MARK + _line("start", "null", RunFile.model_fields["start"]))
+    lines += ["", _line("cluster", "", RunFile.model_fields["cluster"]), "  kind: local"]
+    lines += [f"  {line}" for line in _fields(LocalCluster(), skip="kind")]
+    for model in CLUSTERS[1:]:
+        kind, about = model.model_fields["kind"].default, (model.__doc__ or "").rstrip(".")
+        names = ", ".join(name for name in model.model_fields if name != "kind")
+        lines.append(f"  # kind: {kind}  # {about}: {names}")
+    for name, section in (("load", Load()), ("checkpointing", Checkpointing()), ("settings", Settings())):
+        lines += ["", _line(name, "", RunFile.model_fields[name])]
+        lines += [f"  {line}" for line in _fields(section)]
+    lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(model: BaseModel, skip: str = "", indent: str = "") -> Iterator[str]:
+    """Each field of a model behind the mark."""
+    for name, field in type(model).model_fields.items():
+        if name == skip:
+            continue
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield MARK + indent + _line(name, "", field)
+            yield from _fields(value, indent=f"{indent}  ")
+        else:
+            yield MARK + indent + _line(name, _plain(model, name), field)
+
+
+def _plain(model: BaseModel, name: str) -> str:
+    """A field's value in a line of YAML."""
+    value = model.model_dump(mode="json", include={name})[name]
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("...").strip()
+
+
+def _line(name: str, value: str, field: FieldInfo) -> str:
+    return f"{name}: {value}".rstrip() + f"  # {field.description}"

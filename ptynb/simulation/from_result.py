@@ -1,0 +1,140 @@
+"""A scan simulated from a result: what a detector would record of the object and the probe that were found."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.result import Result
+from ptynb.data.scan import Scan, ScanError
+from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.io.scan_identity import geometry_from
+from ptynb.simulation.diffraction import simulate_diffraction
+
+Array = NDArray[Any]
+
+
+def simulate_from_result(
+    result: Result,
+    positions: ArrayLike | None = None,
+    *,
+    dose: float | None = None,
+    noise: bool = True,
+    seed: int = 0,
+    guesses: bool = False,
+) -> Scan:
+    """A scan of a result's object with its probe, in memory, with the object as `scan.ground_truth`.
+
+    positions: (pattern, yx), top-left corners of the probe windows in pixels of the result's object; None: those that
+        were found, with the weights, varying probe and beam's tilts of each pattern that were found too.
+    dose: mean counts of a pattern; None: as the probe has them. The background stays what it was found to be.
+    noise: counts are drawn from Poisson's distribution, from `seed`.
+    guesses: whether object and probe are the scan's first guesses, from which a reconstruction would be at the level
+        of the noise at once; else the probe alone.
+
+    What the detector does (oversampling, blur, saturation) is as in the settings. Raises ScanError where the geometry
+    is not known and needed, or tilted, and where a window would lie outside the object.
+    """
+    own = positions is None
+    places = result.positions if positions is None else _checked(positions)
+    _check_inside(places, result)
+    found, detector = result.parameters, result.settings.get("detector", {})
+    probe = _probes(result) if own else result.probe
+    factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, places)))
+    scan = simulate_diffraction(
+        result.object,
+        factor * probe,
+        places,
+        geometry=_geometry(result),
+        thickness=_thickness(result),
+        steps=1,
+        tilt=_tilt(result, own),
+        weights=found.get("weights/weights") if own else None,
+        background=_background(result),
+        oversampling=int(detector.get("oversampling", 1)),
+        blur=float(detector.get("psf_sigma", 0.0)),
+        saturation=detector.get("saturation"),
+        noise=noise,
+        seed=seed,
+        guess=factor * result.probe,
+        name=f"{result.scan.name or 'result'}, simulated",
+    )
+    if not guesses:
+        return scan
+    if result.object.ndim == 4:
+        raise ScanError("An object with several states can't be a first guess; leave out guesses=True.")
+    return dataclasses.replace(scan, object=result.object)
+
+
+def _checked(positions: ArrayLike) -> NDArray[np.float64]:
+    places = np.asarray(positions, dtype=np.float64)
+    if places.ndim != 2 or places.shape[1] != 2 or not len(places) or not np.isfinite(places).all():
+        raise ScanError(f"The positions have shape {places.shape}; expected (pattern, yx), finite numbers.")
+    return places
+
+
+def _check_inside(places: NDArray[np.float64], result: Result) -> None:
+    window, shape = np.array(result.probe.shape[-2:]), np.array(result.object.shape[-2:])
+    corners = np.rint(places)
+    outside = ((corners < 0) | (corners + window > shape)).any(1)
+    if outside.any():
+        bad = int(outside.argmax())
+        raise ScanError(
+            f"Position {bad} is ({places[bad][0]:.6g}, {places[bad][1]:.6g}): its {window[0]} x {window[1]} window is "
+            f"not inside the object of {shape[0]} x {shape[1]} pixels; positions are pixels of the result's object."
+        )
+
+
+def _geometry(result: Result) -> Geometry | NearField | None:
+    if result.scan.geometry.get("kind") == "TiltedGeometry":
+        raise ScanError("The result is of a tilted geometry, which can't be simulated.")
+    geometry = geometry_from(result.scan.geometry)
+    assert not isinstance(geometry, TiltedGeometry)
+    if geometry is None and not result.scan.is_far_field:
+        raise ScanError("The result is of a near-field scan whose geometry it does not say.")
+    return geometry
+
+
+def _thickness(result: Result) -> float | None:
+    """Between two slices [m], as it was found, or else as it was given."""
+    found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
+    return None if found is None else float(found)
+
+
+def _tilt(result: Result, own: bool) -> Array:
+    """Of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
+    given = result.settings.get("tilt", {})
+    found = np.asarray(result.parameters.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
+    return found if own and len(found) > 1 else found.mean(0)
+
+
+def _background(result: Result) -> Array | float:
+    """Counts, centred."""
+    return result.parameters.get("background/background", 0.0)
+
+
+def _probes(result: Result) -> Array:
+    """The probe (mode, y, x), or (pattern, mode, y, x) where its first mode varies."""
+    ways, shares = (result.parameters.get(f"variations/{name}") for name in ("ways", "coefficients"))
+    if ways is None or shares is None:
+        return result.probe
+    probes = np.repeat(result.probe[None], len(result.positions), axis=0)
+    probes[:, 0] += np.einsum("pr,ryx->pyx", shares, ways)
+    return probes
+
+
+def _mean_counts(result: Result, probe: Array, places: NDArray[np.float64]) -> float:
+    """What arrives of a pattern on average, without background: energy is kept on the way to the detector."""
+    power = (np.abs(probe) ** 2).sum(-3)
+    power = power if power.ndim == 3 else power[None]
+    passed = np.abs(result.projection) ** 2
+    height, width = result.probe.shape[-2:]
+    sums = [
+        float((power[index % len(power)] * passed[y : y + height, x : x + width]).sum())
+        for index, (y, x) in enumerate(np.rint(places).astype(int))
+    ]
+    return float(np.mean(sums))

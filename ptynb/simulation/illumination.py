@@ -1,0 +1,257 @@
+"""Probes to start from: what lenses, zone plates, mirrors and pinholes make, as arrays.
+
+Each probe is complex128 (y, x), centred at index n // 2 of its window, with Σ |P|² = 1. `defocus` and `distance` are
+positive downstream (see `ptynb/conventions.md`), and 2π z / λ, common to all waves, is left out.
+
+Probes with a focus are made from the wave in the pupil: the spectrum A exp(-iχ) at spatial frequencies up to NA / λ,
+whose inverse transform is the probe. So their far field has the pupil's shape, sampled as by the detector.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.physics.pupil import (
+    check_finite,
+    check_grid,
+    check_not_negative,
+    check_positive,
+    check_pupil,
+    covered,
+    disc,
+    free_space,
+    frequencies,
+    normalised,
+    probe_from_pupil,
+    rounded_down,
+    slopes,
+)
+from ptynb.simulation.aberrations import Aberrations, aberration_phase
+
+MOST_LOST = 0.05
+"""What part of a wave's power may leave the window on its way: three rings of a far pinhole's pattern stay."""
+
+
+def electron_probe(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    convergence_angle: float,
+    aberrations: Aberrations | None = None,
+    *,
+    edge: float = 0.0,
+) -> NDArray[np.complex128]:
+    """The probe (y, x) of a round aperture and a lens with aberrations: F⁻¹[A exp(-iχ)].
+
+    Kirkland, Advanced Computing in Electron Microscopy (2020), 3.4.
+
+    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m], see `ptynb.data.electrons`.
+    convergence_angle: half the cone [rad]. aberrations: see `ptynb.simulation.aberrations`; {"C10": z} is a sample at z
+        downstream of the focus, and z = -Δf for the microscopist's defocus Δf, positive for underfocus.
+    edge: width [rad] over which the amplitude falls at the aperture's rim, at least a step of the grid.
+
+    Raises ValueError for values that are not positive, unknown aberrations, and what the window or pixel can't hold.
+    """
+    check_grid(window, pixel, wavelength)
+    check_positive(convergence_angle, "convergence angle", "rad")
+    check_not_negative(edge, "width of the aperture's edge", "rad")
+    y, x = frequencies(window, pixel)
+    reach, softness = convergence_angle / wavelength, edge / wavelength
+    check_pupil(window, pixel, wavelength, (reach, reach), softness)
+    aperture = disc(y, x, reach, _steps(window, pixel), softness)
+    phase = aberration_phase(wavelength * y, wavelength * x, wavelength, aberrations or {})
+    return probe_from_pupil(aperture, phase, "aberrations throw")
+
+
+def zone_plate_probe(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    diameter: float,
+    outermost_zone_width: float,
+    *,
+    central_stop: float = 0.0,
+    defocus: float = 0.0,
+) -> NDArray[np.complex128]:
+    """The probe (y, x) at the first-order focus of a Fresnel zone plate, or downstream of it.
+
+    Its outermost zones, of period 2 Δr, send light to spatial frequencies of 1 / (2 Δr): NA = λ / (2 Δr), and the focal
+    length is D Δr / λ. Attwood, Soft X-Rays and Extreme Ultraviolet Radiation (1999), 9.3. A central stop and an
+    order-sorting aperture that keep away all other orders are taken for granted.
+
+    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m].
+    diameter: of the zone plate, D [m]. outermost_zone_width: Δr [m]. central_stop: its diameter [m].
+    defocus: distance from the focus to the sample [m], positive downstream.
+
+    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    """
+    check_grid(window, pixel, wavelength)
+    check_positive(diameter, "diameter of the zone plate", "m")
+    check_positive(outermost_zone_width, "width of the outermost zone", "m")
+    check_finite(defocus, "defocus", "m")
+    if not 0 <= central_stop < diameter:
+        raise ValueError(
+            f"The central stop is {central_stop!r} m wide, and the zone plate {diameter!r} m; the stop has to be "
+            "smaller, or 0 for none."
+        )
+    y, x = frequencies(window, pixel)
+    reach, steps = 1 / (2 * outermost_zone_width), _steps(window, pixel)
+    check_pupil(window, pixel, wavelength, (reach, reach))
+    aperture = disc(y, x, reach, steps)
+    if central_stop > 0:
+        aperture = aperture - disc(y, x, reach * central_stop / diameter, steps)
+    return probe_from_pupil(aperture, -free_space(y, x, wavelength, defocus), "defocus throws")
+
+
+def focused_probe(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    aperture: tuple[float, float],
+    focal_length: tuple[float, float],
+    *,
+    defocus: float | tuple[float, float] = 0.0,
+) -> NDArray[np.complex128]:
+    """The probe (y, x) of a rectangular aperture, as of a pair of Kirkpatrick-Baez mirrors behind slits.
+
+    In focus it is sinc(a_y y / λ f_y) sinc(a_x x / λ f_x). Born and Wolf, Principles of Optics (1999), 8.5.1.
+
+    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m].
+    aperture: full widths a (y, x) [m]. focal_length: from each mirror to its focus, f (y, x) [m].
+    defocus: distance from the focus to the sample [m], positive downstream; two (y, x) for astigmatic mirrors: their
+        mean is exact and their difference paraxial.
+
+    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    """
+    check_grid(window, pixel, wavelength)
+    for size, length in zip(aperture, focal_length, strict=True):
+        check_positive(size, "width of the aperture", "m")
+        check_positive(length, "focal length", "m")
+    along_y, along_x = defocus if isinstance(defocus, tuple) else (defocus, defocus)
+    check_finite(along_y, "defocus", "m")
+    check_finite(along_x, "defocus", "m")
+    y, x = frequencies(window, pixel)
+    reach_y, reach_x = (a / (2 * wavelength * f) for a, f in zip(aperture, focal_length, strict=True))
+    check_pupil(window, pixel, wavelength, (reach_y, reach_x))
+    step_y, step_x = _steps(window, pixel)
+    slits = covered((reach_y - np.abs(y)) / step_y) * covered((reach_x - np.abs(x)) / step_x)
+    phase = -free_space(y, x, wavelength, (along_y + along_x) / 2)
+    phase += math.pi * wavelength * (along_y - along_x) / 2 * (y**2 - x**2)
+    return probe_from_pupil(slits, phase, "defocus throws")
+
+
+def pinhole_probe(
+    window: tuple[int, int],
+    pixel: tuple[float, float],
+    wavelength: float,
+    diameter: float,
+    *,
+    distance: float = 0.0,
+    edge: float = 0.0,
+) -> NDArray[np.complex128]:
+    """The probe (y, x) behind a round pinhole in a plane wave: its transmission, carried on by `propagate`.
+
+    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m]. diameter: [m].
+    distance: from the pinhole to the sample [m], not negative.
+    edge: width [m] over which the amplitude falls at the rim, at least a pixel.
+
+    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    """
+    check_grid(window, pixel, wavelength)
+    check_positive(diameter, "diameter of the pinhole", "m")
+    check_not_negative(distance, "distance from the pinhole", "m")
+    check_not_negative(edge, "width of the pinhole's edge", "m")
+    if diameter < 2 * max(pixel):
+        raise ValueError(
+            f"The pinhole is {diameter!r} m wide, and the pixels {max(pixel)!r} m; take pixels of at most "
+            f"{rounded_down(diameter / 2)} m."
+        )
+    needed = [
+        max(side, math.ceil((diameter + max(edge, size)) / size) + 1) for side, size in zip(window, pixel, strict=True)
+    ]
+    if needed != [*window]:
+        raise ValueError(
+            f"The pinhole is {diameter!r} m wide and does not fit in the window of {window[0]} x {window[1]} pixels; "
+            f"take at least {needed[0]} x {needed[1]} of this size, or larger pixels."
+        )
+    y, x = (((np.arange(n) - n // 2) * p).astype(np.float64) for n, p in zip(window, pixel, strict=True))
+    hole = disc(y[:, None], x[None, :], diameter / 2, pixel, edge)
+    return normalised(propagate(hole, pixel, wavelength, distance))
+
+
+def propagate(
+    field: NDArray[np.complexfloating] | NDArray[np.floating],
+    pixel: tuple[float, float],
+    wavelength: float,
+    distance: float,
+) -> NDArray[np.complex128]:
+    """Fields (…, y, x) carried through free space by an angular spectrum of plane waves; complex128.
+
+    Waves turn by 2π z (√(1/λ² - f²) - 1/λ), exactly; evanescent ones are removed. Goodman, Introduction to Fourier
+    Optics (2005), 3.10. It is dark around the window, and what leaves the window is lost: the field is padded to twice
+    its size and frequencies that cross more than the window are left out, so nothing comes back in over the edges.
+    Matsushima and Shimobaba, Opt. Express 17, 19662 (2009).
+
+    pixel: size (y, x) [m]. wavelength: [m]. distance: [m], negative upstream.
+
+    Raises ValueError for lengths that make no sense, and where more than 5% of the power would leave the window.
+    """
+    if field.ndim < 2:
+        raise ValueError(f"The field has the shape {field.shape}; give (…, y, x).")
+    window = (field.shape[-2], field.shape[-1])
+    check_grid(window, pixel, wavelength)
+    check_finite(distance, "distance", "m")
+    padded = (2 * window[0], 2 * window[1])
+    y, x = frequencies(padded, pixel)
+    rays = slopes(y, x, wavelength)
+    kept = np.isfinite(rays[0])
+    for slope, side, size in zip(rays, window, pixel, strict=True):
+        kept &= abs(distance) * np.where(kept, slope, 0) <= side * size
+    spectrum = np.fft.fft2(field.astype(np.complex128), s=padded, axes=(-2, -1))
+    kernel = np.where(kept, np.exp(1j * free_space(y, x, wavelength, distance)), 0)
+    moved = np.fft.ifft2(spectrum * kernel, axes=(-2, -1))[..., : window[0], : window[1]]
+    _check_lost(field, spectrum, moved, rays, pixel, distance)
+    return moved
+
+
+def _check_lost(
+    field: NDArray[np.complexfloating] | NDArray[np.floating],
+    spectrum: NDArray[np.complex128],
+    moved: NDArray[np.complex128],
+    rays: tuple[NDArray[np.float64], NDArray[np.float64]],
+    pixel: tuple[float, float],
+    distance: float,
+) -> None:
+    """Raises ValueError where too little of the waves that propagate (of finite slopes `rays`) stays in the window."""
+    window, runs = field.shape[-2:], np.isfinite(rays[0])
+    power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
+    sent = float(power.sum()) / runs.size
+    if not (math.isfinite(sent) and sent > 0):
+        raise ValueError("The field is dark, evanescent or not finite; give one with light that propagates.")
+    lost = 1 - float((np.abs(moved) ** 2).sum()) / sent
+    if lost <= MOST_LOST:
+        return
+    light = (np.abs(field) ** 2).reshape(-1, *window).sum(0)
+    needed = []
+    for axis, (side, size) in enumerate(zip(window, pixel, strict=True)):
+        begins = _holding(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
+        needed.append(max(side, 2 * math.ceil((begins + abs(distance) * _holding(rays[axis][runs], power)) / size)))
+    raise ValueError(
+        f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; take one "
+        f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance."
+    )
+
+
+def _holding(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
+    """What `reach` has to be along an axis so that at most half of what may be lost lies beyond."""
+    order = np.argsort(reach)
+    share = np.cumsum(power[order])
+    return float(reach[order][np.searchsorted(share, (1 - MOST_LOST / 2) * share[-1])])
+
+
+def _steps(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[float, float]:
+    """From one spatial frequency to the next (y, x) [1/m]."""
+    return 1 / (window[0] * pixel[0]), 1 / (window[1] * pixel[1])

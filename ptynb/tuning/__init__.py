@@ -1,0 +1,1 @@
+"""Studies: trials of settings on the engines of a cluster."""

@@ -1,0 +1,229 @@
+"""The trials of a study in a file: Optuna's journal, lines of JSON that are only ever added to.
+
+A line that was cut off by the end of its kernel is taken away when the file is opened again; trials that were under way
+then are tried again. Only one study at a time has a file open.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.pruners import BasePruner
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from ptynb.data.snapshot import Picture
+from ptynb.data.trial_record import TunedTrial
+from ptynb.io.hdf5_file import FileError
+from ptynb.settings.ranges import Between, Range, is_whole
+
+NAME = "ptynb tuning"
+RECORD = "ptynb"
+"""The attribute of a study, and of each trial, under which ours is kept."""
+FIRST_BYTES = b'{"op_code":'
+"""Of Optuna's journals."""
+TOLD = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+INTERRUPTED = "It was under way when the kernel ended."
+
+
+class StudyFile:
+    """A study's trials and who suggests the next. To be used by one thread at a time, but for `close`.
+
+    about: what scores depend on, as plain values; a file in which something else is written is refused.
+    first: values to begin with. Raises FileError.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        about: dict[str, Any],
+        ranges: Mapping[str, Range],
+        first: Mapping[str, Any],
+        pruner: BasePruner,
+        seed: int,
+        startup: int,
+    ) -> None:
+        self.path = path
+        self.finished: list[TunedTrial] = []
+        self._distributions = {name: _distribution(name, range) for name, range in ranges.items()}
+        self._held: int | None = _hold(path)
+        try:
+            _mend(path, self._held)
+            with _quiet():
+                self._study = _opened(path)
+                self._study.pruner = pruner
+                known = [trial for trial in self._study.trials if trial.state != TrialState.WAITING]
+                # Going on with the same seed would suggest the same values again.
+                sampler = optuna.samplers.TPESampler(
+                    seed=seed + len(known), n_startup_trials=startup, constant_liar=True
+                )
+                self._study.sampler = sampler
+            self._check(about)
+            if not self._study.trials and first:
+                self._study.enqueue_trial(dict(first))
+            self._take_over(known)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self, about: dict[str, Any]) -> None:
+        about = json.loads(json.dumps(about))  # as it comes back from the file
+        before = self._study.user_attrs.get(RECORD)
+        if before is None:
+            self._study.set_user_attr(RECORD, about)
+            return
+        for name in (*before, *about):
+            if about.get(name) != before.get(name):
+                raise FileError(
+                    f"{self.path} holds a study whose {name} is {before.get(name)!s:.200}, and here it is "
+                    f"{about.get(name)!s:.200}, so that scores can't be compared; give another file, or the same."
+                )
+
+    def _take_over(self, known: list[FrozenTrial]) -> None:
+        for trial in known:
+            if trial.state == TrialState.RUNNING:
+                unfinished = TunedTrial(trial.number + 1, trial.params, "stopped", reason=INTERRUPTED)
+                self._study._storage.set_trial_user_attr(trial._trial_id, RECORD, _plain(unfinished))
+                self._study.tell(trial.number, state=TrialState.FAIL)
+                self.finished.append(unfinished)
+                self._study.enqueue_trial(trial.params)
+            else:
+                self.finished.append(_record(trial))
+
+    def ask(self) -> Trial:
+        """The next trial, its values in `params`."""
+        return self._study.ask(fixed_distributions=self._distributions)
+
+    def hopeless(self, trial: Trial, epoch: int, loss: float) -> bool:
+        """Takes the loss of this epoch down, and says whether the trial is to end."""
+        trial.report(loss, epoch)
+        return trial.should_prune()
+
+    def finish(self, trial: Trial, record: TunedTrial) -> None:
+        """Takes down how it ended. One that was stopped will be tried again."""
+        trial.set_user_attr(RECORD, _plain(record))
+        score = record.score if record.state == "complete" else None
+        with _quiet():
+            self._study.tell(trial, score, TOLD.get(record.state, TrialState.FAIL))
+        self.finished.append(record)
+        if record.state == "stopped":
+            self._study.enqueue_trial(trial.params)
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+_opening = threading.Lock()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's own messages about every trial."""
+    logger = logging.getLogger("optuna")
+    with _opening:
+        level = logger.level
+        logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _hold(path: Path) -> int:
+    """Makes sure that no other study writes to the file, as long as what is returned is open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise FileError(f"{path} can't be written: {error.strerror}; give a file in a folder of yours.") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        raise FileError(
+            f"Another study has {path} open; stop that one (or end its kernel), or give another file."
+        ) from None
+    except OSError:  # a file system without locks
+        pass
+    return held
+
+
+def _mend(path: Path, file: int) -> None:
+    """Takes a half-written last line away. Raises FileError for a file that Optuna did not write, left as it is."""
+    content = os.pread(file, os.fstat(file).st_size, 0)
+    whole = content.rfind(b"\n") + 1
+    if content and not content.startswith(FIRST_BYTES):
+        raise FileError(f"{path} is not the journal of a study; give a new file, or one that tune() wrote.")
+    if whole < len(content):
+        os.truncate(file, whole)
+
+
+def _opened(path: Path) -> optuna.Study:
+    try:
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        return optuna.create_study(storage=storage, study_name=NAME, direction="minimize", load_if_exists=True)
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        raise FileError(f"{path} is damaged, or of another version of Optuna ({error}); give another file.") from None
+
+
+def _distribution(name: str, range: Range) -> BaseDistribution:
+    if not isinstance(range, Between):
+        return CategoricalDistribution(range)
+    if is_whole(name):
+        return IntDistribution(int(range.low), int(range.high), log=range.log)
+    return FloatDistribution(range.low, range.high, log=range.log)
+
+
+def _plain(trial: TunedTrial) -> dict[str, Any]:
+    """As what JSON can hold; values and score are Optuna's to keep."""
+    picture = None
+    if trial.picture is not None:
+        picture = dataclasses.asdict(trial.picture) | {"image": base64.b64encode(trial.picture.image).decode()}
+    return {
+        "state": trial.state,
+        "losses": trial.losses,
+        "seconds": trial.seconds,
+        "places": trial.ranks,
+        "picture": picture,
+        "reason": trial.reason,
+    }
+
+
+def _record(trial: FrozenTrial) -> TunedTrial:
+    plain = trial.user_attrs.get(RECORD, {})
+    picture = plain.get("picture")
+    if picture is not None:
+        pairs = {name: tuple(picture[name]) for name in ("shape", "limits", "pixel_size") if picture[name] is not None}
+        picture = Picture(**{**picture, **pairs, "image": base64.b64decode(picture["image"])})
+    return TunedTrial(
+        number=trial.number + 1,
+        values=trial.params,
+        state=plain.get("state", "failed"),
+        score=trial.value if trial.state == TrialState.COMPLETE else None,
+        losses=tuple(plain.get("losses", ())),
+        seconds=plain.get("seconds", 0.0),
+        ranks=tuple(plain.get("places", ())),
+        picture=picture,
+        reason=plain.get("reason", INTERRUPTED),
+    )

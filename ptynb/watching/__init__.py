@@ -1,1 +1,0 @@
-"""A page with the pictures that a run keeps in a folder."""

@@ -1,0 +1,15 @@
+"""Colour maps as look-up tables, taken from matplotlib's."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib import colormaps
+
+from ptynb.data.snapshot import Array
+
+
+def look_up_table(name: str) -> Array:
+    """The table (256, 3) uint8 of a matplotlib colour map; ValueError where it has none of this name."""
+    if name not in colormaps:
+        raise ValueError(f"There is no colour map {name!r}; matplotlib's are meant, such as 'gray' or 'viridis'.")
+    return (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)

@@ -1,0 +1,192 @@
+"""The view of results side by side: pictures with one zoom, a slider between two, a difference, curves and tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets
+
+from ptynb.analysis.common_area import Together
+from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
+from ptynb.data.snapshot import Array, Result
+from ptynb.io.named_results import Given, named
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
+from ptynb.widgets.elements import Whole, complaint, note, put
+from ptynb.widgets.viewer.viewer import Viewer
+
+Pair = tuple[str, str]
+SECTIONS = ("Difference", "Losses", "Settings", "Facts")
+ALL, NONE, OFF = "all", "none", "off"
+"""Choices that are no slice, no pair and no slider; a field whose value is None shows nothing."""
+
+
+class Compare(Whole):
+    """Results side by side; see `compare`.
+
+    results: by name. tell: is given each line of Python that does what was clicked, of a view named `view`.
+    """
+
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self.results = dict(results)
+        self.tell: Callable[[str], None] | None = None
+        self._together: dict[int | str, Together] = {}
+        self._values: dict[str, Array] = {}
+        self._viewer = Viewer(value_at=self._value_at)
+        self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        # The first one offered is the second result minus the first.
+        pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
+        between = {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
+        slices = max(len(result.slices) for result in results.values())
+        depths = {ALL: ALL, **({str(number): number for number in range(slices)} if slices > 1 else {})}
+        self._controls = {
+            "picture": _dropdown("Show", {quantity: quantity for quantity in QUANTITIES}, "phase"),
+            "slice": _dropdown("Slice", depths, ALL),
+            "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
+            "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
+            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
+        }
+        self._controls["registered"].tooltip = "Moves all objects onto the first one, with its phase and amplitude."
+        self._controls["slice"].disabled = slices == 1
+        self._difference, self._losses, self._settings, self._facts = (ipywidgets.HTML() for _ in SECTIONS)
+        self._sections = ipywidgets.Tab(
+            [self._difference, self._losses, self._settings, self._facts], titles=SECTIONS, selected_index=0
+        )
+        controls = ipywidgets.HBox(
+            [*self._controls.values(), self._busy],
+            layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
+        )
+        super().__init__([controls, self._message, self._notes, self._viewer, self._sections])
+        self.add_class("ptynb-compare")
+        self._actions = Actions("ptynb compare", self._complain, self._begin, self._end)
+        for name, control in self._controls.items():
+            control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
+        self._actions.put(self._tell_facts)
+        self._actions.put(self._draw, instead_of="draw")
+
+    def close(self) -> None:
+        """Ends the view and its thread."""
+        self._actions.close()
+        super().close()
+
+    def show(
+        self,
+        *,
+        picture: Quantity | None = None,
+        slice: int | str | None = None,
+        pair: Pair | str | None = None,
+        slider: Pair | str | None = None,
+        registered: bool | None = None,
+    ) -> None:
+        """Chooses what is shown, as the fields above the pictures do; what is not given stays.
+
+        picture: "phase", "amplitude", "complex" or "probe". slice: from 0, or "all". pair: names of two results, the
+        one minus the other, or "none". slider: between these two in one pane, or "off". registered: whether all are
+        moved onto the first one.
+
+        Raises ValueError for what there is not.
+        """
+        chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
+        wanted = {name: value for name, value in chosen.items() if value is not None}
+        for name, value in wanted.items():
+            options = dict(self._controls[name].options)
+            if value not in options.values():
+                raise ValueError(
+                    f"There is no {name} {value!r} here; choose one of {', '.join(map(repr, options.values()))}."
+                )
+        for name, value in wanted.items():
+            self._controls[name].value = value
+        if registered is not None:
+            self._controls["registered"].value = registered
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """Waits until all that was chosen is shown. Raises TimeoutError."""
+        self._actions.settle(seconds)
+
+    def _chosen(self, name: str, value: Any) -> None:
+        if self.tell is not None:
+            self.tell(f"view.show({name}={value!r})")
+        if name == "slider":
+            self._actions.put(self._slide, instead_of="slide")
+        else:
+            self._actions.put(self._draw, instead_of="draw")
+
+    def _tell_facts(self) -> None:
+        put(self._facts, facts_table(self.results))
+        put(self._settings, settings_table(self.results))
+        put(self._losses, loss_curves(self.results))
+
+    def _draw(self) -> None:
+        quantity, depth, chosen, _, registered = (control.value for control in self._controls.values())
+        pair = None if chosen == NONE else chosen
+        put(self._notes, "")
+        if quantity == "probe":
+            shown = probes(self.results)
+        else:
+            if depth not in self._together:  # one at a time: its differences are as large as the objects
+                self._together = {depth: Together(self.results, None if depth == ALL else depth)}
+            together = self._together[depth]
+            shown = objects(together, quantity, registered, pair)
+            self._tell_difference(together, pair)
+        self._show(shown)
+
+    def _show(self, shown: ComparisonPictures) -> None:
+        self._values = shown.values
+        put(self._notes, "".join(note(sentence) for sentence in shown.notes))
+        self._viewer.show(shown.pictures)
+        self._slide()
+
+    def _tell_difference(self, together: Together, pair: Pair | None) -> None:
+        if pair is None:
+            put(self._difference, "<p>No pair is chosen.</p>")
+            return
+        try:
+            put(self._difference, difference_facts(together.difference(*pair), pair, together.pixel_size))
+        except ValueError as error:
+            put(self._difference, note(str(error)))
+
+    def _slide(self) -> None:
+        pair = self._controls["slider"].value
+        self._viewer.swipe = [] if pair == OFF else list(pair)
+
+    def _value_at(self, name: str, y: int, x: int) -> str:
+        values = self._values.get(name)
+        inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
+        return value_text(values[y, x]) if values is not None and inside else ""
+
+    def _begin(self) -> None:
+        put(self._message, "")
+        put(self._busy, '<span role="status">comparing …</span>')
+
+    def _end(self) -> None:
+        put(self._busy, "")
+
+    def _complain(self, error: Exception) -> None:
+        put(self._message, complaint(error))
+
+
+def compare(*results: Given) -> Compare:
+    """Two or more results side by side in the notebook.
+
+    results: `Result`s (`recon.result`), paths of result files, or mappings of names to these. The first one is the
+    measure: the others are brought to its pixels and place and, if wished, registered on it. Objects are shown over the
+    area that all share, with one zoom; what shares nothing says so, and the rest is compared.
+
+    The computing part is `ptynb.analysis.Together`, `settings_that_differ` and `facts_of`.
+
+    Raises ValueError for fewer than two results, TypeError for what is none, FileError for a file that holds none.
+    """
+    return Compare(named(results))
+
+
+def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:
+    style = {"description_width": "initial"}
+    return ipywidgets.Dropdown(
+        options=list(options.items()), value=value, description=description, style=style, layout=_width("auto")
+    )
+
+
+def _width(width: str) -> ipywidgets.Layout:
+    return ipywidgets.Layout(width=width, margin="2px 14px 2px 2px")

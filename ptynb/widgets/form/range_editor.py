@@ -1,0 +1,143 @@
+"""The choice of a range for one field: a tick, and the lowest and highest value or the choices to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+
+from ptynb.settings import SettingsError
+from ptynb.settings.schema import Setting
+from ptynb.widgets.elements import Whole, close_all, complaint, put
+from ptynb.widgets.form.display_units import text_of, value_of
+from ptynb.widgets.form.row import Row
+
+Range = tuple[float, float, bool] | tuple[Any, ...]
+"""(lowest, highest, logarithmic) of a number; the values to try of a choice."""
+
+
+class Tick(Whole):
+    """A row, and below it what to try when the field is tuned.
+
+    check: says what is wrong if the field had these values, or nothing. changed: called after every edit.
+    """
+
+    def __init__(self, row: Row, check: Callable[[tuple[Any, ...]], str], changed: Callable[[], None]) -> None:
+        self.row, self._check, self._changed = row, check, changed
+        self.tick = ipywidgets.Checkbox(
+            value=False,
+            description=f"Tune {row.label}",
+            indent=False,
+            layout=ipywidgets.Layout(width="230px", margin="0 0 0 158px"),
+        )
+        self.low, self.high = (self._end(f"{row.label}: {end}", end) for end in ("lowest", "highest"))
+        self.logarithmic = ipywidgets.Checkbox(
+            value=False,
+            description="logarithmic",
+            tooltip=f"{row.label}: spread over orders of magnitude",
+            indent=False,
+            layout=ipywidgets.Layout(width="110px"),
+        )
+        self.choices = ipywidgets.SelectMultiple(
+            options=_choices(row.setting),
+            description="Try",
+            tooltip=f"{row.label}: what to try; several with Ctrl or Shift",
+            rows=min(5, max(2, len(_choices(row.setting)))),
+            layout=ipywidgets.Layout(width="260px"),
+        )
+        self.message = ipywidgets.HTML()
+        self._range = ipywidgets.HBox(
+            [self.low, self.high, self.logarithmic] if row.setting.numeric else [self.choices],
+            layout=ipywidgets.Layout(display="none", overflow="visible"),
+        )
+        for widget in (self.tick, self.low, self.high, self.logarithmic, self.choices):
+            widget.observe(self._edited, "value")
+        if row.unit is not None:
+            row.unit.observe(self._in_another_unit, "value")
+        beside = ipywidgets.HBox([self.tick, self._range], layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__([row, beside, self.message], layout=ipywidgets.Layout(overflow="visible"))
+
+    def close(self) -> None:
+        """Closes also what a setting of this kind does not show."""
+        super().close()
+        close_all(self.low, self.high, self.logarithmic, self.choices)
+
+    def range(self) -> Range | None:
+        """What to try; None where it is not ticked. Raises SettingsError where the range can't be used."""
+        if not self.tick.value:
+            return None
+        problem, found = self._read()
+        if problem:
+            raise SettingsError(f"{self.row.setting.name}: {problem}.")
+        return found
+
+    def _end(self, label: str, placeholder: str) -> ipywidgets.Text:
+        return ipywidgets.Text(
+            description=placeholder,
+            tooltip=label,
+            placeholder=placeholder,
+            continuous_update=False,
+            style={"description_width": "50px"},
+            layout=ipywidgets.Layout(width="150px"),
+        )
+
+    def _edited(self, change: dict[str, Any]) -> None:
+        if change["owner"] is self.tick:
+            self._range.layout.display = None if self.tick.value else "none"
+            if self.tick.value:
+                self._suggest()
+        problem = self._read()[0] if self.tick.value else ""
+        put(self.message, complaint(f"{problem}.") if problem else "")
+        self._changed()
+
+    def _in_another_unit(self, change: dict[str, Any]) -> None:
+        """Writes the same ends in the unit that the row is shown in now; what is no number stays as it was typed."""
+        setting = self.row.setting
+        for end in (self.low, self.high):
+            value = value_of(end.value, setting, change["old"])
+            if isinstance(value, int | float):
+                end.unobserve(self._edited, "value")  # the range stays what it is
+                end.value = text_of(value, setting, change["new"])
+                end.observe(self._edited, "value")
+
+    def _suggest(self) -> None:
+        """A decade to both sides of a rate, half and double of a count, within the range; the value of a choice."""
+        setting, value = self.row.setting, self.row.value
+        if not setting.numeric:
+            if not self.choices.value:
+                self.choices.value = (value,)
+            return
+        if self.low.value or self.high.value or not isinstance(value, int | float) or value <= 0:
+            return
+        factor = 10 if setting.kind == "number" else 2
+        low, high = value / factor, value * factor
+        if setting.low is not None and setting.low > 0:
+            low = max(low, setting.low)
+        if setting.high is not None:
+            high = min(high, setting.high)
+        if setting.kind == "integer":
+            low, high = max(int(low), 1), int(high)
+        else:
+            low, high = float(f"{low:.6g}"), float(f"{high:.6g}")
+        self.low.value, self.high.value = (text_of(end, setting, self.row.shown_unit) for end in (low, high))
+        self.logarithmic.value = setting.kind == "number"
+
+    def _read(self) -> tuple[str, Range]:
+        """What is wrong, or nothing; and the range."""
+        setting = self.row.setting
+        if not setting.numeric:
+            chosen = tuple(self.choices.value)
+            return (self._check(chosen) if chosen else "choose at least one value to try"), chosen
+        low, high = (value_of(end.value, setting, self.row.shown_unit) for end in (self.low, self.high))
+        if not isinstance(low, int | float) or not isinstance(high, int | float):
+            return "give the lowest and the highest value to try, as numbers", ()
+        if low >= high:
+            return f"the lowest value, {low:g}, is not below the highest, {high:g}; turn them round", ()
+        if self.logarithmic.value and low <= 0:
+            return f"the lowest value is {low:g}; a logarithmic range needs one above 0", ()
+        return self._check((low, high)), (low, high, self.logarithmic.value)
+
+
+def _choices(setting: Setting) -> tuple[Any, ...]:
+    return (False, True) if setting.kind == "switch" else setting.choices

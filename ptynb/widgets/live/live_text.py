@@ -1,0 +1,96 @@
+"""What the live view says in words and tables, as HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from ptynb.data.snapshot import Change, Epoch, Health, Status
+from ptynb.settings import Settings
+from ptynb.widgets.elements import in_a_row
+from ptynb.widgets.live.protocol import Watched
+
+MOST_CHANGES = 8
+CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'
+
+
+def state_of(recon: Watched, status: Status) -> str:
+    """In one word, whatever the engines said last."""
+    if recon.failure is not None:
+        return "failed"
+    return "closed" if recon.closed else "recovering" if recon.recovering else status.state
+
+
+def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch]) -> str:
+    """State, epoch, loss, speed, engines and batch in a row."""
+    epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
+    if status.update:
+        epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
+    parts = [epoch]
+    if epochs:
+        parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
+    if status.kept_epoch is not None:
+        parts.append(f"state kept after epoch {status.kept_epoch}")
+    parts += [html.escape(recon.engines), html.escape(f"batch {recon.batch}{_offer(recon.settings, status.world)}")]
+    return in_a_row(state, parts)
+
+
+def _offer(settings: Settings, engines: int) -> str:
+    """Where each engine has a batch of its own, how to get the rates that go with all of them together."""
+    each = settings.batch_per == "engine" and engines > 1
+    return f"; settings.scale_for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
+
+
+def record(changes: Sequence[Change]) -> str:
+    """A table of the last changes."""
+    if not changes:
+        return ""
+    rows = "".join(
+        f"<tr><td {CELL}>{change.epoch + 1}</td><td {CELL}>{html.escape(change.name)}</td>"
+        f"<td {CELL}>{html.escape(str(change.old))} → <b>{html.escape(str(change.new))}</b></td></tr>"
+        for change in changes[-MOST_CHANGES:]
+    )
+    return _table("Changes", ("in epoch", "setting", "from → to"), rows)
+
+
+def health_table(told: Sequence[Health]) -> str:
+    """A table with a row for each engine."""
+    if not told:
+        return ""
+    rows = "".join(
+        f"<tr>{''.join(f'<td {CELL}>{html.escape(cell)}</td>' for cell in health_cells(one, len(told)))}</tr>"
+        for one in told
+    )
+    return _table(
+        "Engines", ("rank", "on", "patterns/s", "memory", "load", "temperature", "agree after epoch", "state"), rows
+    )
+
+
+def health_cells(one: Health, engines: int) -> tuple[str, ...]:
+    """The texts of one engine's row."""
+    speed = "–" if one.patterns_per_second is None else f"{one.patterns_per_second:,.0f}"
+    place = " on ".join(part for part in (one.device, one.host) if part)
+    return (
+        str(one.rank),
+        place,
+        speed,
+        _memory(one.memory, one.memory_total),
+        "–" if one.load is None else f"{one.load:.0%}",
+        "–" if one.temperature is None else f"{one.temperature:.0f} °C",
+        "alone" if engines == 1 else str(one.agreed) if one.agreed else "–",
+        one.state if one.answered else "busy: as it was before",
+    )
+
+
+def _memory(used: int | None, total: int | None) -> str:
+    if used is None:
+        return "–"
+    return f"{used / 2**30:.1f} GiB" if total is None else f"{used / 2**30:.1f} of {total / 2**30:.0f} GiB"
+
+
+def _table(caption: str, heads: Sequence[str], rows: str) -> str:
+    head = "".join(f'<th scope="col" {CELL}>{name}</th>' for name in heads)
+    return (
+        '<table style="margin:8px 16px 8px 0;line-height:1.5;font-variant-numeric:tabular-nums">'
+        f'<caption style="text-align:left;font-weight:600">{caption}</caption><tr>{head}</tr>{rows}</table>'
+    )

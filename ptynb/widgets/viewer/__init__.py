@@ -1,0 +1,1 @@
+"""The image viewer: its widget, and its code for the browser."""

@@ -1,0 +1,304 @@
+"""Viewer: pictures side by side in the notebook, never more of them under way than the browser keeps up with.
+
+A frame is one message with all pictures. The browser confirms a frame once it is drawn, and the next is sent while at
+most one is unconfirmed; a browser that is slow, hidden or gone slows the pictures, not the kernel. While a cell runs,
+the kernel may not handle confirmations at all, so after `PATIENCE` seconds a frame is sent regardless.
+
+Real pictures travel as grey levels between limits. Colours, contrast, zoom, overlays and the value under the cursor are
+the browser's work and answer at once, even while the kernel is busy.
+
+Coordinates are (y, x) in pixels of the array behind a picture, from the outer corner of its first pixel: that pixel
+covers 0 to 1, and rounding down gives a pixel's index.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anywidget
+import numpy as np
+import traitlets
+
+from ptynb.data.snapshot import Array, Picture
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
+
+UNCONFIRMED = 1
+PATIENCE = 1.0
+
+Clicked = Callable[[str, float, float], None]
+Stroked = Callable[[str, Array, float, bool], None]
+ValueAt = Callable[[str, int, int], str]
+
+
+class Viewer(anywidget.AnyWidget):
+    """Pictures side by side, with one zoom and pan, colour maps, contrast by percentile, scale bar, values.
+
+    columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
+    panes. tools: whether there is a row of tools (contrast, zoom) and a choice of colours at each pane.
+    value_at: is asked for the exact value under the cursor, in a thread of its own: (picture, y, x) of a pixel of the
+    array to a short text; without it the value is read from the grey level, to about 1/255 of the range.
+    confirms: whether pages confirm frames; where not, whoever shows them has to know when the page is ready.
+
+    The wheel zooms a pane that has the focus (a click gives it) or any with Ctrl held; otherwise the page scrolls.
+
+    Traits that the user changes with the mouse, and a program by setting them:
+    view: {"y", "x", "scale"}: what is in the middle of the panes, as parts of the picture, and how much larger than
+    the whole picture in the pane. colours: colour map by picture, where it is not the picture's own. percentiles:
+    (low, high) of the grey levels that get the ends of the colours; (0, 100): the picture's own limits. brush: radius
+    of the brush [array pixels]; erase: whether it takes away. swipe: two pictures in one pane, with a slider
+    between them; empty: off. swipe_at: where the slider is, 0 to 1.
+
+    coarse, which the page sets: so many pixels of the arrays, a side, lie on one of the screen's in the pane where they
+    are largest; pictures reduced by that much show as much as whole ones.
+    """
+
+    _esm = script()
+    _css = styles()
+
+    frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
+    shown = traitlets.Int(0).tag(sync=True, echo_update=False)
+    confirms = traitlets.Bool(True).tag(sync=True)
+    coarse = traitlets.Int(1, min=1).tag(sync=True)
+    tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
+    cyclic: traitlets.List[str] = traitlets.List(list(CYCLIC)).tag(sync=True)
+
+    columns = traitlets.Int(0, min=0).tag(sync=True)
+    height = traitlets.Int(320, min=60).tag(sync=True)
+    linked = traitlets.Bool(True).tag(sync=True)
+    tools = traitlets.Bool(True).tag(sync=True)
+
+    view: traitlets.Dict[str, float] = traitlets.Dict({"y": 0.5, "x": 0.5, "scale": 1.0}).tag(sync=True)
+    colours: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
+    percentiles: traitlets.List[float] = traitlets.List([0.0, 100.0], minlen=2, maxlen=2).tag(sync=True)
+    swipe: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    swipe_at = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
+
+    points: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
+    moves: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
+    chosen: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
+
+    painted = traitlets.Unicode(None, allow_none=True).tag(sync=True)
+    brush = traitlets.Float(3.0, min=0.5, max=10_000.0).tag(sync=True)
+    erase = traitlets.Bool(False).tag(sync=True)
+
+    clickable = traitlets.Bool(False).tag(sync=True)
+    exact = traitlets.Bool(False).tag(sync=True)
+    problem = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(
+        self,
+        *,
+        columns: int = 0,
+        height: int = 320,
+        linked: bool = True,
+        tools: bool = True,
+        value_at: ValueAt | None = None,
+        confirms: bool = True,
+    ) -> None:
+        tables = {name: look_up_table(name).tobytes() for name in COLOURS}
+        self._questions: Actions | None = None
+        super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
+        self._sent_at, self._drawn = 0.0, 0
+        self._clicked: list[Clicked] = []
+        self._stroked: list[Stroked] = []
+        self._value_at: ValueAt | None = None
+        self.value_at = value_at
+        self.on_msg(self._received)
+
+    def close(self) -> None:
+        """Ends the view, and the thread that asks for values."""
+        if self._questions is not None:
+            self._questions.close()
+        super().close()
+
+    @property
+    def value_at(self) -> ValueAt | None:
+        """Who is asked for the exact value under the cursor; see the class."""
+        return self._value_at
+
+    @value_at.setter
+    def value_at(self, value_at: ValueAt | None) -> None:
+        self._value_at = value_at
+        if value_at is not None and self._questions is None:
+            self._questions = Actions("ptynb viewer", self._complain)
+        self.exact = value_at is not None
+
+    # Frames
+
+    @property
+    def ready(self) -> bool:
+        """Whether another frame may be sent now; always where pages do not confirm them."""
+        if not self.confirms:
+            return True
+        waiting = self.frame["number"] - self._drawn
+        return waiting <= UNCONFIRMED or time.monotonic() - self._sent_at > PATIENCE
+
+    @property
+    def frame_facts(self) -> dict[str, int]:
+        """The facts that came with the newest frame, such as its epoch."""
+        return dict(self.frame["facts"])
+
+    def show(self, pictures: Sequence[Picture], **facts: int) -> None:
+        """Sends one frame: a pane for each picture, in this order; facts are kept in `frame_facts`.
+
+        Raises ValueError for two pictures of one name and for a colour map that matplotlib does not have.
+        """
+        names = [picture.name for picture in pictures]
+        if len(set(names)) < len(names):
+            raise ValueError(f"Pictures shown together need different names; there are {', '.join(names)}.")
+        self._need_tables({picture.colours for picture in pictures})
+        self._sent_at = time.monotonic()
+        self.frame = {
+            "number": self.frame["number"] + 1,
+            "facts": facts,
+            "pictures": [_plain(picture) for picture in pictures],
+        }
+
+    def _need_tables(self, names: set[str]) -> None:
+        missing = names - set(self.tables)
+        if missing:
+            self.tables = {**self.tables, **{name: look_up_table(name).tobytes() for name in sorted(missing)}}
+
+    # What the user does
+
+    def on_click(self, callback: Clicked) -> None:
+        """Calls back with (picture, y, x) of each click, in array pixels; by keyboard: a cross, and Enter.
+
+        As every callback of a widget it should return at once; what it raises is shown in the viewer.
+        """
+        self._clicked.append(callback)
+        self.clickable = True
+
+    def on_stroke(self, callback: Stroked) -> None:
+        """Calls back with (picture, path, radius, erase) of each stroke of the brush; see `paint`.
+
+        path: float64 (point, yx) in array pixels, at least one; radius [array pixels].
+        """
+        self._stroked.append(callback)
+
+    def paint(self, name: str | None) -> None:
+        """Starts painting on this picture: a drag draws a stroke, the tools show brush and eraser; None ends it."""
+        self.painted = name
+
+    def mark(self, name: str, points: Array, *, chosen: int | None = None, moved: Array | None = None) -> None:
+        """Draws points over a picture: (point, yx) in array pixels; none at all takes them away.
+
+        chosen: index of the one with a ring. moved: (point, yx), a line from each point to there.
+        Raises ValueError for arrays of another shape and an index that does not exist.
+        """
+        points = _coordinates("points", points)
+        moved = None if moved is None else _coordinates("moved", moved)
+        if moved is not None and len(moved) != len(points):
+            raise ValueError(f"There are {len(points)} points, but {len(moved)} places they moved to; give one each.")
+        if chosen is not None and not 0 <= chosen < len(points):
+            raise ValueError(f"There is no point {chosen} to choose; give one of 0 to {len(points) - 1}, or None.")
+        # Traits of their own: another choice among 200,000 points sends one number.
+        with self.hold_sync():
+            self.points = _with(self.points, name, points.astype("<f4").tobytes() if len(points) else None)
+            self.moves = _with(self.moves, name, None if moved is None else moved.astype("<f4").tobytes() or None)
+            self.chosen = _with(self.chosen, name, None if chosen is None else int(chosen))
+
+    # Messages of the browser
+
+    def _received(self, _: Any, content: dict[str, Any], buffers: list[Any]) -> None:
+        """A message of the browser; wrong ones, such as of another version's page, are shown and do nothing."""
+        try:
+            self.problem = ""
+            kind, name = content["kind"], str(content["name"])
+            if kind == "click":
+                self._click(name, float(content["y"]), float(content["x"]))
+            elif kind == "stroke":
+                path = np.frombuffer(buffers[0], "<f4").astype(np.float64).reshape(-1, 2)
+                self._stroke(name, path, float(content["radius"]), bool(content["erase"]))
+            elif kind == "value":
+                self._ask(name, int(content["y"]), int(content["x"]))
+        except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
+            self._complain(error)
+
+    def _click(self, name: str, y: float, x: float) -> None:
+        for callback in self._clicked:
+            callback(name, y, x)
+
+    def _stroke(self, name: str, path: Array, radius: float, erase: bool) -> None:
+        for callback in self._stroked:
+            callback(name, path, radius, erase)
+
+    def _ask(self, name: str, y: int, x: int) -> None:
+        value_at = self._value_at
+        if value_at is None or self._questions is None:
+            return
+        answer = {"kind": "value", "name": name, "y": y, "x": x}
+        self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
+
+    def _complain(self, error: Exception) -> None:
+        self.problem = str(error) or type(error).__name__
+
+    # What may be set
+
+    @traitlets.validate("view")
+    def _valid_view(self, proposal: Any) -> dict[str, float]:
+        view = {key: float(proposal["value"].get(key, math.nan)) for key in ("y", "x", "scale")}
+        if not all(math.isfinite(value) for value in view.values()) or view["scale"] <= 0:
+            raise traitlets.TraitError(
+                f"view is {proposal['value']}; it needs numbers y, x (0 to 1) and scale (1: all)."
+            )
+        return view
+
+    @traitlets.validate("percentiles")
+    def _valid_percentiles(self, proposal: Any) -> list[float]:
+        low, high = (float(value) for value in proposal["value"])
+        if not 0 <= low < high <= 100:
+            raise traitlets.TraitError(f"percentiles are {low:g} and {high:g}; they need 0 <= low < high <= 100.")
+        return [low, high]
+
+    @traitlets.validate("swipe")
+    def _valid_swipe(self, proposal: Any) -> list[str]:
+        names = list(proposal["value"])
+        if len(names) not in (0, 2) or len(set(names)) < len(names):
+            raise traitlets.TraitError(f"swipe is {names}; it needs the names of two pictures, or none.")
+        return names
+
+    @traitlets.observe("shown")
+    def _confirmed(self, change: Any) -> None:
+        # Of several pages the quickest sets the pace: a slower one confirms frames that others drew long ago.
+        self._drawn = max(self._drawn, change["new"])
+
+    @traitlets.observe("colours")
+    def _colours_chosen(self, change: Any) -> None:
+        self._need_tables(set(change["new"].values()))
+
+
+def _plain(picture: Picture) -> dict[str, Any]:
+    """A picture as the browser gets it."""
+    return {
+        "name": picture.name,
+        "title": picture.title,
+        "image": picture.image,
+        "shape": list(picture.shape),
+        "reduction": picture.reduction,
+        "limits": None if picture.limits is None else list(picture.limits),
+        "unit": picture.unit,
+        "pixel_size": None if picture.pixel_size is None else list(picture.pixel_size),
+        "colours": picture.colours,
+        "note": picture.note,
+    }
+
+
+def _coordinates(what: str, values: Array) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.size == 0:
+        return np.zeros((0, 2))
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"{what} have shape {array.shape}; they need (point, yx), in pixels of the array.")
+    return array
+
+
+def _with(values: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The same with another value under this name; None takes it away."""
+    others = {key: kept for key, kept in values.items() if key != name}
+    return others if value is None else {**others, name: value}

@@ -1,0 +1,124 @@
+"""The view of a folder in which a run shows itself, here or copied from another machine: `watch`."""
+
+from __future__ import annotations
+
+import html
+import io
+import threading
+from pathlib import Path
+
+import ipywidgets
+from PIL import Image
+
+from ptynb.data.snapshot import Picture
+from ptynb.io.status_file import PICTURES, Folder, StatusReport
+from ptynb.widgets.elements import Whole, complaint, in_a_row, put
+from ptynb.widgets.loss_curve import loss_curve
+from ptynb.widgets.polling import keep_fresh
+from ptynb.widgets.viewer.viewer import Viewer
+
+LOOK_SECONDS = 0.5
+
+
+class Watch(Whole):
+    """Object amplitude and phase, probe modes, loss curve and state, as the files in a folder tell; see `watch`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Folder(folder)
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._waiting: list[Picture] | None = None
+        self._pictures = Viewer()
+        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
+        self._summary, self._message, self._record = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        wide = ipywidgets.Layout(width="540px", max_width="100%")
+        beside = ipywidgets.HBox(
+            [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
+            layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
+        )
+        super().__init__([self._summary, self._message, self._pictures, beside])
+        self.add_class("ptynb-watch")
+        self.refresh()
+        self._soon = keep_fresh(self, "ptynb watch view", LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Ends the view and its thread; the run goes on."""
+        self._ended.set()
+        self._soon.set()
+        with self._lock:
+            super().close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view was closed."""
+        return self._ended.is_set()
+
+    def refresh(self) -> None:
+        """Takes over what is new in the folder, and new pictures once the screen is ready for them."""
+        with self._lock:
+            if self.closed:
+                return
+            folder = self._folder
+            changed = folder.look()
+            shown = folder.shown
+            put(self._message, f'<b style="color:#b26a00">{html.escape(folder.problem)}</b>' if folder.problem else "")
+            if shown is None:
+                return
+            put(self._summary, in_a_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
+            if changed:
+                losses = [float("nan") if loss is None else loss for loss in shown.losses]
+                put(self._curve, loss_curve(losses, [epoch + 1 for epoch, _ in shown.changes]))
+                put(self._record, _record(shown))
+                self._waiting = _pictures(folder, shown)
+            if self._waiting is not None and self._pictures.ready:
+                self._pictures.show(self._waiting, epoch=shown.picture[0], update=shown.picture[1])
+                self._waiting = None
+
+    def complain(self, error: Exception) -> None:
+        """Shows what a look raised, until the next one that works."""
+        with self._lock:
+            if not self.closed:
+                put(self._message, complaint(f"{type(error).__name__}: {error}"))
+
+
+def watch(folder: str | Path) -> Watch:
+    """A live view of a run that keeps pictures in a folder (`Checkpointing(pictures=...)`), made in another process.
+
+    folder: where it keeps them, or a copy that another machine fills (rsync); it may come later. As the last line of a
+    cell the view appears below it. `ptynb watch FOLDER` shows the same as a page.
+    """
+    return Watch(folder)
+
+
+def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
+    """The pictures for the screen, once all three are there: grey levels of the object, colours of the probe."""
+    if any(name not in folder.pictures for name in PICTURES):
+        return None
+    powers = ", ".join(f"{power:.1%}" for power in shown.powers)
+    amplitude, phase, probe = (folder.pictures[name] for name in PICTURES)
+    limits = {name: shown.limits.get(name, (0.0, 1.0)) for name in PICTURES}
+    return [
+        Picture("amplitude", "Object amplitude", amplitude, _shape(amplitude), limits=limits["amplitude"]),
+        Picture("phase", "Object phase, ramp removed", phase, _shape(phase), limits=limits["phase"], unit="rad"),
+        Picture("probe", "Probe modes", probe, _shape(probe), note=f"power {powers}" if powers else ""),
+    ]
+
+
+def _shape(image: bytes) -> tuple[int, int]:
+    """(y, x) of a picture as its file says; (0, 0) of one that is none, which the browser says too."""
+    try:
+        with Image.open(io.BytesIO(image)) as opened:
+            return opened.height, opened.width
+    except (OSError, Image.DecompressionBombError):
+        return 0, 0
+
+
+def _record(shown: StatusReport) -> str:
+    if not shown.changes:
+        return ""
+    rows = "".join(f"<tr><td>{epoch + 1}</td><td>{html.escape(name)}</td></tr>" for epoch, name in shown.changes[-8:])
+    return (
+        '<table style="margin:8px 16px;line-height:1.5">'
+        '<caption style="text-align:left;font-weight:600">Changes</caption>'
+        f'<tr><th style="padding-right:12px">in epoch</th><th>setting</th></tr>{rows}</table>'
+    )

@@ -1,0 +1,170 @@
+"""The form beside what it would take and where it would start."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.app import settings_form as forms
+from ptynb.app.settings_form import SetUp, settings_form
+
+SCAN = pt.simulate(patterns=36, window=32, seed=3)
+
+
+@pytest.fixture
+def set_up():
+    """Makes one, and closes it afterwards."""
+    made: list[SetUp] = []
+
+    def make(*arguments: Any, **choices: Any) -> SetUp:
+        made.append(settings_form(*arguments, **choices))
+        made[-1].settle()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_memory_is_that_of_the_estimate_and_follows_the_settings(set_up):
+    one = set_up(SCAN)
+    before = one.last_estimate
+    assert before.items == pt.estimate(SCAN, measure_time=False).items
+    one.form.row("probe.modes").input.value = "8"
+    one.settle()
+    now = one.last_estimate
+    assert now.bytes > before.bytes
+    assert now.items == pt.estimate(SCAN, pt.Settings(probe={"modes": 8}), measure_time=False).items
+    assert f"{now.bytes / 1e6:.0f} MB" in one._memory.value
+    assert one.settings.probe.modes == 8
+
+
+def test_what_scan_and_settings_say_against_each_other_is_shown_beside_the_form(set_up):
+    one = set_up(dataclasses.replace(SCAN, geometry=None))
+    one.settings = pt.Settings(slices={"count": 2, "thickness": 1e-9})
+    one.settle()
+    assert "the scan has no geometry" in one._message.value
+    one.settings = pt.Settings()
+    one.settle()
+    assert one._message.value == ""
+
+
+def test_the_preview_shows_probe_frame_and_positions(set_up):
+    one, lines = set_up(SCAN), []
+    one.tell = lines.append
+    assert one._viewed.layout.display == "none"
+    one.look.click()
+    one.settle()
+    assert one._viewed.layout.display is None
+    assert [picture["name"] for picture in one.viewer.frame["pictures"]] == ["positions", "object", "probe 1"]
+    assert len(one.viewer.points["positions"]) > 0
+    assert lines == ["pt.preview(scan, settings)"]
+    assert one.last_preview.object.shape == pt.preview(SCAN, one.settings).object.shape
+
+
+def test_time_and_advice_are_asked_for_this_cluster_and_forgotten_with_the_settings(set_up, monkeypatch):
+    """What they measure on real engines is tested where they are."""
+    asked = []
+    cost = forms.Advice("scan", "CPU", {}, (), {})
+    monkeypatch.setattr(forms.Advice, "sentence", "2 engines are fastest.")
+    monkeypatch.setattr(forms, "advise", lambda scan, settings, engines: asked.append(engines) or cost)
+    counted = pt.estimate(SCAN, measure_time=False)
+    timed = dataclasses.replace(counted, seconds=2.5)
+    monkeypatch.setattr(forms, "estimate", lambda *a, measure_time=True: timed if measure_time else counted)
+    one, lines = set_up(SCAN), []
+    one.tell = lines.append
+    one.measure.click()
+    one.settle()
+    assert "2.5" in one._memory.value
+    assert "2 engines are fastest." in one._time.value
+    assert asked == [None]
+    assert lines == ["pt.estimate(scan, settings)", "pt.advise(scan, settings)"]
+    one.form.row("batch").input.value = "4"
+    one.settle()
+    assert one._time.value == ""
+
+
+def test_an_error_of_measuring_is_shown(set_up, monkeypatch):
+    def fail(*_: Any, **__: Any) -> None:
+        raise pt.ClusterError("Its engines are at work; stop them first.")
+
+    one = set_up(SCAN)
+    monkeypatch.setattr(forms, "advise", fail)
+    monkeypatch.setattr(forms, "estimate", lambda *a, **k: one.last_estimate)
+    one.measure.click()
+    one.settle()
+    assert "at work; stop them first" in one._message.value
+    assert one._time.value == ""
+
+
+def test_without_a_scan_it_is_the_form_alone_until_there_is_one(set_up):
+    one = set_up(settings=pt.Settings(batch=5))
+    assert one._beside.layout.display == "none"
+    assert one.settings.batch == 5
+    one.scan = SCAN
+    one.settle()
+    assert one._beside.layout.display is None
+    assert one.last_estimate.items == pt.estimate(SCAN, pt.Settings(batch=5), measure_time=False).items
+    assert one.form.scan is SCAN
+    assert one.settings.batch == 5
+
+
+def test_what_was_said_of_another_scan_goes_with_it(set_up):
+    one = set_up(SCAN)
+    one.look.click()
+    one.settle()
+    one._time.value = "2 engines are fastest."
+    larger = pt.simulate(patterns=64, window=64)
+    one.scan = larger
+    one.settle()
+    assert one.last_estimate.items == pt.estimate(larger, measure_time=False).items
+    assert (one._time.value, one.last_preview, one._viewed.layout.display) == ("", None, "none")
+    one.scan = None
+    one.settings = pt.Settings(batch=3)
+    one.settle()
+    assert one._beside.layout.display == "none"
+    assert (one._message.value, one.last_estimate) == ("", None)
+
+
+def test_presets_look_at_the_scan(set_up):
+    one = set_up(pt.simulate(patterns=8, window=16))
+    one.form.presets.choice.value = "near field"
+    one.settle()
+    assert one.settings == pt.preset("near field", one.scan)
+    assert one.settings.batch == 2
+
+
+def test_it_steers_a_reconstruction_that_runs():
+    from ptynb.widgets.form import SettingsForm
+
+    with pt.Reconstruction(SCAN, device="cpu", checkpointing=None) as recon:
+        recon.start(2000)
+        form = SettingsForm(live=True, recon=recon)
+        try:
+            form.row("probe.learning_rate").input.value = "0.002"
+            form.settle()
+            form.freezes["object.learning_rate"].click()
+            form.settle()
+            assert (recon.settings.object.learning_rate, recon.settings.probe.learning_rate) == (0.0, 0.002)
+            assert recon.state == "running"
+            assert [change.name for change in recon.changes] == ["probe.learning_rate", "object.learning_rate"]
+            form.row("batch").input.value = "8"
+            form.settle()
+            assert recon.settings.batch == 16, "it is not applied at once"
+            assert recon.state == "running"
+        finally:
+            form.close()
+            recon.stop()
+
+
+def test_the_light_of_a_preview_is_that_of_all_patterns():
+    found = pt.preview(SCAN, pt.Settings(probe={"modes": 2}))
+    expected = np.zeros(found.object.shape[-2:])
+    intensity = (np.abs(found.probe) ** 2).sum(0)
+    for y, x in np.rint(found.positions).astype(int):
+        expected[y : y + 32, x : x + 32] += intensity
+    np.testing.assert_allclose(found.illumination, expected, atol=1e-5 * expected.max())

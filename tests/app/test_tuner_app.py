@@ -1,0 +1,96 @@
+"""Tuning in a notebook, with a real study in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ptynb as pt
+from ptynb.app.tuner_app import Tuning, tuner
+from ptynb.settings.ranges import Between
+from ptynb.widgets.form import SettingsForm
+
+SCAN = pt.simulate(patterns=36, window=32, seed=3)
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Iterator[Tuning]:
+    made = tuner(SCAN, pt.Settings(batch=12))
+    made.tuner.file.value = str(tmp_path / "study.journal")
+    made.tuner.trials.value, made.tuner.epochs.value = 3, 2
+    yield made
+    if made.study is not None:
+        made.study.stop()
+    made.close()
+
+
+def click(tuning: Tuning, name: str) -> None:
+    button = tuning.tuner._buttons[name]
+    assert not button.disabled
+    button.click()
+    tuning.tuner.settle()
+
+
+def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning) -> None:
+    lines: list[str] = []
+    tuning.tell = lines.append
+    tick = tuning.form.tick("probe.learning_rate")
+    tick.tick.value = True
+    tick.low.value, tick.high.value = "0.001", "0.1"
+    click(tuning, "Start")
+    study = tuning.study
+    assert study is not None
+    study.wait()
+    tuning.tuner.refresh()
+    assert study.ranges == {"probe.learning_rate": Between(0.001, 0.1, True)}
+    assert [trial.state for trial in study.trials] == ["complete"] * 3
+    assert study.trials[0].values == {"probe.learning_rate": 0.01}
+    assert tuning.tuner._table.value.count("data:image/png") == 3
+    click(tuning, "Use the best")
+    tuning.form.settle()
+    assert tuning.form.settings == study.best_settings
+    assert tuning.form.settings.batch == 12
+    asked: dict[str, Any] = {"pt": pt, "scan": SCAN, "settings": pt.Settings(batch=12)}
+    exec(next(line for line in lines if line.startswith("study = pt.tune(")), asked)
+    asked["study"].wait()
+    assert [trial.score for trial in asked["study"].trials] == [trial.score for trial in study.trials]
+
+
+def test_with_nothing_ticked_the_rates_are_tuned(tuning: Tuning) -> None:
+    click(tuning, "Start")
+    assert tuning.study is not None
+    assert {*tuning.study.ranges} == {"object.learning_rate", "probe.learning_rate"}
+
+
+def test_what_a_study_refuses_is_shown(tuning: Tuning) -> None:
+    Path(tuning.tuner.file.value).write_text("batch: 16\n")
+    click(tuning, "Start")
+    assert "is not the journal of a study" in tuning.tuner._message.value
+    assert tuning.study is None
+
+
+def test_a_form_that_is_shown_elsewhere_stays_open() -> None:
+    form = SettingsForm(pt.Settings(), ticks=True)
+    made = tuner(SCAN, form=form, metrics={"R-factor": lambda result: result.r_factor})
+    assert form not in made.children
+    assert made.tuner.metric.options[-1][0] == "R-factor"
+    made.close()
+    assert not form.closed
+    form.close()
+
+
+def test_it_opens_without_a_scan_and_says_that_a_study_needs_one(tmp_path: Path) -> None:
+    made = tuner(None, pt.Settings(batch=12))
+    made.tuner.file.value = str(tmp_path / "study.journal")
+    made.tuner.trials.value = made.tuner.epochs.value = 1
+    click(made, "Start")
+    assert "load a scan first" in made.tuner._message.value
+    made.scan = SCAN
+    assert made.form.scan is SCAN
+    click(made, "Start")
+    assert made.study is not None
+    made.study.wait()
+    made.close()

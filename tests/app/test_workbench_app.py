@@ -1,0 +1,302 @@
+"""The workbench without a browser: what each tab does, and the lines of Python that do the same."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.app import dashboard_page
+from ptynb.app.session_state import Desk
+from ptynb.app.workbench_app import TABS, Workbench
+from ptynb.data.scan import Scan
+from ptynb.settings.script import as_python
+from ptynb.widgets.elements import below
+
+
+@pytest.fixture(scope="module")
+def scan() -> Scan:
+    return pt.simulate(patterns=36, window=32, seed=2)
+
+
+@pytest.fixture
+def bench(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    monkeypatch.chdir(tmp_path)
+    bench = pt.workbench(scan)
+    yield bench
+    if bench.recon is not None:
+        bench.recon.close()
+    bench.close()
+
+
+def button(bench: Workbench, tab: str, text: str) -> ipywidgets.Button:
+    place = bench._tabs.children[TABS.index(tab)]
+    return next(one for one in below(place) if isinstance(one, ipywidgets.Button) and one.description == text)
+
+
+def field(bench: Workbench, tab: str, text: str) -> Any:
+    place = bench._tabs.children[TABS.index(tab)]
+    return next(one for one in below(place) if getattr(one, "description", "") == text and hasattr(one, "value"))
+
+
+def click(bench: Workbench, tab: str, text: str) -> None:
+    button(bench, tab, text).click()
+    bench._actions.settle()
+
+
+def reconstruct(bench: Workbench, epochs: int) -> None:
+    field(bench, "Run", "Engines").value = 0
+    field(bench, "Run", "Epochs").value = epochs
+    click(bench, "Run", "New run")
+    assert bench.recon is not None
+    bench.recon.wait()
+
+
+def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench, scan: Scan, tmp_path: Path) -> None:
+    bench._form.settings = pt.Settings(batch=12, probe=pt.Probe(modes=2))
+    bench._form.settle()
+    reconstruct(bench, 3)
+    click(bench, "Run", "Save result")
+    click(bench, "Run", "Keep to compare")
+    saved = pt.load_result(tmp_path / "simulated.result.h5")
+    (tmp_path / "simulated.result.h5").unlink()
+    lines = bench.code
+    names: dict[str, Any] = {"scan": scan}
+    exec(lines, names)
+    names["recon"].close()
+    again = pt.load_result(tmp_path / "simulated.result.h5")
+    np.testing.assert_allclose(again.losses, saved.losses, rtol=1e-5)
+    assert list(names["kept"]) == ["epoch 3"]
+
+
+def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
+    reconstruct(bench, 2)
+    click(bench, "Run", "Report")
+    click(bench, "Run", "Keep to compare")
+    click(bench, "Compare", "Report")
+    names = ["simulated.html", "report.html"]
+    lines = bench.code.splitlines()
+    told = [
+        "pt.report(recon, 'simulated.html')",
+        "pt.report({name: kept[name] for name in ['epoch 2']}, 'report.html')",
+    ]
+    assert [line for line in lines if "pt.report(" in line] == told
+    assert all("<h1>" in (tmp_path / name).read_text(encoding="utf-8") for name in names)
+
+
+def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
+    click(bench, "Run", "Save result")
+    assert "Nothing has been reconstructed yet; press New run first" in bench._message.value
+    field(bench, "Scan", "File").value = "nowhere.h5"
+    click(bench, "Scan", "Load")
+    assert "nowhere.h5" in bench._message.value
+    click(bench, "Compare", "Compare")
+    assert "choose two or more" in bench._message.value
+    reconstruct(bench, 1)
+    assert bench._message.value == ""
+    click(bench, "Run", "Save result")
+    assert "saved: " in bench._run_tab._saved.value
+
+
+def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
+    bench = pt.workbench()
+    try:
+        assert bench.scan is None
+        click(bench, "Run", "New run")
+        assert "No scan is open" in bench._message.value
+        field(bench, "Scan", "File").value = "some.h5"
+        click(bench, "Scan", "Load")
+        assert bench.scan is not None
+        assert len(bench.scan) == 25
+        assert "scan = pt.load('some.h5')" in bench.code
+        assert "25 patterns" in bench._facts.value
+        assert bench._form.scan is bench._tuning.scan is bench.scan
+        look = bench._scan_tab._inspect
+        assert look is not None
+        look.settle()
+        field(bench, "Scan", "Leave out").value = "3, 7-9"
+        button(bench, "Scan", "Use without them").click()
+        look.settle()
+        assert len(bench.scan) == 21
+    finally:
+        bench.close()
+
+
+def test_two_results_are_compared(bench: Workbench) -> None:
+    reconstruct(bench, 2)
+    click(bench, "Run", "Keep to compare")
+    assert bench.recon is not None
+    bench.recon.start(2)
+    bench.recon.wait()
+    click(bench, "Run", "Keep to compare")
+    assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
+    assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
+    bench.recon.keep()
+    click(bench, "Compare", "Add branches")
+    assert list(bench._desk.results)[2:] == ["branch main"]
+    click(bench, "Compare", "Compare")
+    shown = bench._compare_tab._comparison
+    assert shown is not None
+    shown.settle()
+    assert list(shown.results) == ["epoch 2", "epoch 4", "branch main"]
+
+
+def test_a_second_start_takes_the_new_settings_and_ends_the_first_run(bench: Workbench) -> None:
+    reconstruct(bench, 1)
+    first = bench.recon
+    bench._form.settings = pt.Settings(batch=9)
+    bench._form.settle()
+    reconstruct(bench, 1)
+    assert first is not None
+    assert first.closed
+    assert bench.recon is not None
+    assert bench.recon.settings.batch == 9
+
+
+def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> None:
+    reconstruct(bench, 1)
+    recon = bench.recon
+    assert recon is not None
+    recon.start(100_000)
+    click(bench, "Run", "New run")
+    assert "A run is under way" in bench._message.value
+    assert "press Stop first: a new one takes its engines" in bench._message.value
+    assert bench.recon is recon
+    assert recon.state == "running"
+    click(bench, "Run", "Stop the engines")
+    assert "No engines were started here" in bench._message.value
+    button(bench, "Run", "Stop").click()
+    until = time.monotonic() + 60
+    while recon.state == "running":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    click(bench, "Run", "New run")
+    assert bench._message.value == ""
+    assert recon.closed
+    assert bench.recon is not recon
+
+
+def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pt.Cluster(1, device="cpu") as cluster:
+        bench = pt.workbench(scan, cluster=cluster)
+        try:
+            cluster.stop()
+            field(bench, "Run", "Epochs").value = 1
+            click(bench, "Run", "New run")
+            told = "The cluster that this workbench was opened with has been stopped; start() it again."
+            assert told in bench._message.value
+            assert bench.recon is None
+            cluster.start()
+            click(bench, "Run", "New run")
+            assert bench._message.value == ""
+            assert bench.recon is not None
+            bench.recon.wait()
+            assert (bench.recon.epoch, bench.recon.cluster) == (1, cluster)
+            bench.recon.close()
+        finally:
+            bench.close()
+
+
+def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) -> None:
+    settings = pt.Settings(batch=9)
+    with pt.Reconstruction(scan, settings, checkpointing=None) as recon:
+        recon.step()
+        bench = pt.workbench(recon=recon)
+        try:
+            assert (bench.scan, bench.settings, bench.recon) == (scan, settings, recon)
+            assert bench._tabs.selected_index == TABS.index("Run")
+            click(bench, "Run", "Keep to compare")
+            assert list(bench._desk.results) == ["epoch 1"]
+        finally:
+            bench.close()
+
+
+def test_what_is_edited_in_quick_turns_comes_to_rest(bench: Workbench) -> None:
+    for batch in (10, 11, 12, 13):
+        bench._form.form.row("batch").input.value = str(batch)
+    for form in (bench._form, bench._tuning.form, bench._form, bench._tuning.form):
+        form.settle()
+    told = len(bench._desk.lines)
+    time.sleep(1.0)
+    assert len(bench._desk.lines) == told
+    assert bench.settings.batch == bench._form.settings.batch == bench._tuning.form.settings.batch == 13
+
+
+def test_the_best_of_a_study_becomes_the_settings(bench: Workbench) -> None:
+    best = pt.Settings(probe=pt.Probe(learning_rate=0.003))
+    bench._take_settings(best)
+    bench._form.settle()
+    assert bench.settings == best
+    assert bench._form.settings == best
+    assert bench._tuning.form.settings == best
+    assert bench.code.count("0.003") == 1
+
+
+def test_a_closed_workbench_leaves_no_thread_and_the_run_goes_on(scan: Scan) -> None:
+    before = set(threading.enumerate())
+    bench = pt.workbench(scan)
+    reconstruct(bench, 1)
+    recon = bench.recon
+    assert recon is not None
+    recon.start(1)
+    bench.close()
+    recon.wait()
+    assert recon.epoch == 2
+    recon.close()
+    del recon, bench
+    gc.collect()
+    ours = [one for one in set(threading.enumerate()) - before if one.name.startswith("ptynb")]
+    for thread in ours:
+        thread.join(5)
+    assert not [thread.name for thread in ours if thread.is_alive()]
+
+
+def test_results_of_one_name_are_told_apart(scan: Scan) -> None:
+    desk = Desk(scan, None, None)
+    with pt.Reconstruction(scan, checkpointing=None) as recon:
+        recon.step()
+        desk.add_result("night", recon.result, "recon.result")
+        desk.add_result("night", recon.result, "recon.result")
+    assert list(desk.results) == ["night", "night (2)"]
+    assert desk.lines[-3:] == ["kept = {}", "kept['night'] = recon.result", "kept['night (2)'] = recon.result"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pt.Settings(),
+        pt.Settings(batch=32, probe=pt.Probe(modes=3, learning_rate=0.02)),
+        pt.Settings(optimiser="lsqml"),
+        pt.Settings(regularizers=(pt.regularizers.TotalVariation(weight=0.1),)),
+        pt.Settings(constraints=(pt.constraints.OrthogonalModes(), pt.constraints.RemovePhaseRamp())),
+    ],
+    ids=["defaults", "parts", "full steps", "one term", "constraints"],
+)
+def test_settings_as_python_make_the_same_settings(settings: pt.Settings) -> None:
+    assert eval(as_python(settings), {"pt": pt}) == settings
+
+
+def test_the_page_of_the_dashboard_opens_what_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
+    monkeypatch.setenv(dashboard_page.SCAN, str(tmp_path / "some.h5"))
+    monkeypatch.setenv(dashboard_page.FOLDER, str(tmp_path))
+    shown = dashboard_page.page()
+    assert shown.scan is not None
+    assert len(shown.scan) == 25
+    shown.close()

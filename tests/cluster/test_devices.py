@@ -1,0 +1,410 @@
+import dataclasses
+import os
+import stat
+import subprocess
+
+import pytest
+
+from ptynb.cluster import devices, gpus
+from ptynb.cluster.devices import (
+    GPU,
+    ClusterError,
+    choose_backend,
+    find_gpus,
+    plan_cluster,
+    plan_for,
+    plan_of,
+    usable_cores,
+)
+from ptynb.cluster.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
+
+# index, uuid, name, memory.total, memory.used, memory.free, utilization.gpu, compute_mode, mig.mode.current
+LISTING = """0, GPU-aaaa1111-22, NVIDIA H200, 143771, 4, 143154, 0, Default, Disabled
+1, GPU-aabb3333-44, NVIDIA H200, 143771, 4, 143154, 0, Default, Disabled
+
+2, GPU-cccc5555-66, NVIDIA RTX A2000 12GB, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]
+"""
+H200 = GPU(0, "GPU-aaaa1111-22", "NVIDIA H200", 143771, 4, 143154, 0)
+GPUS = (
+    H200,
+    dataclasses.replace(H200, index=1, uuid="GPU-aabb3333-44"),
+    GPU(2, "GPU-cccc5555-66", "NVIDIA RTX A2000 12GB", 0),
+)
+A100 = """0, GPU-51353600-aa, NVIDIA A100-SXM4-80GB, 81920, 87, 81160, [N/A], Default, Enabled
+1, GPU-d8594bd4-bb, NVIDIA A100-SXM4-80GB, 81920, 3, 81226, 0, Default, Disabled
+"""
+A100_NAMES = """GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-51353600-aa)
+  MIG 1g.20gb     Device  0: (UUID: MIG-ce861fb0-a248)
+  MIG 3g.40gb     Device  1: (UUID: MIG-a45882f0-9215)
+GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-d8594bd4-bb)
+"""
+A100S = with_slices(parse_gpus(A100), A100_NAMES)
+SLICES = A100S[:2]
+LOST = "Unable to determine the device handle for GPU 0000:0B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+LOST_NEWER = "Unable to determine the device handle for GPU1: 0000:0B:00.0: Unknown Error"
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """Puts an nvidia-smi alone on the PATH that prints this, for -L the other, and exits with this code."""
+
+    def install(text, code=0, names="", errors=""):
+        for name, content in (("facts", text), ("names", names), ("errors", errors)):
+            (tmp_path / name).write_text(content)
+        asked = f'[ "$1" = -L ] && exec /bin/cat {tmp_path}/names\n'
+        asked += f'[ "$1" = --query-gpu={",".join(FIELDS)} ] || exit 2\n'
+        script = tmp_path / "nvidia-smi"
+        script.write_text(f"#!/bin/sh\n{asked}/bin/cat {tmp_path}/facts\n/bin/cat {tmp_path}/errors >&2\nexit {code}\n")
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return install
+
+
+@pytest.mark.parametrize(("listing", "expected"), [(LISTING, GPUS), ("", ()), ("\n", ())])
+def test_gpus_are_read_from_a_listing(listing, expected):
+    assert parse_gpus(listing) == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("0", [0]),
+        ("1,0", [1, 0]),
+        (" 2 , 1 ", [2, 1]),
+        ("GPU-aabb", [1]),
+        ("GPU-cccc5555-66,0", [2, 0]),
+        ("-1", []),
+        ("1,7,0", [1]),
+        ("1,-1,0", [1]),
+        ("aabb,0", []),
+    ],
+)
+def test_cuda_visible_devices_chooses_and_orders(chosen, expected):
+    assert [gpu.index for gpu in visible(GPUS, chosen)] == expected
+
+
+@pytest.mark.parametrize("chosen", ["1,1", "1,GPU-aabb3333-44"])
+def test_a_gpu_named_twice_is_never_two_engines(chosen):
+    """CUDA hides them all then (torch/cuda/__init__.py says so too)."""
+    assert len(visible(GPUS, chosen)) <= 1
+
+
+def test_no_driver_means_no_gpu(smi):
+    assert find_gpus() == ()
+
+
+def test_gpus_are_found_by_nvidia_smi_as_far_as_they_are_visible(smi, monkeypatch):
+    smi(LISTING)
+    assert find_gpus() == GPUS
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    assert find_gpus() == (GPUS[2], GPUS[0])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert find_gpus() == ()
+
+
+def test_a_broken_driver_is_an_error_that_says_what_to_do(smi):
+    smi("Failed to initialize NVML: Driver/library version mismatch", code=18)
+    with pytest.raises(ClusterError, match=r"version mismatch.*device='cpu'"):
+        find_gpus()
+
+
+def test_a_driver_that_hangs_is_an_error_that_says_what_to_do(smi, monkeypatch):
+    smi(LISTING)
+
+    def hang(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(gpus.subprocess, "run", hang)
+    with pytest.raises(ClusterError, match=r"nvidia-smi.*device='cpu'"):
+        find_gpus()
+
+
+@pytest.mark.parametrize(
+    ("n", "device", "gpus", "cores", "expected", "threads", "backend"),
+    [
+        (None, "auto", 0, 8, ["cpu"] * 2, 4, "gloo"),
+        (None, "auto", 0, 1, ["cpu"], 1, "none"),
+        (1, "auto", 0, 8, ["cpu"], 8, "none"),
+        (3, "auto", 0, 8, ["cpu"] * 3, 2, "gloo"),
+        (4, "cpu", 2, 2, ["cpu"] * 4, 1, "gloo"),
+        (8, "cpu", 0, 2, ["cpu"] * 8, 1, "gloo"),
+        (None, "cpu", 3, 8, ["cpu"] * 2, 4, "gloo"),
+        (None, "auto", 3, 8, ["cuda:0"] * 3, 2, "nccl"),
+        (None, "cuda", 1, 8, ["cuda:0"], 8, "none"),
+        (2, "cuda", 3, 8, ["cuda:0"] * 2, 4, "nccl"),
+        (1, "auto", 3, 8, ["cuda:0"], 8, "none"),
+    ],
+)
+def test_what_is_asked_for_is_planned(monkeypatch, n, device, gpus, cores, expected, threads, backend):
+    monkeypatch.setattr(devices.sys, "platform", "linux")
+    plan = plan_cluster(n, device, GPUS[:gpus], cores)
+    assert [engine.device for engine in plan.engines] == expected
+    assert plan.backend == backend
+    for rank, engine in enumerate(plan.engines):
+        gpu = GPUS[rank] if engine.device == "cuda:0" else None
+        assert (engine.rank, engine.threads) == (rank, threads)
+        assert engine.identity == (
+            f"{gpu.name} {gpu.uuid}" if gpu else f"CPU {rank} ({threads} thread{'s' * (threads > 1)})"
+        )
+        assert engine.environment == {
+            "PTYNB_RANK": str(rank),
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "OPENBLAS_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": gpu.uuid if gpu else "",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
+        }
+
+
+@pytest.mark.parametrize(
+    ("n", "device", "gpus", "sentence"),
+    [
+        (4, "auto", 3, r"4 engines were asked for and 3 GPUs found\. Ask for 3, or .*device='cpu'"),
+        (
+            2,
+            "cuda",
+            1,
+            r"2 engines were asked for and 1 GPU found\. Ask for 1, .*; or let 2 share .*engines_per_gpu=2\.",
+        ),
+        (4, "cuda", 3, r"4 engines were asked for and 3 GPUs found\. Ask for 3, or .*device='cpu'"),
+        (None, "cuda", 0, r"no GPU was found\. Use device='cpu', or run 'ptynb doctor'"),
+        (1, "cuda", 0, r"no GPU was found\. Use device='cpu', or run 'ptynb doctor'"),
+        (9, "cpu", 0, r"9 CPU engines were asked for on 2 cores; at most 8 make sense\. Ask for fewer"),
+        (9, "auto", 0, r"9 CPU engines were asked for on 2 cores"),
+        (0, "auto", 0, r"0 engines were asked for; expected at least 1"),
+        (-1, "cpu", 3, r"-1 engines were asked for"),
+        (None, "gpu", 3, r"device is 'gpu'; expected 'auto', 'cpu' or 'cuda'"),
+    ],
+)
+def test_what_cannot_be_had_is_an_error_that_says_what_to_do(n, device, gpus, sentence):
+    with pytest.raises(ClusterError, match=sentence):
+        plan_cluster(n, device, GPUS[:gpus], 2)
+
+
+def test_threads_of_each_engine_can_be_asked_for():
+    for n, device, threads in ((2, "cpu", 3), (2, "cuda", 1)):
+        plan = plan_cluster(n, device, GPUS[:2], 4, threads)
+        assert [engine.threads for engine in plan.engines] == [threads] * n
+        assert plan.engines[0].environment["OMP_NUM_THREADS"] == str(threads)
+        assert plan.on_gpu is (device == "cuda")
+    with pytest.raises(ClusterError, match=r"5 threads were asked for on 4 cores; expected 1 to 4 for each engine\."):
+        plan_cluster(2, "cpu", (), 4, 5)
+
+
+def test_slices_take_the_place_of_their_gpu():
+    assert [(gpu.index, gpu.uuid, gpu.name, gpu.memory) for gpu in A100S] == [
+        (0, "MIG-ce861fb0-a248", "NVIDIA A100-SXM4-80GB MIG 1g.20gb", 19456),
+        (0, "MIG-a45882f0-9215", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", 38912),
+        (1, "GPU-d8594bd4-bb", "NVIDIA A100-SXM4-80GB", 81920),
+    ]
+    assert [gpu.part_of for gpu in A100S] == ["GPU-51353600-aa"] * 2 + [""]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("MIG-a45882f0-9215", [1]),
+        ("MIG-a458", [1]),
+        ("MIG-a458,1", [1, 2]),
+        ("0", [0, 1]),
+        ("GPU-5135", [0, 1]),
+        ("1", [2]),
+        ("MIG-ce86,0", []),
+        ("MIG-0000", []),
+    ],
+)
+def test_cuda_visible_devices_chooses_slices(chosen, expected):
+    assert visible(A100S, chosen) == tuple(A100S[index] for index in expected)
+
+
+def test_slices_are_found_by_the_drivers_tool(smi, monkeypatch):
+    smi(A100, names=A100_NAMES)
+    assert find_gpus() == A100S
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a45882f0-9215")
+    (engine,) = plan_for(None, "auto").engines
+    assert engine.environment["CUDA_VISIBLE_DEVICES"] == "MIG-a45882f0-9215"
+    assert engine.identity == "NVIDIA A100-SXM4-80GB MIG 3g.40gb MIG-a45882f0-9215"
+    assert engine.device == "cuda:0"
+
+
+@pytest.mark.parametrize(("n", "gpus"), [(None, SLICES), (2, SLICES), (2, SLICES[:1]), (2, A100S), (3, A100S)])
+def test_slices_are_refused_for_a_group_and_offered_as_runs_of_their_own(n, gpus):
+    with pytest.raises(
+        ClusterError, match=r"MIG slices, which can't join a group\. Start runs of their own, .*MIG-ce86"
+    ):
+        plan_cluster(n, "auto", gpus, 8, engines_per_gpu=2 if len(gpus) == 1 else 1)
+
+
+def test_one_engine_takes_a_slice_and_whole_gpus_go_first():
+    one = plan_cluster(1, "auto", SLICES, 8)
+    assert one.engines[0].environment["CUDA_VISIBLE_DEVICES"] == SLICES[0].uuid
+    for n in (None, 1):
+        mixed = plan_cluster(n, "auto", A100S, 8)
+        assert [engine.environment["CUDA_VISIBLE_DEVICES"] for engine in mixed.engines] == [A100S[2].uuid]
+        (remark,) = mixed.notes
+        assert SLICES[0].uuid in remark, "what is left aside is named"
+        assert SLICES[1].uuid in remark
+
+
+def test_a_gpu_in_mig_mode_without_slices_is_named(smi):
+    smi(A100, names=A100_NAMES.splitlines()[0] + "\n" + A100_NAMES.splitlines()[3])
+    with pytest.raises(ClusterError, match=r"^GPU 0 \(.*A100.*in MIG mode and has no slice.*CUDA_VISIBLE_DEVICES=1\.$"):
+        plan_for(None, "auto")
+
+
+@pytest.mark.parametrize("line", [LOST, LOST_NEWER, "1, [GPU is lost]" + ", [GPU is lost]" * 7])
+def test_a_lost_gpu_is_named_and_the_others_can_be_used(smi, monkeypatch, line):
+    smi(f"{LISTING.splitlines()[0]}\n{line}\n", code=15)
+    with pytest.raises(ClusterError, match=r"lost a GPU.*leave it out: CUDA_VISIBLE_DEVICES=GPU-aaaa1111-22") as error:
+        find_gpus()
+    assert line[:20] in str(error.value)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaa1111-22")
+    assert find_gpus() == GPUS[:1]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    smi("", code=255, errors=line)
+    with pytest.raises(ClusterError, match=r"lost a GPU.*Restart the machine, or ask for CPU engines"):
+        find_gpus()
+
+
+def test_an_answer_that_is_no_listing_is_an_error(smi):
+    smi("0, GPU-aaaa1111-22, NVIDIA H200\n")
+    with pytest.raises(ClusterError, match=r"nvidia-smi answered '0, GPU-aaaa1111-22, NVIDIA H200', which is no GPU"):
+        find_gpus()
+
+
+def test_a_warning_beside_the_listing_hides_no_gpu(smi):
+    smi(LISTING, errors="WARNING: infoROM is corrupted at gpu 0000:65:00.0")
+    assert find_gpus() == GPUS
+
+
+def changed(**facts):
+    """Two H200, the first of them like this."""
+    return (dataclasses.replace(H200, **facts), GPUS[1])
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"mode": "Prohibited"}, "its compute mode is Prohibited"),
+        ({"free": 300, "used": 143000}, "of its 143771 MiB of memory 300 MiB are free"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_an_error_that_names_it_and_how_to_leave_it_out(facts, words):
+    with pytest.raises(ClusterError) as error:
+        plan_cluster(None, "auto", changed(**facts), 8)
+    assert str(error.value).startswith("GPU 0 (NVIDIA H200) can't be used: ")
+    assert words in str(error.value)
+    assert str(error.value).endswith("To leave it out, start with CUDA_VISIBLE_DEVICES=1.")
+    with pytest.raises(ClusterError, match=r"There is no other one; ask for CPU engines: device='cpu'\.$"):
+        plan_cluster(1, "auto", changed(**facts)[:1], 8)
+    assert plan_cluster(None, "auto", changed(**facts)[1:], 8).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"used": 20000}, "is busy: other processes hold 20000 MiB of its 143771 MiB of memory"),
+        ({"load": 98}, "is at work 98 % of its time"),
+        ({"free": 1500}, "has only 1500 MiB of memory free"),
+        ({"mode": "Exclusive_Process"}, "takes one process only (compute mode Exclusive_Process)"),
+        ({"memory": 12282}, "has 12282 MiB of memory where another has 143771 MiB"),
+    ],
+)
+def test_a_busy_or_small_gpu_is_taken_and_named(facts, words):
+    plan = plan_cluster(None, "auto", changed(**facts), 8)
+    assert len(plan.engines) == 2
+    (remark,) = plan.notes
+    assert remark.startswith("GPU 0 (NVIDIA H200) ")
+    assert words in remark
+    assert remark.endswith("To leave it out, start with CUDA_VISIBLE_DEVICES=1.")
+    assert plan_cluster(1, "auto", changed(**facts)[::-1], 8).notes == (), "it is not among those that are used"
+
+
+def test_what_the_driver_does_not_tell_is_no_remark():
+    assert plan_cluster(None, "auto", GPUS, 8).notes == ()
+
+
+def test_two_gpus_with_one_uuid_or_one_without_are_errors():
+    with pytest.raises(ClusterError, match=r"lists 2 GPUs with the same UUID GPU-aaaa1111-22"):
+        plan_cluster(None, "auto", (H200, dataclasses.replace(H200, index=1)), 8)
+    with pytest.raises(ClusterError, match=r"tells no UUID of GPU 0 .*CUDA_VISIBLE_DEVICES=1\.$"):
+        plan_cluster(None, "auto", changed(uuid="[Unknown Error]"), 8)
+
+
+@pytest.mark.parametrize(
+    ("n", "gpus", "places"),
+    [(2, 1, [0, 0]), (None, 2, [0, 1, 0, 1]), (3, 2, [0, 1, 0])],
+)
+def test_engines_that_share_a_gpu_exchange_by_gloo_and_it_is_shown(monkeypatch, n, gpus, places):
+    monkeypatch.setattr(devices.sys, "platform", "linux")
+    plan = plan_cluster(n, "auto", GPUS[:gpus], 8, engines_per_gpu=2)
+    assert [engine.environment["CUDA_VISIBLE_DEVICES"] for engine in plan.engines] == [GPUS[at].uuid for at in places]
+    assert (plan.backend, plan.reason) == ("gloo", "gloo: several engines on one GPU, slower")
+    assert f"{len(places)} engines share" in plan.notes[0]
+    identities = [engine.identity for engine in plan.engines]
+    assert len({*identities}) == len(places)
+    assert identities[0].endswith("GPU-aaaa1111-22 (1 of 2)")
+    exclusive = tuple(dataclasses.replace(gpu, mode="Exclusive_Process") for gpu in GPUS[:gpus])
+    with pytest.raises(ClusterError, match=r"Exclusive_Process allows one process, and several engines were to share"):
+        plan_cluster(n, "auto", exclusive, 8, engines_per_gpu=2)
+    alone = plan_cluster(gpus, "auto", GPUS[:gpus], 8, engines_per_gpu=2)
+    assert alone.backend == ("nccl" if gpus > 1 else "none"), "as many as GPUs share none"
+
+
+@pytest.mark.parametrize(
+    ("engines", "gpus", "platform", "nccl", "expected"),
+    [
+        (1, 1, "linux", True, ("none", "one engine, no group")),
+        (1, 0, "win32", False, ("none", "one engine, no group")),
+        (2, 0, "linux", True, ("gloo", "gloo: engines on the CPU")),
+        (2, 0, "darwin", False, ("gloo", "gloo: engines on the CPU")),
+        (4, 4, "linux", True, ("nccl", "NCCL: distinct GPUs")),
+        (4, 4, "linux", False, ("gloo", "gloo: this torch has no NCCL, slower")),
+        (2, 2, "win32", False, ("gloo", "gloo: no NCCL on Windows, slower")),
+        (2, 2, "win32", True, ("gloo", "gloo: no NCCL on Windows, slower")),
+        (2, 2, "darwin", False, ("gloo", "gloo: no NCCL on darwin, slower")),
+        (2, 1, "linux", True, ("gloo", "gloo: several engines on one GPU, slower")),
+        (2, 1, "win32", False, ("gloo", "gloo: several engines on one GPU, slower")),
+    ],
+)
+def test_the_backend_follows_platform_and_devices_and_a_slower_one_is_told(engines, gpus, platform, nccl, expected):
+    backend, reason, remarks = choose_backend(engines, gpus, platform, nccl)
+    assert (backend, reason) == expected
+    assert bool(remarks) is reason.endswith("slower")
+    assert all("slower than NCCL" in remark for remark in remarks)
+
+
+def test_usable_cores_are_those_of_this_process():
+    assert 1 <= usable_cores() <= os.cpu_count()
+
+
+def test_gpu_memory_of_processes_is_added_up_over_gpus_and_unknown_without_a_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert memory_by_process() is None
+    script = tmp_path / "nvidia-smi"
+    listing = "1201, 512\n1201, 256\n1300, [N/A]\n1400, 0\n"
+    asked = '[ "$1 $2" = "--query-compute-apps=pid,used_memory --format=csv,noheader,nounits" ] || exit 2'
+    script.write_text(f"#!/bin/sh\n{asked}\nprintf '{listing}'\n")
+    script.chmod(0o700)
+    assert memory_by_process() == {1201: 768, 1400: 0}
+    script.write_text("#!/bin/sh\nexit 9\n")
+    assert memory_by_process() is None
+
+
+def said(rank, device):
+    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": f"GPU-{rank}", "threads": 2}
+
+
+def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
+    with pytest.raises(ClusterError) as caught:
+        plan_of([said(0, "H"), said(1, "CPU")])
+    assert str(caught.value) == (
+        "Some engines have a GPU and others have none (rank 0 on n0: H; rank 1 on n1: CPU); ask for GPUs on all nodes."
+    )
+    plan = plan_of([said(0, "H"), said(1, "H")])
+    assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)

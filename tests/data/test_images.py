@@ -1,0 +1,153 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptynb.data.images import (
+    GREY,
+    coloured,
+    complex_colours,
+    flat_phase,
+    jpeg,
+    levels,
+    limits_of,
+    png,
+    reduce_by,
+    reduction_for,
+    side_by_side,
+)
+from tests.pairs import each
+
+HOT = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 7)], axis=1).astype(np.uint8)
+
+
+@each(
+    ("shape", "size", "expected"), [((100, 100), 100, 1), ((101, 20), 100, 2), ((3, 20, 300), 100, 3), ((8, 8), 99, 1)]
+)
+def test_reduction_brings_the_longest_side_within_the_size(shape, size, expected):
+    assert reduction_for(shape, size) == expected
+
+
+def test_reduce_by_averages_blocks():
+    field = np.arange(24.0).reshape(4, 6) + 1j
+    np.testing.assert_array_equal(reduce_by(field, 2), np.array([[3.5, 5.5, 7.5], [15.5, 17.5, 19.5]]) + 1j)
+
+
+def test_reduce_by_leaves_out_the_rest_and_keeps_leading_axes():
+    field = np.random.default_rng(0).standard_normal((2, 7, 8))
+    reduced = reduce_by(field, 3)
+    assert reduced.shape == (2, 2, 2)
+    assert reduced[1, 1, 0] == pytest.approx(field[1, 3:6, 0:3].mean())
+
+
+def test_reduce_by_one_changes_nothing():
+    field = np.random.default_rng(0).standard_normal((5, 7))
+    np.testing.assert_array_equal(reduce_by(field, 1), field)
+
+
+def test_a_long_thin_object_still_has_a_picture():
+    thin = np.ones((4, 5000))
+    assert min(reduce_by(thin, reduction_for(thin.shape, 512)).shape) >= 1
+
+
+@each("slopes", [(0.0, 0.0), (0.02, -0.03), (2.9, -1.7), (-3.0, 3.0)])
+@each("offset", [0.0, 3.0])
+def test_flat_phase_removes_a_ramp_and_an_offset_exactly(slopes, offset):
+    y, x = np.mgrid[:33, :40]
+    field = 1.7 * np.exp(1j * (slopes[0] * y + slopes[1] * x + offset))
+    np.testing.assert_allclose(flat_phase(field), 0, atol=1e-12)
+
+
+def test_flat_phase_keeps_what_is_no_ramp():
+    y, x = np.mgrid[-16:17, -20:21]
+    bump = 0.8 * np.exp(-(y**2 + x**2) / 20.0)  # even, so it has neither a mean step along y nor along x
+    phase = flat_phase(np.exp(1j * (bump + 1.1 * y - 2.3 * x + 0.4)))
+    np.testing.assert_allclose(phase - phase[0, 0], bump - bump[0, 0], atol=1e-12)
+
+
+def test_flat_phase_of_a_single_row():
+    np.testing.assert_allclose(flat_phase(np.exp(0.9j * np.arange(12))[None]), 0, atol=1e-12)
+
+
+def test_limits_are_the_percentiles_of_finite_values():
+    values = np.concatenate([np.arange(101.0), [np.nan, np.inf, -np.inf]])
+    assert limits_of(values) == (1.0, 99.0)
+    assert limits_of(values, 0, 50) == (0.0, 50.0)
+
+
+@each("value", [0.0, 5.0, -1e8])
+def test_one_value_is_in_the_middle_of_its_limits_and_grey(value):
+    flat = np.full((3, 3), value)
+    low, high = limits_of(flat)
+    assert low < value < high
+    assert set(np.unique(levels(flat, (low, high)))) <= {126, 127, 128}
+
+
+def test_limits_of_nothing_finite():
+    assert limits_of(np.array([np.nan, np.inf])) == (0.0, 1.0)
+
+
+def test_colours_at_the_ends_and_beyond():
+    values = np.array([[-9.0, 2.0, 3.0, 4.0, 99.0]])
+    rgb = coloured(values, (2.0, 4.0), HOT)
+    assert rgb.dtype == np.uint8
+    np.testing.assert_array_equal(rgb[0], HOT[[0, 0, 127, 255, 255]])
+
+
+def test_colours_of_what_is_not_finite():
+    values = np.array([[np.nan, -np.inf, np.inf]])
+    np.testing.assert_array_equal(coloured(values, (2.0, 4.0))[0], GREY[[0, 0, 255]])
+
+
+@each(
+    ("phase", "rgb"),
+    [
+        (0, (255, 0, 0)),
+        (np.pi / 3, (255, 255, 0)),
+        (2 * np.pi / 3, (0, 255, 0)),
+        (np.pi, (0, 255, 255)),
+        (-2 * np.pi / 3, (0, 0, 255)),
+        (-np.pi / 3, (255, 0, 255)),
+    ],
+)
+def test_phase_is_hue(phase, rgb):
+    found = complex_colours(np.full((2, 2), 3 * np.exp(1j * phase)))
+    assert np.abs(found.astype(int) - rgb).max() <= 1
+
+
+def test_amplitude_is_brightness():
+    rgb = complex_colours(np.array([[4.0, 2.0, 0.0]], complex))
+    np.testing.assert_array_equal(rgb[0], [(255, 0, 0), (127, 0, 0), (0, 0, 0)])
+
+
+def test_nothing_is_black():
+    np.testing.assert_array_equal(complex_colours(np.zeros((2, 3), complex)), np.zeros((2, 3, 3)))
+
+
+def test_jpeg_decodes_to_the_same_picture():
+    y, x = np.mgrid[:30, :50]
+    rgb = np.stack([4 * x, 5 * y, 100 + 0 * x], axis=-1).astype(np.uint8)
+    with Image.open(io.BytesIO(jpeg(rgb, quality=95))) as picture:
+        assert picture.format == "JPEG"
+        assert picture.size == (50, 30)
+        assert np.abs(np.asarray(picture).astype(int) - rgb).mean() < 3
+
+
+def test_png_keeps_every_pixel():
+    rgb = np.random.default_rng(0).integers(0, 256, (7, 11, 3)).astype(np.uint8)
+    with Image.open(io.BytesIO(png(rgb))) as picture:
+        assert picture.format == "PNG"
+        np.testing.assert_array_equal(np.asarray(picture), rgb)
+
+
+def test_a_lower_quality_is_smaller():
+    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3)).astype(np.uint8)
+    assert len(jpeg(noise, 20)) < len(jpeg(noise, 90))
+
+
+def test_side_by_side_puts_white_between():
+    black = np.zeros((4, 3, 3), np.uint8)
+    row = side_by_side([black, black, black], gap=2)
+    assert row.shape == (4, 13, 3)
+    np.testing.assert_array_equal(row[0, :, 0], [0, 0, 0, 255, 255, 0, 0, 0, 255, 255, 0, 0, 0])

@@ -1,0 +1,251 @@
+"""States mapped onto other structures: array by array in float64, and as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ptynb.data.scan import ObjectFrame
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.engine.reconfigure import NEW_MODE, in_frame, in_slices, restructured, why_not, with_modes, with_states
+from ptynb.physics.hotpath import exit_waves
+from ptynb.settings import (
+    OPR,
+    Detector,
+    Object,
+    PatternIntensities,
+    Positions,
+    Probe,
+    Settings,
+    SettingsError,
+    Slices,
+    Tilt,
+)
+from tests.cases import THICK, a_scan
+from tests.engine import restructuring_work
+from tests.engine.ranks import Ranks
+
+RANDOM = torch.Generator().manual_seed(1)
+
+
+def some(*shape: int) -> torch.Tensor:
+    return torch.complex(*torch.randn((2, *shape), generator=RANDOM, dtype=torch.float64))
+
+
+def densities(probe: torch.Tensor) -> torch.Tensor:
+    """What all patterns follow from, whatever the object: Σ_m P_m(r) P_m*(r')."""
+    flat = probe.flatten(1)
+    return flat.T @ flat.conj()
+
+
+def test_new_modes_are_faint_and_orthogonal_to_those_there_are() -> None:
+    y, x = torch.meshgrid(torch.linspace(-3, 3, 24), torch.linspace(-3, 3, 24), indexing="ij")
+    beam = torch.exp(-(x**2 + 2 * y**2) / 2).double()
+    probe = torch.stack([beam * torch.polar(torch.ones_like(beam), (x * y).double()), 0.2 * beam * (x + 1j * y)])
+    more = with_modes(probe, 4)
+    powers = more.abs().square().sum((1, 2))
+    assert float(powers.sum()) == pytest.approx(float(probe.abs().square().sum()), rel=1e-12)
+    torch.testing.assert_close(
+        powers[2:] / powers.sum(), torch.full((2,), NEW_MODE, dtype=torch.float64), rtol=1e-2, atol=0
+    )
+    overlaps = (more.flatten(1).conj() @ more.flatten(1).T).abs()
+    assert float(overlaps[2:, :2].max()) < 1e-10
+    assert float(overlaps[2, 3]) < 1e-10
+    torch.testing.assert_close(more[:2], probe * (1 - 2 * NEW_MODE) ** 0.5, rtol=1e-3, atol=0)
+
+
+def test_fewer_modes_keep_the_strongest_mixture() -> None:
+    strong, faint = some(2, 12, 12), 1e-3 * some(1, 12, 12)
+    mixture = torch.linalg.qr(some(3, 3))[0]
+    probe = torch.einsum("mn,nyx->myx", mixture, torch.cat([strong, faint]))
+    fewer = with_modes(probe, 2)
+    error = (densities(fewer) - densities(probe)).norm() / densities(probe).norm()
+    assert float(error) < 1e-2
+    assert float((densities(probe[:2]) - densities(probe)).norm() / densities(probe).norm()) > 0.1
+    torch.testing.assert_close(fewer.abs().square().sum(), probe.abs().square().sum())
+    first = with_modes(probe, 2, first_stays=True)
+    torch.testing.assert_close(first[0] / first[0].norm(), probe[0] / probe[0].norm())
+    torch.testing.assert_close(with_modes(probe, 1, first_stays=True)[0], probe[0] * probe.norm() / probe[0].norm())
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (3, 2), (2, 3), (2, 4)])
+def test_slices_multiply_to_the_object_they_come_from(old: int, new: int) -> None:
+    object = some(2, old, 6, 5)
+    amplitude, phase = in_slices(object.abs(), object.angle(), new)
+    assert amplitude.shape == (2, new, 6, 5)
+    torch.testing.assert_close(torch.polar(amplitude, phase).prod(1), object.prod(1))
+    if old == 2 and new == 4:  # each in its own depth
+        torch.testing.assert_close(torch.polar(amplitude, phase)[:, :2].prod(1), object[:, 0])
+    dark, _ = in_slices(torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 2, 2), new)
+    assert not dark.any()
+
+
+def test_states_and_frames_grow_around_what_there_is() -> None:
+    object = some(2, 1, 6, 5)
+    more = with_states(object, 5, seed=3)
+    torch.testing.assert_close(more[:2], object, rtol=0, atol=0)
+    torch.testing.assert_close(more[2:].abs(), object[[0, 1, 0]].abs())
+    assert not torch.equal(more[2], object[0])
+    torch.testing.assert_close(with_states(more, 2, seed=3), object, rtol=0, atol=0)
+    grown = in_frame(object.real, ObjectFrame((2, -1), (6, 5)), ObjectFrame((0, -4), (10, 9)), 1.0)
+    torch.testing.assert_close(grown[..., 2:8, 3:8], object.real, rtol=0, atol=0)
+    assert float(grown.sum() - object.real.sum()) == pytest.approx(2 * (90 - 30))
+
+
+START: dict[str, Any] = {"precision": "double", "batch": 8, "probe": Probe(modes=2)}
+# name -> (settings before, what changes, how far the R-factor may move)
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
+    "more modes": ({}, {"probe": {"modes": 4}}, 4e-3),
+    "fewer modes": ({"probe": Probe(modes=3)}, {"probe": {"modes": 2}}, 8e-2),
+    "slices": ({}, {"slices": {"count": 3, "thickness": 1e-9}}, 1e-6),
+    "other slices": ({"slices": Slices(count=2, thickness=1e-9)}, {"slices": {"count": 4}}, 1e-6),
+    "no slices": ({"slices": Slices(count=2, thickness=1e-9)}, {"slices": {"count": 1}}, 1e-6),
+    "each its tilt": ({"slices": THICK, "tilt": Tilt(learning_rate=1.0)}, {"tilt": {"per_position": True}}, 1e-9),
+    "batch": ({}, {"batch": 12}, 1e-9),
+    "optimiser": ({}, {"optimiser": "sgd"}, 1e-9),
+    "projections": ({}, {"optimiser": "raar"}, 1e-9),
+    "from projections": ({"optimiser": "dm"}, {"optimiser": "adam", "probe": {"modes": 3}}, 4e-3),
+    "l-bfgs": ({"optimiser": "lbfgs"}, {"probe": {"modes": 3}}, 4e-3),
+    "loss": ({}, {"loss": "poisson"}, 1e-9),
+    "polar": ({}, {"object": {"parametrization": "amplitude_phase"}}, 1e-9),
+    "complex": (
+        {"object": Object(parametrization="amplitude_phase")},
+        {"object": {"parametrization": "complex"}},
+        1e-9,
+    ),
+    "polar slices": (
+        {"object": Object(parametrization="amplitude_phase")},
+        {"slices": {"count": 2, "thickness": 1e-9}},
+        1e-6,
+    ),
+    "positions": ({}, {"positions": {"learning_rate": 0.1}, "batch": 9}, 1e-9),
+    "padding": ({}, {"object": {"padding": 9}}, 1e-9),
+    "variations": ({}, {"opr": {"modes": 2}}, 1e-9),
+    "more variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 3}}, 1e-9),
+    "fewer variations": ({"opr": OPR(modes=3)}, {"opr": {"modes": 2}}, 1e-2),
+    "no variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 0}}, 1e-1),
+    "blur": ({"pattern_intensities": PatternIntensities(learning_rate=0.01)}, {"detector": {"psf_sigma": 1e-3}}, 1e-6),
+    "states": ({}, {"object": {"modes": 2}}, 5e-2),
+}
+
+
+def r_factor_of(settings: Settings, state: Any) -> tuple[float, float]:
+    """The R-factor of a state, and the loss of two more epochs from it."""
+    loop = Loop(a_scan(), Settings(**state.begun), SingleGroup(torch.device("cpu")))
+    loop.restore(state, settings)
+    there = loop.r_factor()
+    for _ in range(2 * loop.updates - loop.update):
+        loop.step()
+    loop.disconnect()
+    return there, loop.epochs[-1].loss
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_the_model_gave_before_it_gives_right_after_and_goes_on(case: str) -> None:
+    before, changes, tolerance = CHANGES[case]
+    settings = Settings(**{**START, **before})
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(3 * loop.updates + loop.updates // 2):
+        loop.step()
+    there, state = loop.r_factor(), loop.state(loop.loss_sums(), 9)
+    loop.disconnect()
+    wanted = settings.replace(**changes)
+    mapped = restructured(state, wanted, a_scan())
+    assert {change.name for change in mapped.changes} == set(settings.differences(wanted))
+    after, _ = r_factor_of(wanted, mapped)
+    assert after == pytest.approx(there, rel=tolerance)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_pieces_that_are_switched_on_take_part(ranks: Ranks, world: int) -> None:
+    settings = Settings(**START)
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    wanted = settings.replace(pattern_intensities={"learning_rate": 0.01}, opr={"modes": 1})
+    for moved in ranks.run(world, restructuring_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
+        assert {"weights", "variations"} <= moved
+
+
+def test_moments_stay_with_what_stays() -> None:
+    settings = Settings(**START, positions=Positions(learning_rate=0.1), optimiser="adam")
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(loop.updates + 2):
+        loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    kept = restructured(state, settings.replace(batch=9), a_scan())
+    assert kept.algorithm.keys() == state.algorithm.keys()
+    assert (kept.epoch, kept.update, state.update) == (1, 0, 2)  # other updates: the epoch begins anew
+    more = restructured(state, settings.replace(probe={"modes": 3}), a_scan())
+    assert {name.split("/")[1] for name in more.algorithm} == {"object", "positions"}
+    assert more.update == 2
+    np.testing.assert_array_equal(
+        more.algorithm["optimiser/object/parts/exp_avg"], state.algorithm["optimiser/object/parts/exp_avg"]
+    )
+    assert restructured(state, settings.replace(optimiser="nadam"), a_scan()).algorithm == {}
+
+
+def test_a_history_stays_with_the_same_problem_only() -> None:
+    settings = Settings(**START, optimiser="lbfgs")
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(2):
+        loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    assert restructured(state, settings.replace(seed=9), a_scan()).algorithm.keys() == state.algorithm.keys() != set()
+    for others in ({"background": {"learning_rate": 0.01}}, {"probe": {"learning_rate": 0.0}}, {"loss": "poisson"}):
+        assert restructured(state, settings.replace(**others), a_scan()).algorithm == {}
+
+
+def test_with_another_loss_the_running_epoch_begins_anew() -> None:
+    settings = Settings(**START)
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(loop.updates + 2):
+        loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    mapped = restructured(state, settings.replace(loss="poisson"), a_scan())
+    assert (state.update, mapped.epoch, mapped.update) == (2, 1, 0)
+    assert state.loss_sums.any()
+    assert not mapped.loss_sums.any()
+
+
+def test_the_exit_waves_are_those_of_before() -> None:
+    settings = Settings(**START)
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(2 * loop.updates):
+        loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    wanted = settings.replace(slices={"count": 3, "thickness": 1e-12}, object={"padding": 7})
+    other = Loop(a_scan(), Settings(**restructured(state, wanted, a_scan()).begun), SingleGroup(torch.device("cpu")))
+    other.restore(restructured(state, wanted, a_scan()))
+    waves = []
+    for one in (loop, other):
+        batch = one.shard.batch(np.arange(5), 5)
+        with torch.no_grad():
+            object, corners, probes, _, kernel = one.model._lighting(batch)
+            waves.append(exit_waves(object, corners, probes, kernel))
+    other.disconnect()
+    torch.testing.assert_close(waves[1], waves[0], rtol=1e-6, atol=1e-9)
+
+
+def test_what_has_nothing_in_common_is_refused() -> None:
+    settings = Settings(**START, pattern_intensities=PatternIntensities(learning_rate=0.01))
+    assert why_not(settings, settings.replace(batch=4), {}) is None
+    assert "precision can't change" in str(why_not(settings, settings.replace(precision="single"), {}))
+    assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2)), {}))
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    loop.step()
+    state = loop.state(loop.loss_sums())
+    loop.disconnect()
+    with pytest.raises(SettingsError, match="weights took part already"):
+        restructured(state, settings.replace(pattern_intensities={"learning_rate": 0.0}, optimiser="dm"), a_scan())
+    with pytest.raises(SettingsError, match="precision can't change"):
+        restructured(state, settings.replace(precision="single"), a_scan())

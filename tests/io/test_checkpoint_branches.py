@@ -1,0 +1,247 @@
+"""Lines of states: folders, links, notes, and what thins them out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.data.snapshot import Epoch
+from ptynb.engine.checkpoint_writer import Keeper
+from ptynb.io import checkpoint_branches, checkpoint_dir
+from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state, states
+from ptynb.io.hdf5_file import FileError
+from ptynb.settings import Checkpointing, Settings
+from tests.io.cases import of_case
+
+PLAIN = Settings().model_dump(mode="json")
+STATE = ReconstructionState(
+    settings=PLAIN,
+    begun=PLAIN,
+    scan={"name": "a scan"},
+    epoch=0,
+    update=0,
+    target=9,
+    epochs=(),
+    changes=(),
+    seconds=0.0,
+    active={"object": True},
+    power=1.0,
+    numbers={},
+    batch=4,
+    loss_sums=np.zeros(1),
+    scale=np.ones(()),
+    model={"object.parts": np.ones((1, 1, 4, 4, 2))},
+    algorithm={},
+    patterns=np.zeros(0, np.int64),
+    rows={},
+    run="a run",
+)
+
+
+def put(folder: Path, epoch: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    epochs = tuple(Epoch(number, 1 / number, 1.0, 1.0) for number in range(1, epoch + 1))
+    return save_state(dataclasses.replace(STATE, epoch=epoch, epochs=epochs), folder / f"state-{epoch:05d}.h5")
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in states(folder)]
+
+
+def three(folder: Path) -> Path:
+    """A folder of three states."""
+    for epoch in (2, 4, 6):
+        put(folder / "kept", epoch)
+    return folder / "kept"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return three(tmp_path)
+
+
+def test_a_line_begins_at_a_state_without_taking_room(root: Path) -> None:
+    start = checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
+    assert os.path.samefile(start, root / "state-00004.h5")
+    assert checkpoint_branches.name_of(start.parent) == "trial"
+    assert checkpoint_branches.root_of(start.parent) == checkpoint_branches.root_of(root) == root
+    note = checkpoint_branches.read_note(start.parent)
+    assert (note.origin, note.epoch, note.stays) == ("main", 4, ("state-00004.h5",))
+    with pytest.raises(ValueError, match="There is a branch 'trial' already"):
+        checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
+    for name in ("../out", "", ".hidden", "a/b", "x" * 65):
+        with pytest.raises(ValueError, match="can't be named"):
+            checkpoint_branches.begin(root, name, root / "state-00004.h5")
+    assert checkpoint_branches.free_name(root, "trial") == "trial-2"
+
+
+def test_a_line_that_can_not_be_begun_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room, says the test")
+
+    monkeypatch.setattr(checkpoint_branches, "write_note", full)
+    with pytest.raises(OSError, match="no room"):
+        checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
+    assert not (root / "branches").exists()
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+
+
+def test_where_links_are_impossible_states_are_copied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    start = checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
+    assert not os.path.samefile(start, root / "state-00004.h5")
+    assert load_state(start).epoch == 4
+
+
+def test_states_set_aside_are_a_line_and_can_be_put_back(root: Path) -> None:
+    (root / "state-00006.rank1.h5").write_bytes(b"rows")
+    checkpoint_branches.stay(root / "state-00006.h5")
+    checkpoint_branches.stay(root / "state-00002.h5")
+    aside = checkpoint_branches.set_aside([root / "state-00004.h5", root / "state-00006.h5"], "main-6", 2)
+    assert names(root) == ["state-00002.h5"]
+    assert names(aside) == ["state-00004.h5", "state-00006.h5"]
+    assert (aside / "state-00006.rank1.h5").exists()
+    assert checkpoint_branches.read_note(aside).stays == ("state-00006.h5",)
+    assert checkpoint_branches.read_note(root).stays == ("state-00002.h5",)
+    checkpoint_branches.put_back(aside, root)
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+    assert checkpoint_branches.read_note(root).stays == ("state-00002.h5", "state-00006.h5")
+    assert not aside.parent.exists()
+
+
+def test_the_newest_is_that_of_the_line_worked_on_last(root: Path) -> None:
+    assert checkpoint_branches.newest(root) == root / "state-00006.h5"
+    start = checkpoint_branches.begin(root, "trial", root / "state-00002.h5")
+    assert checkpoint_branches.newest(root) == root / "state-00006.h5"
+    checkpoint_branches.use(start.parent)
+    assert checkpoint_branches.newest(root) == start
+    put(root, 8)
+    assert checkpoint_branches.newest(root) == root / "state-00008.h5"
+    assert checkpoint_branches.newest(start.parent) == start
+    with pytest.raises(FileError, match="There is no state"):
+        checkpoint_branches.newest(root / "nothing")
+
+
+def test_states_and_lines_are_listed(root: Path) -> None:
+    start = checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
+    (root / "state-00007.h5").write_bytes(b"no state at all")
+    found = checkpoint_branches.all_states(root)
+    assert [one.epoch for one in found] == [2, 4, 4, 6]
+    assert {(one.branch, one.stays) for one in found} == {("main", False), ("trial", True)}
+    assert found[-1].loss == pytest.approx(1 / 6)
+    assert found[-1].size == (root / "state-00006.h5").stat().st_size
+    assert abs(found[-1].written - time.time()) < 60
+    main, trial = checkpoint_branches.all_branches(root, "trial")
+    assert (main.name, main.checkpoints, main.present, main.newest.epoch) == ("main", 3, False, 6)
+    assert (trial.name, trial.checkpoints, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
+    checkpoint_branches.remove(start.parent)
+    assert [one.name for one in checkpoint_branches.all_branches(root, "main")] == ["main"]
+
+
+def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checkpoint_branches.read_note(root / "nothing") == checkpoint_branches.Note()
+    checkpoint_branches.stay(root / "state-00002.h5")
+    keeper = Keeper(Checkpointing(folder=root, max_to_keep=1), 0, 1, "a scan", root / "state-00006.h5")
+    plain = Path.open
+
+    def fail(path: Path, *arguments: Any, **more: Any) -> Any:
+        if path.name == checkpoint_branches.NOTE:
+            raise OSError(5, "Input/output error")
+        return plain(path, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", fail)
+        keeper._remove_old(root)
+        for act in (checkpoint_branches.read_note, checkpoint_branches.use, checkpoint_branches.newest):
+            with pytest.raises(OSError, match="Input/output"):
+                act(root)
+        with pytest.raises(OSError, match="Input/output"):
+            checkpoint_branches.stay(root / "state-00004.h5")
+        assert [one.epoch for one in checkpoint_branches.all_states(root)] == [2, 4, 6]
+    assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
+    assert checkpoint_branches.read_note(root).stays == ("state-00002.h5",)
+    (root / checkpoint_branches.NOTE).write_text("{")
+    keeper._remove_old(root)
+    with pytest.raises(FileError, match="damaged; remove it"):
+        checkpoint_branches.newest(root)
+    assert len(names(root)) == 3
+    (root / checkpoint_branches.NOTE).unlink()
+    assert checkpoint_branches.newest(root).name == "state-00006.h5"
+    keeper._remove_old(root)
+    assert names(root) == ["state-00006.h5"]
+
+
+def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
+    checkpoint_branches.stay(root / "state-00002.h5")
+    keeper = Keeper(Checkpointing(folder=root, max_to_keep=2), 0, 1, "a scan", root / "state-00006.h5")
+    put(root, 8)
+    put(root, 10)
+    keeper._remove_old(root)
+    assert names(root) == ["state-00002.h5", "state-00008.h5", "state-00010.h5"]
+    with pytest.raises(FileError, match="was removed meanwhile"):
+        checkpoint_branches.stay(root / "state-00004.h5")
+
+
+def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTYNB_KEPT", str(tmp_path))
+    old = checkpoint_dir.new_folder("old")
+    put(old, 2)
+    checkpoint_branches.begin(old, "trial", old / "state-00002.h5")
+    assert checkpoint_dir._ours(old) != []
+    for path in [*old.rglob("*.h5"), *old.rglob("*.json")]:
+        os.utime(path, (1, 1))
+    checkpoint_dir.make_room(checkpoint_dir.new_folder("new"))
+    assert not old.exists()
+
+
+def test_a_note_with_other_values_is_damaged(tmp_path: Path) -> None:
+    for note in [
+        "[" * 100_000,
+        "[]",
+        '{"stays": 3}',
+        '{"stays": [3]}',
+        '{"stays": [], "used": "now"}',
+        '{"stays": [], "origin": ["main"]}',
+        '{"stays": [], "epoch": "last"}',
+        '{"stays": [], "more": 1}',
+    ]:
+        with of_case(note, tmp_path) as home:
+            root = three(home)
+            (root / checkpoint_branches.NOTE).write_text(note)
+            with pytest.raises(FileError, match="is damaged; remove it"):
+                checkpoint_branches.newest(root)
+            assert len(checkpoint_branches.all_states(root)) == 3
+            (root / checkpoint_branches.NOTE).unlink()
+            assert checkpoint_branches.newest(root).name == "state-00006.h5"
+
+
+def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(tmp_path: Path) -> None:
+    for header in ['{"run": "a", "token": "b", "written": "now"}', '{"run": [', "[" * 400]:
+        with of_case(header, tmp_path) as home:
+            root = three(home)
+            path = root / "state-00004.h5"
+            with path.open("r+b") as file:
+                file.write(f"ptynb state 1\n{header}\n".encode().ljust(512, b"\0"))
+            os.utime(path, ns=(1, 1))
+            assert names(root) == ["state-00004.h5", "state-00002.h5", "state-00006.h5"]
+
+
+def test_a_state_with_another_record_is_left_out(tmp_path: Path) -> None:
+    for record in ["[" * 100_000, "[1]", '{"epoch": [], "update": 0, "epochs": []}', '{"epochs": 3}']:
+        with of_case(record, tmp_path) as home:
+            root = three(home)
+            path = root / "state-00004.h5"
+            with h5py.File(path, "r+") as file:
+                del file["record"]
+                file["record"] = np.frombuffer(record.encode(), np.uint8)
+            assert [one.epoch for one in checkpoint_branches.all_states(root)] == [2, 6]

@@ -1,0 +1,151 @@
+"""State files: what is read is what was written, and whatever is not whole is refused with a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.data.snapshot import Change, Epoch
+from ptynb.io.checkpoint_file import (
+    ReconstructionState,
+    companion,
+    file_name,
+    image,
+    load_rows,
+    load_state,
+    newest_state,
+    packed,
+    put,
+    save_state,
+    states,
+)
+from ptynb.io.hdf5_file import FileError
+
+
+def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> ReconstructionState:
+    random = np.random.default_rng(epoch)
+    return ReconstructionState(
+        settings={"batch": 8, "loss": "amplitude"},
+        begun={"batch": 8, "loss": "poisson"},
+        scan={"name": "a scan", "patterns": 5, "window": [4, 4], "positions": "ab", "file": None, "counts": 1 / 3},
+        epoch=epoch,
+        update=update,
+        target=9,
+        epochs=(Epoch(1, 0.1, 1 / 3, 7.0), Epoch(2, float("nan"), 0.2, 8.0)),
+        changes=(Change(1, 2, "probe.learning_rate", 0.1, 0.2),),
+        seconds=0.1 + 0.2,
+        active={"object": True, "point spread": False},
+        power=1e7 / 3,
+        numbers={"algorithm/t": 1 / 3, "algorithm/n_iter": 4},
+        batch=8,
+        loss_sums=random.random(3),
+        scale=np.float32(0.3).reshape(()),
+        model={"object.parts": random.random((1, 1, 40, 50, 2)).astype(np.float32), "pieces.0.steps": np.array(3)},
+        algorithm={
+            "optimiser/object/parts/exp_avg": random.random((1, 1, 40, 50, 2)),
+            "algorithm/ro": np.zeros((0, 2)),
+        },
+        patterns=np.array([0, 2, 4]),
+        rows={"waves": random.random((3, 2, 2))},
+        run=run,
+        token=f"token {epoch}",
+        metadata={"ptynb": "1"},
+    )
+
+
+def assert_same(one: ReconstructionState, other: ReconstructionState) -> None:
+    (record, arrays), (others, theirs) = packed(one), packed(other)
+    assert repr(record) == repr(others)
+    assert set(arrays) == set(theirs)
+    for name, values in arrays.items():
+        assert (values.dtype, values.shape) == (theirs[name].dtype, theirs[name].shape), name
+        np.testing.assert_array_equal(values, theirs[name])
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    state = a_state()
+    path = save_state(state, tmp_path / "made" / file_name(3, 17))
+    assert path.name == "state-00003-017.h5"
+    assert_same(load_state(path), state)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert b"pickle" not in path.read_bytes()
+    with h5py.File(path) as file:
+        assert file["model/object.parts"].fletcher32
+
+
+def test_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
+    state = a_state()
+    whole = save_state(state, tmp_path / file_name(3, 0)).read_bytes()
+    damaged, refused = tmp_path / file_name(4, 0), 0
+    random = np.random.default_rng(0)
+    for place in random.integers(512, len(whole), 60).tolist():
+        octets = bytearray(whole)
+        octets[place] ^= 1 << int(random.integers(8))
+        damaged.write_bytes(octets)
+        try:
+            assert_same(load_state(damaged), state)
+        except FileError as error:
+            refused += 1
+            assert "state-00003.h5, the one before it" in str(error)  # noqa: PT017 - either is right
+    assert refused > 30
+    for size in (0, 100, 512, 600, len(whole) // 2, len(whole) - 1):
+        damaged.write_bytes(whole[:size])
+        with pytest.raises(FileError, match=r"state-00004.h5 .*Use .*state-00003.h5, the one before it"):
+            newest_state(tmp_path)
+
+
+def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="There is no state of a reconstruction"):
+        newest_state(tmp_path)
+    foreign = tmp_path / file_name(7, 0)
+    foreign.write_text("not HDF5 at all")
+    with pytest.raises(FileError, match="not a readable HDF5 file") as refusal:
+        newest_state(tmp_path)
+    assert "the one before" not in str(refusal.value)
+    for epoch in (1, 2):
+        save_state(a_state(epoch), tmp_path / file_name(epoch, 0))
+    assert newest_state(tmp_path) == tmp_path / file_name(2, 0)
+    with h5py.File(foreign, "w") as file:
+        file.attrs["format"] = "ptynb result"
+    os.utime(foreign, (time.time() + 10,) * 2)
+    with pytest.raises(FileError, match=r"state-00007.h5 is not a state .*Use .*state-00002.h5, the one before it"):
+        newest_state(tmp_path)
+    with h5py.File(foreign, "w") as file:
+        file.attrs.update(format="ptynb state", version=3)
+    with pytest.raises(FileError, match=r"state of version 3; this ptynb reads 1 to 2\. Update ptynb"):
+        load_state(foreign)
+    with h5py.File(foreign, "w") as file:
+        file.attrs.update(format="ptynb state", version=1)
+        file["record"] = np.frombuffer(b'{"epoch": 3}', dtype=np.uint8)
+        file["record"].attrs["shape"] = (12,)
+    with pytest.raises(FileError, match="is not a whole state"):
+        load_state(foreign)
+
+
+def test_the_order_is_that_of_writing_not_of_names(tmp_path: Path) -> None:
+    """Who goes on from an earlier state comes to other ones, which are newer than those of the first attempt."""
+    for epoch in (5, 9, 6):
+        save_state(a_state(epoch), tmp_path / file_name(epoch, 0))
+    (tmp_path / "state-5.h5").write_text("not a name of ours")
+    assert [path.name for path in states(tmp_path)] == ["state-00005.h5", "state-00009.h5", "state-00006.h5"]
+    assert newest_state(tmp_path).name == "state-00006.h5"
+    assert states(tmp_path / "nowhere") == []
+
+
+def test_rows_are_found_by_pattern_in_whatever_file_they_are(tmp_path: Path) -> None:
+    path, waves = tmp_path / file_name(3, 0), np.random.default_rng(0).random((5, 2, 2))
+    for rank, patterns in enumerate((np.array([0, 2, 4]), np.array([1, 3]))):
+        part = dataclasses.replace(a_state(), patterns=patterns, rows={"waves": waves[patterns]}, parts=2)
+        put(companion(path, rank), image(part, rank))
+        if rank == 0:
+            with pytest.raises(FileError, match=r"the parts of ranks \[1\] \(state-00003.rank1.h5 and so on\)"):
+                load_state(path)
+    state = load_state(path)
+    for wanted in ([0, 1, 2], [3, 4], [0, 1, 2, 3, 4]):
+        np.testing.assert_array_equal(load_rows(path, state, np.array(wanted))["waves"], waves[wanted])

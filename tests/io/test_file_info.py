@@ -1,0 +1,177 @@
+import itertools
+import json
+import re
+
+import h5py
+import numpy as np
+import pytest
+
+import ptynb
+from ptynb.cli import main
+from ptynb.data.snapshot import Result
+from ptynb.io.file_info import info
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.load import load
+from ptynb.io.mask_file import save_mask
+from ptynb.io.result_file import save_result
+from ptynb.io.scan_file import save_scan
+from ptynb.settings.load_options import Load
+from ptynb.simulation.simulated_scan import simulate
+from tests.io import layouts
+from tests.io.cases import of_case
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(16, window=16, seed=2)
+
+
+def test_what_was_found_is_told_with_its_unit_and_its_place(tmp_path, simulated):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+    found = info(path)
+    facts = {fact.name: fact for fact in found.facts}
+    assert (found.format, found.missing, found.problem) == ("HDF5", (), None)
+    assert (facts["patterns"].value, facts["patterns"].place) == ("16 of 16 x 16, float32", "measurement/frames")
+    assert (facts["distance"].value, facts["distance"].unit, facts["distance"].place) == (
+        "2",
+        "m",
+        "setup@detector_distance",
+    )
+    assert facts["object pixel"].value == " x ".join(f"{side:.6g}" for side in simulated.pixel_size)
+    assert any("y and x of the probe" in remark for remark in found.notes)
+    assert json.loads(json.dumps(found.to_plain()))["facts"][0]["name"] == "patterns"
+    text = str(found)
+    assert f"Open it: scan = ptynb.load({str(path)!r})" in text
+    assert "setup/photon_energy" in text
+    page = found._repr_html_()
+    assert page.index("<p ") < page.index("<table>")
+    assert page.count("<p ") == 2 + len(found.notes), "its name, each remark and how to open it on lines of their own"
+
+
+def test_what_is_missing_is_asked_for_and_the_words_that_give_it_open_the_file(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    with h5py.File(path, "r+") as file:
+        del file["entry/instrument/beam/incident_wavelength"]
+    found = info(path)
+    assert [lack.name for lack in found.missing] == ["the positions", "the wavelength"]
+    assert found.open == f"scan = ptynb.load({str(path)!r}, positions=..., wavelength=...)"
+    words = {"wavelength": simulated.geometry.wavelength, "raster": (4, 4), "step": (1e-7, 2e-7)}
+    whole = info(path, **words)
+    assert whole.missing == ()
+    assert {fact.name: fact.place for fact in whole.facts}["step"] == "given"
+    scan = eval(whole.open.removeprefix("scan = "), {"ptynb": ptynb})
+    np.testing.assert_array_equal(scan.positions, load(path, **words).positions)
+
+
+def test_one_number_stands_for_both_sides(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    one, two = (
+        load(path, raster=(4, 4), step=s, detector_pixel=p) for s, p in [(1e-7, 5e-5), ((1e-7,) * 2, [5e-5] * 2)]
+    )
+    assert one.geometry == two.geometry
+    np.testing.assert_array_equal(one.positions, two.positions)
+    assert "step=(1e-07, 1e-07)" in info(path, raster=(4, 4), step=1e-7).open
+    assert Load(step=1e-7, detector_pixel=5e-5).words == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
+
+
+def test_words_of_another_type_are_refused(tmp_path, simulated):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    for (words, complaint), function in itertools.product(
+        [
+            ({"step": "small"}, "step is 'small'; expected a number, or two: (y, x)."),
+            (
+                {"angular_pixel": (1e-3, 1e-3, 1e-3)},
+                "angular_pixel is (0.001, 0.001, 0.001); expected a number, or two",
+            ),
+            ({"detector_pixel": True}, "detector_pixel is True; expected a number, or two: (y, x)."),
+            ({"raster": 4}, "raster is 4; expected two whole numbers: (rows, columns)."),
+            ({"raster": (4.0, 4)}, "raster is (4.0, 4); expected two whole numbers: (rows, columns)."),
+            ({"energy": "8 keV"}, "energy is '8 keV'; expected a number."),
+            ({"rotation": [0.1]}, "rotation is [0.1]; expected a number."),
+        ],
+        [load, info],
+    ):
+        with of_case((words, function)), pytest.raises(FileError, match=re.escape(complaint)):
+            function(path, **words)
+
+
+def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_path):
+    with h5py.File(tmp_path / "dark.h5", "w") as file:
+        file["entry/data/data"] = np.zeros((20, 16, 16), np.uint16)
+    found = info(tmp_path / "dark.h5")
+    assert "the positions" in [lack.name for lack in found.missing]
+    assert [remark for remark in found.notes if remark.startswith("All counts are zero in the patterns that were")]
+
+
+def test_why_a_file_cannot_be_opened_is_told_beside_what_it_holds(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    with h5py.File(path, "r+") as file:
+        file["entry_1/instrument_1/detector_1/distance"][()] = 2000e9
+    found = info(path)
+    assert "a distance to the detector of 2e+12 m" in found.problem
+    assert {fact.name for fact in found.facts} >= {"patterns", "positions", "wavelength"}
+    assert info(path, distance=2.0).problem is None
+
+
+def test_files_of_ptynb_are_named_with_the_line_that_opens_them(tmp_path, simulated):
+    arrays = {"object": np.ones((4, 4), complex), "probe": np.ones((1, 4, 4), complex), "positions": np.zeros((1, 2))}
+    result = save_result(Result(**arrays, origin=(0, 0), epochs=(), r_factor=0.0, settings={}), tmp_path / "result.h5")
+    assert info(result).format == "a result of ptynb"
+    assert eval(info(result).open.removeprefix("result = "), {"ptynb": ptynb}).object.shape == (4, 4)
+    save_scan(simulated, tmp_path / "scan.h5")
+    assert info(tmp_path / "scan.h5").format == "a scan of ptynb"
+    assert len(eval(info(tmp_path / "scan.h5").open.removeprefix("scan = "), {"ptynb": ptynb})) == 16
+    for name in ("mask.h5", "mask.npy"):
+        shown = info(save_mask(np.eye(16) < 1, tmp_path / name))
+        assert shown.format == "a mask"
+        np.savez(tmp_path / "px.npz", data=np.ones((16, 16, 16), int), scan=np.indices((4, 4)).reshape(2, -1).T)
+        line = shown.open.removeprefix("scan = ").replace("...", f"{str(tmp_path / 'px.npz')!r}, **GIVEN")
+        given = {"units": "pixels", "energy": 8000, "distance": 1.0, "detector_pixel": (1e-4, 1e-4)}
+        np.testing.assert_array_equal(eval(line, {"ptynb": ptynb, "GIVEN": given}).mask, np.eye(16) < 1)
+    with h5py.File(tmp_path / "state.h5", "w") as file:
+        file.attrs["format"] = "ptynb state"
+    assert info(tmp_path / "state.h5").open == f"recon = ptynb.resume({str(tmp_path / 'state.h5')!r})"
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    (tmp_path / "scan.h5").write_text("nothing")
+    with pytest.raises(FileError, match="is not a readable HDF5 file"):
+        info(tmp_path / "scan.h5")
+
+
+def test_the_command_prints_it_and_its_status_tells_whether_the_file_opens(tmp_path, simulated, capsys):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    assert main.main(["info", str(path)]) == 1
+    assert "MISSING: the positions; give positions=array" in capsys.readouterr().out
+    assert main.main(["info", str(path), "--json", "--raster", "4", "4", "--step", "1e-7"]) == 0
+    assert json.loads(capsys.readouterr().out)["missing"] == []
+    assert main.main(["info", str(path), "--step", "1", "2", "3"]) == 1
+    assert "--step has 3 numbers" in capsys.readouterr().err
+    assert main.main(["info", str(tmp_path / "gone.h5")]) == 1
+    assert "There is no file" in capsys.readouterr().err
+
+
+def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
+    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
+    options = ["--raster", "4", "4", "--step", "1e-7", "2e-7"]
+    assert main.main(["estimate", str(path)]) == 1
+    assert "does not say the positions" in capsys.readouterr().err
+    assert main.main(["estimate", str(path), "--device", "cpu", *options]) == 0
+
+
+def test_damage_that_hdf5_meets_on_the_way_is_one_sentence(tmp_path, simulated, monkeypatch):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+
+    def fails(*_):
+        raise RuntimeError("Unable to check link existence\n(bad symbol table node signature)")
+
+    monkeypatch.setattr("ptynb.io.file_info.own", fails)
+    with pytest.raises(FileError, match=r"is damaged \(Unable .*bad symbol table node signature\)\); copy it again"):
+        info(path)
+
+
+def test_a_definition_that_is_a_type_and_no_text_is_none(tmp_path, simulated):
+    path = layouts.nexus_motors(tmp_path / "scan.nxs", simulated)
+    with h5py.File(path, "r+") as file:
+        file["scan/definition"] = np.dtype("f4")
+    assert info(path).problem is None

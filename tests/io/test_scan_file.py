@@ -1,0 +1,242 @@
+import dataclasses
+import math
+import tracemalloc
+
+import h5py
+import numpy as np
+import pytest
+
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.scan import Scan
+from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.io.hdf5_file import FileError
+from ptynb.io.load import load
+from ptynb.io.scan_file import save_scan, write_scan
+from ptynb.simulation.simulated_scan import simulate
+from tests.io.cases import of_case
+
+RANDOM = np.random.default_rng(5)
+COUNT, WINDOW = 7, (8, 10)
+POSITIONS = RANDOM.uniform(0, 6, (COUNT, 2))
+
+
+def complex_array(*shape):
+    return RANDOM.standard_normal(shape) + 1j * RANDOM.standard_normal(shape)
+
+
+def full_scan():
+    patterns = RANDOM.poisson(9, (COUNT, *WINDOW)).astype(np.int32)
+    patterns[0, 3, 3] = -4
+    return Scan.from_arrays(
+        patterns,
+        POSITIONS,
+        order="fft",
+        probe=complex_array(2, *WINDOW),
+        object=complex_array(20, 22).astype(np.complex64),
+        mask=RANDOM.uniform(size=WINDOW) > 0.2,
+        geometry=Geometry(wavelength=1.1e-10, distance=3.3, detector_pixel=(55e-6, 75e-6)),
+        clip_negative=True,
+        name="all there is",
+    )
+
+
+def same(one, other):
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def test_every_field_comes_back(tmp_path):
+    scan = full_scan()
+    save_scan(scan, tmp_path / "scan.h5")
+    again = load(tmp_path / "scan.h5")
+    assert same(again.frames.read(0, COUNT), scan.frames.read(0, COUNT))
+    for name in ("positions", "mask", "probe", "object"):
+        assert same(getattr(again, name), getattr(scan, name)), name
+    for name in ("centred", "clip_negative", "geometry", "name", "ground_truth"):
+        assert getattr(again, name) == getattr(scan, name), name
+
+
+def test_what_is_not_there_stays_away(tmp_path):
+    scan = save_scan(Scan.from_arrays(np.ones((COUNT, *WINDOW), np.uint8), POSITIONS), tmp_path / "scan.h5")
+    assert (scan.mask, scan.probe, scan.object, scan.geometry, scan.ground_truth) == (None,) * 5
+    assert (scan.centred, scan.clip_negative, scan.frames.dtype) == (True, False, np.uint8)
+
+
+def test_saving_returns_the_scan_that_reads_the_file(tmp_path):
+    scan = save_scan(full_scan(), tmp_path / "scan.h5")
+    assert scan.frames.path == (tmp_path / "scan.h5").resolve()
+
+
+def test_a_saved_simulation_keeps_its_truth(tmp_path):
+    scan = simulate(5, window=16, modes=2)
+    again = save_scan(scan, tmp_path / "scan.h5")
+    assert same(again.ground_truth.object, scan.ground_truth.object)
+    assert same(again.ground_truth.probe, scan.ground_truth.probe)
+
+
+def test_simulating_into_a_file_is_simulating_in_memory(tmp_path):
+    memory = simulate(9, window=16, modes=2, seed=4)
+    file = simulate(9, window=16, modes=2, seed=4, path=tmp_path / "scan.h5")
+    assert same(file.frames.read(0, 9), memory.frames.read(0, 9))
+    for name in ("positions", "mask", "probe", "object"):
+        assert same(getattr(file, name), getattr(memory, name)), name
+    assert same(file.ground_truth.object, memory.ground_truth.object)
+    assert same(file.ground_truth.probe, memory.ground_truth.probe)
+    assert (file.geometry, file.name, file.centred) == (memory.geometry, memory.name, memory.centred)
+
+
+def peak_of(work):
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_simulated_file_is_streamed(tmp_path):
+    whole = 4096 * 64 * 64 * 4
+    peak = peak_of(lambda: simulate(4096, window=64, noise=False, path=tmp_path / "scan.h5"))
+    assert (tmp_path / "scan.h5").stat().st_size > whole
+    # Two chunks of 16.8 MB: the one being written and the one being made. In memory it takes twice the whole.
+    assert peak < 0.6 * whole
+
+
+def test_saving_holds_a_piece_at_a_time(tmp_path):
+    shape = (1000, 128, 128)
+    chunks = (np.full((20, 128, 128), number, np.float32) for number in range(50))
+    positions = np.zeros((1000, 2))
+    peak = peak_of(
+        lambda: write_scan(tmp_path / "a.h5", shape, np.dtype(np.float32), chunks, positions=positions, name="a")
+    )
+    assert peak < 0.1 * (tmp_path / "a.h5").stat().st_size
+    scan = load(tmp_path / "a.h5")
+    assert [int(scan.counts(n, n + 1).mean()) for n in (0, 19, 20, 999)] == [0, 0, 1, 49]
+
+
+def test_another_version_is_refused(tmp_path):
+    for version in [2, 0, "1.5"]:
+        with of_case(version, tmp_path) as home:
+            path = home / "scan.h5"
+            save_scan(full_scan(), path)
+            with h5py.File(path, "r+") as file:
+                file.attrs["version"] = version
+            with pytest.raises(FileError, match=rf"of version {version}; this ptynb reads version 1\. Update ptynb"):
+                load(path)
+
+
+def test_a_file_without_a_dataset_is_refused(tmp_path):
+    for name in ["patterns", "positions", "truth/probe"]:
+        with of_case(name, tmp_path) as home:
+            path = home / "scan.h5"
+            simulate(5, window=16, path=path)
+            with h5py.File(path, "r+") as file:
+                del file[name]
+            with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
+                load(path)
+
+
+def test_a_file_without_an_attribute_is_refused(tmp_path):
+    for name in ["centred", "clip_negative", "name", "version"]:
+        with of_case(name, tmp_path) as home:
+            path = home / "scan.h5"
+            simulate(5, window=16, path=path)
+            with h5py.File(path, "r+") as file:
+                del file.attrs[name]
+            with pytest.raises(FileError, match=name):
+                load(path)
+
+
+def test_metadata_for_a_file_that_knows_them_is_refused(tmp_path):
+    for given, words in [
+        ({"wavelength": 1e-10}, "leave out wavelength"),
+        ({"energy": 1e4, "distance": 2.0}, "leave out energy, distance"),
+        ({"detector_pixel": (1e-5, 1e-5)}, "leave out detector_pixel"),
+        ({"clip_negative": True}, "leave out clip_negative"),
+    ]:
+        with of_case((given, words), tmp_path) as home:
+            simulate(5, window=16, path=home / "scan.h5")
+            with pytest.raises(FileError, match=words):
+                load(home / "scan.h5", **given)
+
+
+def chunks_until_the_disk_is_full():
+    yield np.ones((2, *WINDOW), np.float32)
+    raise OSError("No space left on device")
+
+
+def write_and_fail(path):
+    write_scan(
+        path,
+        (COUNT, *WINDOW),
+        np.dtype(np.float32),
+        chunks_until_the_disk_is_full(),
+        positions=POSITIONS,
+        name="half",
+    )
+
+
+def test_a_half_written_file_never_replaces_one(tmp_path):
+    path = tmp_path / "scan.h5"
+    save_scan(full_scan(), path)
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="No space left"):
+        write_and_fail(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_half_written_file_never_appears(tmp_path):
+    with pytest.raises(OSError, match="No space left"):
+        write_and_fail(tmp_path / "scan.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_patterns_are_an_error_and_no_file(tmp_path):
+    with pytest.raises(AssertionError, match="fewer patterns"):
+        write_scan(
+            tmp_path / "scan.h5",
+            (COUNT, *WINDOW),
+            np.dtype(np.float32),
+            iter([np.ones((2, *WINDOW), np.float32)]),
+            positions=POSITIONS,
+            name="short",
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileError, match=r"There is no folder .*nowhere to write scan\.h5 in; make it first"):
+        save_scan(full_scan(), tmp_path / "nowhere" / "scan.h5")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "scan.h5"
+    save_scan(full_scan(), path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(FileError, match="is not a readable HDF5 file"):
+        load(path)
+
+
+def test_every_geometry_comes_back(tmp_path):
+    for geometry in [
+        NearField(wavelength=1e-10, focus_to_sample=0.01, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
+        NearField(wavelength=1e-10, focus_to_sample=math.inf, sample_to_detector=2.0, detector_pixel=(1e-6, 2e-6)),
+        TiltedGeometry(
+            wavelength=1e-9,
+            detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
+            detector_centre=(0.0, 0.3, 0.4),
+            beam=(0.0, 0.0, 1.0),
+        ),
+        TiltedGeometry(
+            wavelength=1e-9,
+            detector_steps=((0.0, 1e-4, 0.0), (1e-4, 0.0, 0.0)),
+            detector_centre=(0.0, 0.0, 0.4),
+            beam=(0.0, 0.0, 1.0),
+            sample_normal=(0.0, 0.6, 0.8),
+        ),
+    ]:
+        with of_case(geometry, tmp_path) as home:
+            scan = dataclasses.replace(simulate(4, window=16), geometry=geometry)
+            assert save_scan(scan, home / "scan.h5").geometry == geometry

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+import torch
+
+from ptynb.kernels import fft
+from ptynb.physics import hotpath
+from tests.pairs import each
+
+SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 3), (4, 1024)]
+"""With all radices, sides below and above the lanes of a vector, and with something left over along y, x, both."""
+
+
+def planes(shape, kind):
+    """Of two modes of four patterns, in memory that starts where no vector would."""
+    generator = np.random.default_rng(3)
+    numbers = generator.normal(size=(2, 1 + 8 * np.prod(shape))).astype(kind)
+    return (numbers[0] + kind(1j) * numbers[1])[1:].reshape(4, 2, *shape)
+
+
+@each("kind", [np.complex64, np.complex128])
+@each("shape", SHAPES)
+def test_planes_are_transformed_without_factors(shape, kind):
+    waves = planes(shape, kind)
+    plans, tolerance = fft.plans(*shape, waves.dtype), 8 * np.finfo(kind).eps * np.prod(shape) ** 0.5
+    expected = np.fft.fft2(waves[1:3].astype(np.complex128))
+    found, into = waves.copy(), np.zeros_like(waves)
+    fft.forward(plans, found, 1, 3)
+    fft.forward_into(plans, waves, into, 1, 3)
+    for transformed in (found, into):
+        np.testing.assert_allclose(transformed[1:3], expected, atol=tolerance)
+    assert np.array_equal(found[::3], waves[::3])
+    assert not into[::3].any()
+    fft.backward(plans, found, 1, 3)
+    np.testing.assert_allclose(found[1:3] / np.prod(shape), waves[1:3], atol=tolerance)
+
+
+@each(("shape", "kind"), [((8, 34), np.complex64), ((19, 8), np.complex128), ((8, 8), np.float32)])
+def test_what_cannot_be_transformed_is_refused(shape, kind):
+    with pytest.raises(ValueError, match=r"can't be transformed: (sides without prime factors above 13|complex64)"):
+        fft.plans(*shape, np.dtype(kind))
+
+
+def test_torch_transforms_a_side_with_a_large_prime_factor():
+    waves = torch.from_numpy(planes((8, 34), np.complex128))[:, None]
+    assert not hotpath.compiled_for(waves.device, (8, 34))
+    expected = torch.fft.fft2(waves, norm="ortho").abs().square().sum((1, 2))
+    torch.testing.assert_close(hotpath.far_field_intensity(waves), expected)

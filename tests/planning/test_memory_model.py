@@ -1,0 +1,200 @@
+"""What is counted of memory, by hand and against the peak of a real run."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ptynb.data.scan import Scan
+from ptynb.loading.pattern_reader import PIECE_BYTES
+from ptynb.planning.memory_model import (
+    HEAP,
+    PROCESS,
+    Workload,
+    arrays_of_an_update,
+    copies_of_parameters,
+    memory_of,
+    portion,
+    totals,
+)
+from ptynb.settings import Settings
+from tests.planning.peak import scan_of
+from tests.preparation.test_tilted import GEOMETRY
+
+THICK = {"count": 4, "thickness": 1e-5}
+
+
+def amounts(scan, settings, engines=1, *, cluster=False, keep=False, place="host", on_gpu=False):
+    asked = Workload(settings, engines, cluster, keep)
+    return {item.name: item.bytes for item in memory_of(scan, asked, place, on_gpu)}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_peak_of_a_real_run_is_what_was_counted(tmp_path, keep):
+    """Waves and an object of 42 MB each; too much is foreseen by 2 copies of the object, made when waves are gone."""
+    problem, settings = (81, 256, 250), Settings(batch=80)
+    command = [sys.executable, "-m", "tests.planning.peak", *map(str, problem), "3", settings.model_dump_json()]
+    command += [str(tmp_path)] if keep else []
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    foreseen = sum(amounts(scan_of(*problem), settings, keep=keep).values())
+    print(f"foreseen {foreseen / 1e6:.0f} MB, at the peak {float(answer.stdout) / 1e6:.0f} MB")
+    assert 1 < foreseen / float(answer.stdout) < 1.4
+
+
+def test_items_by_hand():
+    scan = scan_of(100, 64, 8)  # a grid of 10 x 10
+    side = 9 * 8 + 64 + 2 * 4  # ten places, a window, and padding on both sides
+    settings = Settings(batch=8, probe={"modes": 3}, slices=THICK)
+    found = amounts(scan, settings)
+    pixels = 8 * 64**2
+    # Itself, its gradient, two moments, and the copies for a result and a picture.
+    assert found["object, gradient and optimiser"] == HEAP * 6 * 8 * 4 * side**2
+    assert found["probe, gradient and optimiser"] == HEAP * 6 * 8 * 3 * 64**2
+    waves = (1 + 4) * 8 * 3 * pixels + 2 * 4 * pixels
+    assert found["waves of a batch"] == HEAP * waves
+    assert found["patterns"] == 100 * 64 * 64 * 2
+    pictures = 8 * 8 * (side**2 + 64**2)  # eight, of object and probe, no side of which needs to be reduced
+    assert found["pictures of epochs on the way"] == pictures
+    rest = sum(found[name] for name in list(found)[-3:])
+    assert sum(found.values()) == rest + pictures + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
+    large = amounts(scan_of(100, 256, 100), settings.replace(slices={"count": 1}))["pictures of epochs on the way"]
+    assert large < 8 * 8 * 2 * 256**2
+    ways = amounts(scan, settings.replace(opr={"modes": 3}))["probe, gradient and optimiser"]
+    assert ways == 2 * found["probe, gradient and optimiser"], "what the probe varies by is kept as its modes are"
+    twice = amounts(scan, settings.replace(precision="double"))
+    for name in ("object, gradient and optimiser", "waves of a batch"):
+        assert twice[name] == 2 * found[name]
+    assert twice["patterns"] == found["patterns"], "counts of 16 bits stay what they are"
+    states = amounts(scan, settings.replace(object={"modes": 2}))
+    assert states["object, gradient and optimiser"] == 2 * found["object, gradient and optimiser"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "engines", "copies"),
+    [
+        ({"optimiser": "sgd"}, 1, 4),
+        ({"optimiser": "sgd", "momentum": 0.5}, 1, 5),
+        ({"optimiser": "rpie"}, 1, 4),
+        ({"optimiser": "rmsprop"}, 1, 5),
+        ({"optimiser": "adamw"}, 2, 7),
+        ({"optimiser": "radam"}, 1, 9),
+        ({"optimiser": "lbfgs"}, 1, 28),
+        ({"optimiser": "lsqml"}, 2, 8),
+        ({"object": {"parametrization": "amplitude_phase"}}, 1, 9),
+    ],
+)
+def test_copies_of_the_parameters(changes, engines, copies):
+    assert copies_of_parameters(Settings(**changes), engines) == copies
+
+
+@pytest.mark.parametrize(
+    ("changes", "on_gpu", "more"),
+    [
+        ({"probe": {"modes": 3}}, False, (0, 0, 0)),
+        ({"slices": THICK}, False, (3, 0, 0)),
+        ({"slices": THICK}, True, (3, 3, 0)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (1, 0, 0)),
+        ({"opr": {"modes": 2}}, False, (2, 0, 0)),
+        ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 4)),
+        ({"detector": {"psf_sigma": 1, "oversampling": 2, "saturation": 9}}, True, (0, 0, 6)),
+    ],
+)
+def test_what_is_kept_of_each_pattern(changes, on_gpu, more):
+    scan = scan_of(100, 64, 8)
+    plain = arrays_of_an_update(scan, Settings(), on_gpu)
+    found = arrays_of_an_update(scan, Settings(**changes), on_gpu)
+    assert tuple(np.subtract(found, plain)) == more
+
+
+def test_a_cpu_keeps_what_a_gpu_does_where_torch_has_to_do_the_steps():
+    scan, settings = scan_of(100, 64, 8), Settings()
+    moving = Settings(slices={**THICK, "learning_rate": 0.1})
+    assert arrays_of_an_update(scan, moving, False) == arrays_of_an_update(scan, moving, True)
+    prime = scan_of(100, 67, 8)
+    assert arrays_of_an_update(prime, settings, False) == arrays_of_an_update(scan, settings, True)
+
+
+def test_tilted_planes_are_recorded():
+    scan = scan_of(100, 64, 8)
+    assert arrays_of_an_update(scan, Settings(), False)[0] == 2
+    tilted = Scan.from_arrays(scan.frames.read(0, 100), scan.positions, geometry=GEOMETRY)
+    assert arrays_of_an_update(tilted, Settings(), False)[0] == 4
+
+
+def test_projections_keep_the_waves_of_all_patterns():
+    scan = scan_of(100, 64, 8)
+    wave = 8 * 64**2 * 2
+    for optimiser, kept in (("dm", 100), ("raar", 200)):
+        found = amounts(scan, Settings(optimiser=optimiser, probe={"modes": 2}))
+        assert found["exit waves of all patterns"] == kept * wave
+    assert "exit waves of all patterns" not in amounts(scan, Settings())
+
+
+def test_engines_share_patterns_and_waves_but_not_the_object():
+    scan, settings = scan_of(100, 64, 8), Settings(batch=16)
+    alone, four = (amounts(scan, settings, engines, cluster=True) for engines in (1, 4))
+    assert four["patterns"] == alone["patterns"] / 4
+    assert four["patterns as they were sent"] == alone["patterns"] / 4
+    assert four["waves of a batch"] == alone["waves of a batch"] / 4
+    assert four["object, gradient and optimiser"] == alone["object, gradient and optimiser"] * 7 / 6
+    each = amounts(scan, settings.replace(batch_per="engine"), 4, cluster=True)
+    assert each["waves of a batch"] == alone["waves of a batch"]
+    assert alone["process"] == PROCESS
+    assert not {"process", "patterns as they were sent"} & set(amounts(scan, settings))
+
+
+def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host():
+    scan, settings = scan_of(100, 64, 8), Settings(batch=16)
+    asked = Workload(settings, 1)
+    here, there = (memory_of(scan, asked, place, on_gpu=True) for place in ("device", "host"))
+    wheres = {item.name: item.where for item in here}
+    assert {name for name, where in wheres.items() if where == "host"} == {
+        "patterns as they were sent",
+        "pieces in which patterns are read",
+        "pictures of epochs on the way",
+        "a state on its way to the disk",
+        "process",
+    }
+    patterns = 100 * 64 * 64 * 2
+    assert totals(here)["host"] == totals(there)["host"] - patterns
+    on_their_way = 3 * 16 * 64 * 64 * 4
+    assert totals(here)["device"] == totals(there)["device"] + patterns - on_their_way
+    name = "object, gradient and optimiser"
+    assert amounts(scan, settings, on_gpu=True)[name] == amounts(scan, settings)[name] / HEAP
+
+
+def test_patterns_that_stay_in_the_file_are_read_ahead():
+    scan = scan_of(100, 64, 8)
+    found = amounts(scan, Settings(batch=4), place="disk")
+    assert found["patterns on their way"] == 3 * 4 * 64 * 64 * 4
+    assert "patterns" not in found
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("uint8", 1), ("uint16", 2), ("int64", 2), ("float32", 4), ("float64", 4)])
+def test_patterns_take_what_engines_keep_them_as(dtype, kept):
+    scan = Scan.from_arrays(np.ones((4, 16, 16), dtype), np.arange(8).reshape(4, 2))
+    assert amounts(scan, Settings())["patterns"] == 4 * 16 * 16 * kept
+
+
+def test_portions_are_those_of_an_engine():
+    scan = scan_of(100, 32, 4)
+    for settings, engines, expected in (
+        (Settings(batch=16), 1, 16),
+        (Settings(batch=16), 3, 6),
+        (Settings(batch=16, gradient_accumulation=4), 3, 2),
+        (Settings(batch=16, batch_per="engine"), 3, 16),
+        (Settings(batch=400), 1, 100),
+    ):
+        assert portion(scan, Workload(settings, engines)) == expected
+
+
+def test_a_state_is_copied_and_turned_into_the_bytes_of_a_file():
+    scan, pixels = scan_of(100, 64, 8), (9 * 8 + 64 + 2 * 4) ** 2 + 64**2
+    name = "a state on its way to the disk"
+    assert amounts(scan, Settings(optimiser="adam"), keep=True)[name] == pytest.approx(2.2 * 3 * 8 * pixels)
+    assert amounts(scan, Settings(optimiser="sgd"), keep=True)[name] == pytest.approx(2.2 * 8 * pixels)
+    waves = 8 * 100 * 64**2
+    assert amounts(scan, Settings(optimiser="dm"), keep=True)[name] == pytest.approx(2.2 * (8 * pixels + waves))
+    assert name not in amounts(scan, Settings())

@@ -1,0 +1,105 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from ptynb import preparation as prepare
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import ScanError
+from ptynb.simulation.simulated_scan import simulate
+from tests.pairs import each
+from tests.preparation.scans import smooth_scan
+
+FAULTS = {
+    "hot": [(10, 40), (30, 31), (0, 20)],
+    "hot pair": [(50, 12), (50, 13)],
+    "flickering": [(40, 5)],
+    "dead": [(33, 30), (27, 36)],
+    "dead column": [(y, 32) for y in range(28, 36)],
+    "stuck": [(32, 25)],
+    "not finite": [(5, 5)],
+}
+
+
+def broken(scan):
+    patterns = scan.frames.read(0, len(scan)).astype(np.float64)
+    random = np.random.default_rng(8)
+    for name, value in (("hot", 9e4), ("hot pair", 9e4), ("dead", 0), ("dead column", 0), ("stuck", 777.77)):
+        for y, x in FAULTS[name]:
+            patterns[:, y, x] = value
+    y, x = FAULTS["flickering"][0]
+    patterns[:, y, x] = random.poisson(3e4, len(scan)) * (random.uniform(size=len(scan)) < 0.4)
+    patterns[7, *FAULTS["not finite"][0]] = math.nan
+    return dataclasses.replace(scan, frames=ArrayFrames.of(patterns))
+
+
+@each("centred", [True, False])
+def test_faults_are_found_and_nothing_else(centred):
+    scan = simulate(patterns=100, photons=1e6, seed=1)
+    assert prepare.find_bad_pixels(scan).all()
+    faulty = broken(scan)
+    expected = np.ones(scan.pattern_shape, bool)
+    for places in FAULTS.values():
+        for place in places:
+            expected[place] = False
+    if not centred:
+        shifted = np.fft.ifftshift(faulty.frames.array, axes=(-2, -1))
+        faulty = dataclasses.replace(faulty, frames=ArrayFrames.of(shifted), centred=False)
+        expected = np.fft.ifftshift(expected)
+    np.testing.assert_array_equal(prepare.find_bad_pixels(faulty), expected)
+
+
+@each("photons", [30, 1e3, 1e5])
+def test_noise_is_no_fault(photons):
+    for seed in range(3):
+        assert prepare.find_bad_pixels(simulate(patterns=30, photons=photons, seed=seed)).all()
+
+
+def test_masked_pixels_stay_bad_and_judge_nobody():
+    scan = simulate(patterns=50)
+    mask = np.ones(scan.pattern_shape, bool)
+    mask[31:34, 31:34] = False
+    mask[32, 32] = True
+    patterns = scan.frames.array.copy()
+    patterns[:, ~mask] = 1e9
+    scan = dataclasses.replace(scan, frames=ArrayFrames.of(patterns), mask=mask)
+    np.testing.assert_array_equal(prepare.find_bad_pixels(scan), mask)
+
+
+def test_few_patterns_make_no_pixel_stuck():
+    scan = simulate(patterns=100)
+    patterns = scan.frames.array[:4].copy()
+    patterns[:, 32, 25] = np.rint(patterns[:, 32, 25].mean())
+    few = dataclasses.replace(scan, frames=ArrayFrames.of(patterns), positions=scan.positions[:4])
+    assert prepare.find_bad_pixels(few).all()
+
+
+def test_masks_add_up():
+    scan = smooth_scan((48, 45), bad=True)
+    more = np.ones((48, 45), np.uint8)
+    more[7, 7] = 0
+    made = prepare.mask_pixels(scan, more)
+    assert (~made.mask).sum() == 4
+    assert not made.mask[7, 7]
+    np.testing.assert_array_equal(prepare.mask_pixels(smooth_scan((48, 45)), more).mask, more == 1)
+
+
+REFUSED = {
+    "another shape": (lambda scan: prepare.mask_pixels(scan, np.ones((45, 48))), r"mask has shape \(45, 48\) and type"),
+    "other numbers": (lambda scan: prepare.mask_pixels(scan, np.full((48, 45), 2)), "and True or 1 where the detector"),
+    "low factor": (lambda scan: prepare.find_bad_pixels(scan, factor=0.5), "factor is 0.5 and sigmas 6.0; expected"),
+    "negative sigmas": (lambda scan: prepare.find_bad_pixels(scan, sigmas=-1), "factor is 3.0 and sigmas -1; expected"),
+}
+
+
+@each("name", REFUSED)
+def test_other_input_is_refused(name):
+    change, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        change(smooth_scan((48, 45)))
+
+
+def test_a_mask_that_leaves_nothing_is_refused():
+    with pytest.raises(ScanError, match="The mask is False everywhere"):
+        prepare.mask_pixels(smooth_scan((48, 45)), np.zeros((48, 45)))

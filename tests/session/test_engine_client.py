@@ -1,0 +1,120 @@
+"""What the session asks of its engines, and how often; engines that answer as they are told, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ptynb.cluster.devices import ClusterError
+from ptynb.cluster.rpc import EngineLostError
+from ptynb.data.snapshot import Failure, Pictures, RenderRequest, Status
+from ptynb.session import engine_client as links
+from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.session.engines import Engines
+from ptynb.session.spec import Opening
+from ptynb.settings import Settings
+from tests.cases import a_scan
+from tests.cluster.test_errors import file_of
+
+PICTURES = Pictures(0, 0, (), ())
+
+
+class Told:
+    """Two engines, whose answers are given one after the other; `asked` is what was asked of whom."""
+
+    name, world, signal = "told", 2, ""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = [*answers], list[tuple[int, str]]()
+
+    def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        self.asked.append((rank, method))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def lost(self) -> str:
+        return ""
+
+    def held(self, rank: int) -> str:
+        return self.signal
+
+    def logs(self) -> list[Path]:
+        return []
+
+
+def status(epoch: int = 0, failure: Failure | None = None) -> Status:
+    return Status(0, 2, "running", epoch, 0, 4, 9, "CPU 0", "gloo", 1, {}, 0, failure=failure)
+
+
+def linked(*answers: Any) -> tuple[EngineClient, Told]:
+    engines = Told(*answers)
+    return EngineClient(cast(Engines, engines), Opening(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
+
+
+def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
+    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
+    link, engines = linked(silent, silent, silent, silent, status(3))
+    assert link.fetch().epoch == 3
+    assert engines.asked == [(0, "status"), (1, "status")] * 2 + [(0, "status")]
+    assert link.failure is None
+
+
+def test_silence_ends_the_waiting_but_not_while_a_signal_holds_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "MOST_SILENCE", -1.0)
+    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
+    link, _ = linked(silent, silent)
+    with pytest.raises(ClusterError, match="did not answer within 5 s"):
+        link.fetch()
+    link, engines = linked(*[silent] * 6, status(3))
+    engines.signal = "The cluster's controller does not answer: its process is held by a signal."
+    assert link.fetch().epoch == 3
+    assert link.failure is None
+
+
+def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
+    gone = EngineLostError("The engine of rank 1 has died.")
+    link, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
+    with pytest.raises(ReconstructionError, match="rank 1 has died"):
+        link.fetch()
+
+
+def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> None:
+    link, engines = linked((PICTURES, status(5)), status(6))
+    assert link.look(RenderRequest()) is PICTURES
+    assert link.statuses[0].epoch == 5
+    assert link.fetch(within=60).epoch == 5
+    assert engines.asked == [(0, "look")]
+    assert link.fetch().epoch == 6
+
+
+def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
+    failure = Failure(0, "ValueError: no such thing", "")
+    link, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
+    link.look(RenderRequest())
+    with pytest.raises(ReconstructionError, match="no such thing"):
+        link.fetch(within=60)
+    assert engines.asked[:2] == [(0, "look"), (0, "status")]
+
+
+def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    frames = "".join(f'  File "module.py", line {number}, in function\n    call({number})\n' for number in range(50))
+    echo = Failure(0, "RuntimeError: Connection closed by peer", f"Traceback:\n{frames}RuntimeError", True)
+    message = "\n".join(["RuntimeError: CUDA error", *[f"frame #{number}" for number in range(40)]])
+    cause = Failure(1, message, f"Traceback:\n{frames}RuntimeError")
+    link, _ = linked(status(5, echo), status(5, echo), status(5, cause), *[status(5, echo), status(5, cause)] * 5)
+    with pytest.raises(ReconstructionError) as raised:
+        link.fetch()
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "Rank 1: RuntimeError: CUDA error"
+    assert lines[-3:-1] == ['  File "module.py", line 49, in function', "    call(49)"]
+    assert len(lines) <= 10
+    whole = file_of(str(raised.value)).read_text()
+    assert whole.count("Traceback:") == 2
+    assert "frame #39" in whole

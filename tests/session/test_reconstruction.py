@@ -1,0 +1,557 @@
+"""Reconstructions on a real cluster of two engines, and the same lines in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import ptynb as pt
+from ptynb.cluster import processes
+from ptynb.data.scan import Scan
+from ptynb.data.snapshot import RenderRequest
+from ptynb.engine import registry
+from ptynb.engine.worker import IDLE_SECONDS
+from ptynb.planning import memory_check as rooms
+from tests.cluster.test_errors import file_of
+from tests.planning.peak import scan_of
+
+
+@pytest.fixture(params=["two engines", "this process"])
+def recon(request: pytest.FixtureRequest, cluster: pt.Cluster, scan: Scan) -> Iterator[pt.Reconstruction]:
+    chosen = cluster if request.param == "two engines" else None
+    with pt.Reconstruction(scan, pt.Settings(), chosen) as made:
+        yield made
+
+
+def place(recon: pt.Reconstruction) -> list[tuple[int, int]]:
+    return [(status.epoch, status.update) for status in recon.status()]
+
+
+def until(condition: object, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -> None:
+    epochs = list(recon.run(6))
+    assert [epoch.number for epoch in epochs] == [1, 2, 3, 4, 5, 6]
+    assert epochs[-1].loss < 0.5 * epochs[0].loss
+    assert recon.epochs == tuple(epochs)
+    assert all(epoch.patterns_per_second == pytest.approx(100 / epoch.seconds) for epoch in epochs)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda scan: pt.Reconstruction([scan, scan]),
+        lambda scan: pt.estimate([scan, scan]),
+        lambda scan: pt.advise([scan, scan]),
+        lambda scan: pt.preview([scan, scan]),
+        lambda scan: pt.tune([scan, scan], pt.Settings(), {"probe.learning_rate": pt.between(0.01, 0.1)}),
+        lambda scan: pt.inspect([scan, scan]),
+        lambda scan: pt.workbench([scan, scan]),
+    ],
+)
+def test_several_scans_are_refused_by_name(begin: Callable[[Scan], object], scan: Scan) -> None:
+    with pytest.raises(TypeError, match=r"The scan is a list; expected one Scan.*reconstruct each by itself"):
+        begin(scan)
+
+
+def test_a_cluster_in_the_place_of_the_settings_is_refused(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(TypeError, match="The settings are a Cluster; expected"):
+        pt.Reconstruction(scan, cluster)  # type: ignore[arg-type]
+
+
+def test_start_returns_at_once_and_wait_waits_for_the_end(recon: pt.Reconstruction) -> None:
+    recon.snapshot()
+    recon.start(30)
+    assert recon.epoch < 30
+    assert recon.state == "running"
+    recon.wait(30)
+    assert (recon.state, recon.epoch) == ("ready", 30)
+
+
+def test_paused_stands_still_on_all_engines_and_resumed_goes_on(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    recon.pause()
+    held = place(recon)
+    time.sleep(0.5)
+    assert place(recon) == held
+    assert len(set(held)) == 1
+    recon.resume()
+    until(lambda: place(recon)[0] > held[0])
+    recon.stop()
+    assert recon.state == "ready"
+
+
+def test_a_change_of_rates_is_recorded_on_all_engines_at_the_same_update(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.004})
+    records = [status.changes for status in recon.status()]
+    assert [status.rates["object"] for status in recon.status()] == [0.004] * len(records)
+    assert set(records) == {recon.changes}
+    assert [(change.name, change.old, change.new) for change in recon.changes] == [
+        ("object.learning_rate", 0.01, 0.004)
+    ]
+    recon.stop()
+    assert recon.result.changes == recon.changes
+    assert recon.result.settings["object"]["learning_rate"] == 0.004
+
+
+def test_what_is_fixed_can_not_change_in_mid_run(recon: pt.Reconstruction) -> None:
+    with pytest.raises(pt.SettingsError, match=r"loss can't change .* reconfigure"):
+        recon.settings = recon.settings.replace(loss="poisson")
+    assert recon.settings.loss == "amplitude"
+
+
+def test_a_run_that_is_to_end_before_it_is_there_takes_a_later_epoch(recon: pt.Reconstruction) -> None:
+    recon.start(100_000)
+    until(lambda: recon.epoch >= 2)
+    with pytest.raises(pt.ReconstructionError, match=r"target is 1, and epoch \d+ is completed; give a later one\."):
+        recon.target = 1
+    recon.pause()
+    recon.target = last = recon.epoch + 3
+    recon.resume()
+    recon.wait(30)
+    assert (recon.state, recon.epoch) == ("ready", last)
+
+
+def test_start_twice_and_nonsense_are_refused(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    with pytest.raises(pt.ReconstructionError, match=r"already (running|about to run), .* stop\(\) it first"):
+        recon.start(5)
+    recon.stop()
+    with pytest.raises(pt.ReconstructionError, match="expected at least 1"):
+        recon.start(0)
+
+
+NO_NUMBERS: list[Any] = [10**30, 10**5000, True, np.True_, 2.0, "3", None, -1]
+
+
+def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
+    with pt.Reconstruction(scan, checkpointing=None) as recon:
+        orders: list[Any] = [recon.start, recon.run, recon.run_until]
+        orders += [lambda one: setattr(recon, "target", one), lambda one: recon.run_until(1, one)]
+        for number in NO_NUMBERS:
+            for order in orders:
+                with pytest.raises(
+                    pt.ReconstructionError, match=r"got .*; expected (a whole number of|at least) "
+                ) as no:
+                    order(number)
+                assert len(str(no.value)) < 300
+        assert recon.status()[0].epoch == 0
+        recon.start(np.int64(1))
+        recon.wait(30)
+        assert recon.epoch == 1
+
+
+def test_an_interrupted_loop_stops_the_engines_and_goes_on_where_it_stopped(recon: pt.Reconstruction) -> None:
+    for epoch in recon.run(100):
+        if epoch.number == 3:
+            break
+    time.sleep(0.1)
+    assert (recon.state, recon.epoch) == ("ready", 3)
+    assert next(recon.run(1)).number == 4
+
+
+def test_the_result_is_that_of_one_engine_and_survives_a_file(
+    recon: pt.Reconstruction, scan: Scan, tmp_path: Path
+) -> None:
+    for _ in recon.run(10):
+        pass
+    result = recon.result
+    with pt.Reconstruction(scan) as alone:
+        losses = [epoch.loss for epoch in alone.run(10)]
+        reference = alone.result
+    assert result.losses == pytest.approx(losses, rel=1e-4)
+    assert result.r_factor == pytest.approx(reference.r_factor, rel=1e-4)
+    assert result.object.shape == scan.object_frame(4).shape
+    np.testing.assert_allclose(result.positions + result.origin, scan.positions)
+    recon.save(tmp_path / "result.h5")
+    loaded = pt.load_result(tmp_path / "result.h5")
+    np.testing.assert_array_equal(loaded.object, result.object)
+    np.testing.assert_array_equal(loaded.probe, result.probe)
+    assert loaded.epochs == result.epochs
+    assert loaded.metadata["ptynb"] == pt.__version__
+
+
+def test_snapshots_and_pictures_come_while_it_runs(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 1)
+    first, second = recon.snapshot(size=50), recon.pictures(RenderRequest(size=64))
+    assert max(first.object.shape) <= 50
+    assert first.reduction > 1
+    assert second is not None
+    assert all(picture.image.startswith(b"\xff\xd8") for picture in second.pictures)
+    until(lambda: recon.snapshot().epoch > first.epoch)
+    assert recon.state == "running"
+    recon.stop()
+
+
+def test_a_step_waits_for_one_epoch(recon: pt.Reconstruction) -> None:
+    assert recon.step().number == 1
+    assert place(recon)[0] == (1, 0)
+
+
+def test_a_new_reconstruction_takes_the_engines_over_and_the_old_result_is_kept(
+    cluster: pt.Cluster, scan: Scan
+) -> None:
+    first = pt.Reconstruction(scan, pt.Settings(), cluster)
+    first.step()
+    second = pt.Reconstruction(scan, pt.Settings(seed=1), cluster)
+    assert first.closed
+    assert len(first.result.epochs) == 1
+    second.start(2000)
+    with pytest.raises(pt.ReconstructionError, match="are at work for"):
+        pt.Reconstruction(scan, pt.Settings(), cluster)
+    second.close()
+    assert len(second.result.epochs) == len(second.epochs)
+    with pytest.raises(pt.ReconstructionError, match="It is closed"):
+        second.start(1)
+
+
+def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_closed(
+    cluster: pt.Cluster, scan: Scan
+) -> None:
+    for leave in (pt.Reconstruction.stop, pt.Reconstruction.close):
+        first = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
+        first.start(5000)
+        with pytest.raises(pt.ReconstructionError, match=r"are at work for <.*>; stop\(\) or close\(\) that one first"):
+            pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
+        leave(first)
+        with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as second:
+            assert second.step().number == 1
+            assert first.closed
+
+
+def test_the_device_of_a_clusters_engines_is_the_clusters(cluster: pt.Cluster, scan: Scan) -> None:
+    told = r"device is 'cpu', and a cluster has its own; give it to Cluster\(\.\.\.\)\."
+    with pytest.raises(pt.SettingsError, match=told):
+        pt.Reconstruction(scan, pt.Settings(), cluster, device="cpu")
+    with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:  # of pt.Cluster(2, device="cpu")
+        assert recon.engines.startswith("2 engines on CPU")
+
+
+def test_more_engines_than_patterns_of_a_batch_are_refused(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(pt.SettingsError, match="a batch of at least 2"):
+        pt.Reconstruction(scan, pt.Settings(batch=1), cluster)
+
+
+def test_frames_in_a_file_are_read_by_the_engines_and_give_the_same(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    stored = pt.save_scan(scan, tmp_path / "scan.h5")
+    with pt.Reconstruction(stored, pt.Settings(), cluster) as recon:
+        from_file = [epoch.loss for epoch in recon.run(3)]
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        assert [epoch.loss for epoch in recon.run(3)] == from_file
+
+
+def test_an_exception_on_one_engine_reaches_the_user_with_its_rank_and_the_cluster_stays_usable(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    pt.save_scan(scan, tmp_path / "scan.h5")
+    with h5py.File(tmp_path / "scan.h5", "r+") as file:
+        file["patterns"][80, 3, 4] = np.nan
+    broken = pt.load(tmp_path / "scan.h5")
+    started = time.monotonic()
+    recon = pt.Reconstruction(broken, pt.Settings(), cluster)
+    with pytest.raises(
+        pt.ReconstructionError, match=r"Rank 1: ScanError: Pattern 80 has the count nan at pixel \(3, 4\)"
+    ):
+        recon.step()
+    assert time.monotonic() - started < 10
+    told = str(recon.failure)
+    assert len(told.splitlines()) <= 10
+    assert "Traceback (most recent call last)" not in told
+    whole = file_of(told).read_text()
+    assert "Traceback (most recent call last)" in whole
+    assert "--- engine-rank1.log" in whole
+    with pytest.raises(pt.ReconstructionError, match="Rank 1"):
+        recon.start(1)
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as again:
+        assert again.step().number == 1
+
+
+def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(
+    scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        processes, "REPLACE_SECONDS", 120.0
+    )  # a machine that does other things too starts engines slowly
+    with pt.Cluster(2, device="cpu") as own:
+        for lost in (0, 1):
+            own.complete()
+            recon = pt.Reconstruction(scan, pt.Settings(), own)
+            list(recon.run(3))
+            recon.start(2000)
+            psutil.Process(own.status()[lost]["pid"]).kill()
+            started = time.monotonic()
+            with pytest.raises(pt.ReconstructionError, match=f"engine of rank {lost} has died"):
+                recon.wait(30)
+            assert time.monotonic() - started < 5
+            result = recon.result
+            assert len(result.epochs) >= 3
+            assert np.isnan(result.r_factor)
+            assert f"rank {lost}" in result.metadata["failure"]
+            assert np.abs(result.object - 1).max() > 0.1
+            recon.close()
+
+
+def test_idle_engines_take_next_to_no_time_and_obey_at_once(cluster: pt.Cluster, scan: Scan) -> None:
+    """0.35% of a core for each is measured here; looking for commands fifty times a second took 5%."""
+
+    def seconds() -> float:
+        times = [psutil.Process(one["pid"]).cpu_times() for one in cluster.status()]
+        return sum(one.user + one.system for one in times)
+
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.step()
+        time.sleep(1)
+        before = seconds()
+        time.sleep(5)
+        assert seconds() - before < 0.02 * 5 * len(cluster)
+        waited = []
+        for _ in range(5):
+            began = time.monotonic()
+            recon.step()
+            waited.append(time.monotonic() - began)
+        assert sorted(waited)[2] < IDLE_SECONDS / 2
+
+
+def test_a_question_that_fails_does_not_end_the_reconstruction(cluster: pt.Cluster, scan: Scan) -> None:
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.step()
+        with pytest.raises(pt.ClusterError, match="rank 0: ValueError: Slice 5 of state 0 was asked for"):
+            recon.pictures(RenderRequest(slice=5))
+        assert recon.step().number == 2
+
+
+def test_a_result_taken_while_it_runs_is_all_of_one_moment(recon: pt.Reconstruction) -> None:
+    recon.start(2000)
+    until(lambda: recon.epoch >= 2)
+    result = recon.result
+    recon.stop()
+    with pt.Reconstruction(recon.scan) as again:
+        for _ in again.run(len(result.epochs)):
+            pass
+        before = again.result.object
+        again.step()
+        after = again.result.object
+    # Between these two states of another run of the same, not beside them.
+    assert np.linalg.norm(result.object - before) < 1.01 * np.linalg.norm(after - before)
+
+
+def test_stopped_from_elsewhere_a_loop_ends_and_a_step_says_so(recon: pt.Reconstruction) -> None:
+    recon.settings = recon.settings.replace(object={"learning_rate": 0.001})
+    done = []
+
+    def stop_soon() -> None:
+        until(lambda: len(done) >= 2)
+        recon.stop()
+
+    clicker = threading.Thread(target=stop_soon)
+    clicker.start()
+    for epoch in recon.run(10_000):
+        done += [epoch.number]
+    clicker.join()
+    assert 2 <= len(done) < 10_000
+    assert recon.state == "ready"
+    assert recon.step().number == len(done) + 1
+
+
+def test_engines_answer_quickly_while_they_train(cluster: pt.Cluster, scan: Scan) -> None:
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.start(5000)
+        until(lambda: recon.epoch >= 1)
+        waits = []
+        for _ in range(20):
+            started = time.monotonic()
+            recon.status()
+            waits.append(time.monotonic() - started)
+        assert np.median(waits) < 0.1
+        recon.stop()
+
+
+def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: pt.Cluster, scan: Scan) -> None:
+    forgotten = pt.Reconstruction(scan, pt.Settings(), cluster)
+    forgotten.start(5000)
+    del forgotten
+    gc.collect()
+    time.sleep(0.3)
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        assert recon.step().number == 1
+    # one that takes only some of them ends it on all: each waits for rank 0's word
+    forgotten = pt.Reconstruction(scan, pt.Settings(), cluster)
+    forgotten.start(5000)
+    del forgotten
+    gc.collect()
+    with pt.Reconstruction(scan, pt.Settings(), cluster, ranks=[1]) as recon:
+        assert recon.step().number == 1
+        assert cluster.call(0, registry.open_names) == []
+    alone = pt.Reconstruction(scan)
+    alone.start(5000)
+    assert "ptynb training" in [thread.name for thread in threading.enumerate()]
+    del alone
+    gc.collect()
+    until(lambda: "ptynb training" not in [thread.name for thread in threading.enumerate()], 5)
+
+
+def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan: Scan) -> None:
+    with pt.Cluster(1, device="cpu") as own:
+        recon = pt.Reconstruction(scan, pt.Settings(), own)
+        recon.step()
+        kept = recon.result
+    with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):
+        recon.start(1)
+    assert recon.result.object is kept.object
+    with pytest.raises(pt.ClusterError, match=r"^The cluster is stopped; start\(\) it first\.$"):
+        pt.Reconstruction(scan, pt.Settings(), own)
+    with own.start(), pt.Reconstruction(scan, pt.Settings(), own) as again:
+        assert again.step().number == 1
+        with pytest.raises(pt.ReconstructionError, match="Its cluster was stopped"):
+            recon.start(1)
+
+
+class Flicker(pt.ModelComponent):
+    """Every second pattern has lost a part of its brightness."""
+
+    name = "flicker"
+    rate = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = torch.nn.Parameter(torch.zeros(()))
+
+    def detect(self, intensity: torch.Tensor, batch: Any) -> torch.Tensor:
+        return intensity * (1 - self.loss * (batch.patterns % 2))[:, None, None]
+
+
+class Bounded(pt.CustomConstraint):
+    """No gain: an amplitude of 1 at most."""
+
+    after = "update"
+
+    def impose(self, model: Any) -> None:
+        values = model.object.values
+        model.object.set(torch.polar(values.abs().clamp(max=1.0), values.angle()))
+
+
+def test_pieces_and_constraints_of_the_users_own_are_the_same_on_a_cluster(cluster: pt.Cluster, scan: Scan) -> None:
+    """Their classes reach the engines by value: none of them can import this module's copies."""
+    brightness = np.where(np.arange(len(scan)) % 2, 0.4, 1.0)[:, None, None]
+    flickering = Scan.from_arrays(scan.counts(0, len(scan)) * brightness, scan.positions, probe=scan.probe)
+    results = []
+    for where in (None, cluster):
+        with pt.Reconstruction(flickering, pt.Settings(), where, extensions=[Flicker(), Bounded()]) as recon:
+            recon.start(25)
+            recon.wait(60)
+            results.append(recon.result)
+    for result in results:
+        assert float(result.parameters["flicker/loss"]) == pytest.approx(0.6, abs=0.05)
+        assert np.abs(result.object).max() <= 1 + 1e-6
+    np.testing.assert_allclose(results[0].losses, results[1].losses, rtol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [Bounded, 3, "fading"])
+def test_what_is_no_extension_is_refused(scan: Scan, wrong: Any) -> None:
+    with pytest.raises(
+        pt.SettingsError, match=r"expected instances of ptynb\.ModelComponent or ptynb\.CustomConstraint"
+    ):
+        pt.Reconstruction(scan, extensions=[wrong])
+
+
+def test_what_the_scan_cannot_do_is_refused_before_anything_starts(cluster: pt.Cluster, scan: Scan) -> None:
+    without = dataclasses.replace(scan, geometry=None)
+    with pytest.raises(pt.ScanError, match="the scan has no geometry"):
+        pt.Reconstruction(without, pt.Settings(slices=pt.Slices(count=2, thickness=1e-6)), cluster)
+    near = pt.NearField(wavelength=1e-10, focus_to_sample=1e-3, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
+    with pytest.raises(pt.ScanError, match="in the near field a finer grid"):
+        pt.Reconstruction(
+            dataclasses.replace(scan, geometry=near), pt.Settings(detector=pt.Detector(oversampling=2)), cluster
+        )
+
+
+def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -> None:
+    recon.start(2)
+    recon.wait(60)
+    given = recon.result.positions
+    assert "weights/weights" not in recon.result.parameters
+    recon.settings = recon.settings.replace(
+        positions={"learning_rate": 0.1}, pattern_intensities={"learning_rate": 0.01}
+    )
+    recon.start(2)
+    recon.wait(60)
+    moved = recon.result
+    assert np.abs(moved.positions - given).max() > 0.01
+    assert np.ptp(moved.parameters["weights/weights"]) > 0
+    assert {change.name for change in recon.changes} == {"positions.learning_rate", "pattern_intensities.learning_rate"}
+    recon.settings = recon.settings.replace(positions={"learning_rate": 0})
+    recon.start(1)
+    recon.wait(60)
+    np.testing.assert_array_equal(recon.result.positions, moved.positions)
+
+
+def test_the_effective_batch_is_shown_and_recorded(cluster: pt.Cluster, scan: Scan) -> None:
+    for settings, text in (
+        (pt.Settings(batch=12), "12"),
+        (pt.Settings(batch=12, batch_per="engine"), "24 (12 on each of 2 engines)"),
+        (pt.Settings(batch=60, batch_per="engine"), "100 (all patterns)"),
+        (pt.Settings(optimiser="lbfgs"), "100 (all patterns)"),
+    ):
+        with pt.Reconstruction(scan, settings, cluster) as recon:
+            assert repr(recon).endswith(f", batch {text}>")
+            recon.step()
+            assert recon.result.metadata["batch"] == recon.batch == text
+            updates = recon.status()[0].updates_per_epoch
+            batch = settings.effective_batch(2)
+            assert updates == (1 if settings.optimiser == "lbfgs" else -(-100 // min(batch, 100)))
+
+
+def test_two_engines_can_have_a_pattern_each(cluster: pt.Cluster, scan: Scan) -> None:
+    with pytest.raises(pt.SettingsError, match="2 engines can't share 100 patterns in batches of 1"):
+        pt.Reconstruction(scan, pt.Settings(batch=1), cluster)
+    with pt.Reconstruction(scan, pt.Settings(batch=1, batch_per="engine"), cluster) as recon:
+        assert recon.batch == "2 (1 on each of 2 engines)"
+
+
+def test_with_a_cluster_the_kernel_does_not_ask_for_cuda(
+    cluster: pt.Cluster, scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(asked.append(1)))
+    with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
+        recon.step()
+    assert not asked
+
+
+def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
+    cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = scan_of(64, 32, 4), scan_of(2000, 128, 2)
+    with pt.Reconstruction(small, pt.Settings(), cluster) as before:
+        before.step()
+        monkeypatch.setattr(rooms, "free_on_host", lambda: 0)
+        with pytest.raises(pt.SettingsError, match=r"^This can't fit: 2 engines need about"):
+            pt.Reconstruction(large, pt.Settings(object={"modes": 8}, probe={"modes": 9}, batch=500), cluster)
+        before.step()
+        assert before.epoch == 2
+        monkeypatch.setattr(rooms, "free_on_host", lambda: 100_000_000)
+        with pt.Reconstruction(small, pt.Settings(), cluster) as after:
+            assert before.closed
+            after.step()

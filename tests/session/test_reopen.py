@@ -1,0 +1,62 @@
+"""How a run is held and its state kept before it is opened again, with engines that say what the test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ptynb.cluster.rpc import EngineLostError
+from ptynb.session import reopen
+from ptynb.session.engine_client import EngineClient, ReconstructionError
+
+
+def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineClient, list[str]]:
+    """One whose rank 0 says this, one after the other, and the commands that it was given."""
+    given, coming = list[str](), iter(statuses)
+
+    def call(rank: int, method: str, command: Any) -> int:
+        given.append(command.kind)
+        return sent + len(given)
+
+    engines = SimpleNamespace(call=call)
+    link = SimpleNamespace(engines=engines, sent=sent, ask=lambda: SimpleNamespace(**next(coming)))
+    return cast(EngineClient, link), given
+
+
+def test_a_start_that_is_on_its_way_is_held_too() -> None:
+    link, given = a_link(
+        [
+            {"state": "loading", "applied": 0},
+            {"state": "ready", "applied": 0},
+            {"state": "running", "applied": 1},
+            {"applied": 1},
+            {"applied": 2},
+        ],
+        sent=1,
+    )
+    assert reopen._hold(link)
+    assert given == ["pause"]
+
+
+def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reopen, "KEEP_SECONDS", 0.0)
+    status = {"keeps": (0, 0), "epoch": 1, "update": 0, "kept": None, "notices": ()}
+    link, given = a_link([status] * 3)
+    with pytest.raises(ReconstructionError, match="was not kept within 0 s, so nothing was changed"):
+        reopen._keep(link)
+    assert given == ["keep"]
+
+
+def test_what_went_wrong_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> None:
+        raise EngineLostError("and the engine is lost")
+
+    link, _ = a_link([])
+    link.engines.call = lost  # type: ignore[method-assign]
+    monkeypatch.setattr(reopen, "_hold", lambda _: True)
+    monkeypatch.setattr(reopen, "_keep", lambda _: (_ for _ in ()).throw(ReconstructionError("no room")))
+    with pytest.raises(ReconstructionError, match="no room"):
+        reopen._exchange(link, lambda _: pytest.fail("nothing was kept"))

@@ -1,0 +1,262 @@
+import dataclasses
+import inspect
+from pathlib import Path
+
+import pytest
+
+from ptynb.cli import main
+from ptynb.cli.load_arguments import WORDS
+from ptynb.cli.run_command import plan_of, resume_command
+from ptynb.cluster.cluster import Cluster
+from ptynb.io.file_info import info
+from ptynb.io.load import load
+from ptynb.io.reading.records import Given
+from ptynb.settings import Checkpointing, Settings, SettingsError
+from ptynb.settings.load_options import Load
+from ptynb.settings.run_file import LocalCluster, SlurmCluster, SshCluster, read_run
+from ptynb.settings.run_file_example import MARK, example
+from tests.pairs import each
+
+LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, options=None):
+        path = tmp_path / "run.yaml"
+        path.write_text(text)
+        return read_run(path, options)
+
+    return read
+
+
+def test_the_least_is_scan_epochs_and_result_and_paths_are_relative_to_the_file(read, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    plan = read(LEAST)
+    assert (plan.scan, plan.epochs, plan.result) == (tmp_path / "a.h5", 3, tmp_path / "out" / "b.h5")
+    assert plan.checkpointing == Checkpointing(folder=tmp_path / "out" / "b.states")
+    assert (plan.cluster, plan.on_failure, plan.settings) == (LocalCluster(), "continue", Settings())
+    elsewhere = read(f"{LEAST}checkpointing: {{folder: /abs/kept, max_to_keep: 7}}\nsettings:\ncluster:\n")
+    assert elsewhere.checkpointing == Checkpointing(folder=Path("/abs/kept"), max_to_keep=7)
+
+
+def test_options_take_the_place_of_what_the_file_says_and_are_relative_to_the_working_folder(
+    read, tmp_path, monkeypatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    text = f"{LEAST}cluster: {{engines: 3, threads: 2}}\ncheckpointing: {{max_to_keep: 5}}\n"
+    options = {"scan": Path("x.h5"), "epochs": 9, "checkpointing": {"folder": Path("k")}, "cluster": {"engines": 1}}
+    plan = read(text, options)
+    assert (plan.scan, plan.epochs) == (tmp_path / "here" / "x.h5", 9)
+    assert plan.result == tmp_path / "out" / "b.h5"
+    assert plan.checkpointing == Checkpointing(folder=tmp_path / "here" / "k", max_to_keep=5)
+    assert plan.cluster == LocalCluster(engines=1, threads=2)
+    assert read(text, {"cluster": {"kind": "slurm"}}).cluster == SlurmCluster()
+
+
+def test_a_file_of_settings_is_a_run_once_the_rest_is_given(read, tmp_path):
+    plan = read("batch: 12\nprobe: {modes: 2}\n", {"scan": "/a", "epochs": 2, "result": "/b"})
+    assert plan.settings == Settings(batch=12, probe={"modes": 2})
+    with pytest.raises(SettingsError, match=r"run\.yaml: 'scan' is missing \(.*\); give it in the file or by --scan"):
+        read("batch: 12\n")
+
+
+def test_times_stay_times_and_numbers_numbers(read):
+    plan = read(
+        f"{LEAST}cluster: {{kind: slurm, time: 12:30:00, nodes: 2}}\n"
+        "settings: {object: {learning_rate: 1e-3}, seed: 10, constraints: [{kind: orthogonal_modes}]}\n"
+    )
+    assert plan.cluster == SlurmCluster(nodes=2, time="12:30:00")
+    assert (plan.settings.object.learning_rate, plan.settings.seed) == (0.001, 10)
+
+
+@each(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
+def test_a_cluster_takes_every_field_of_its_kind_and_has_the_same_defaults(made, kind):
+    taken = inspect.signature(made).parameters
+    for name, field in kind.model_fields.items():
+        if name != "kind":
+            there = taken["n" if name == "engines" else name]
+            assert there.default in (inspect.Parameter.empty, field.default) or field.default is None
+
+
+def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
+    assert read(f"{LEAST}cluster: {{kind: ssh, hosts: [a, b]}}").cluster.hosts == {"a": None, "b": None}
+    assert read(f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 4, b: null}}}}").cluster.hosts == {"a": 4, "b": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "scna: a\nepochs: 3\nresult: x",
+            "there is no field 'scna' (did you mean 'scan'?); expected one of scan, load, epochs, result, start, "
+            "cluster, checkpointing, on_failure, settings; 'scan' is missing (file with the scan); give it in the "
+            "file or by "
+            "--scan.",
+        ),
+        (LEAST.replace("3", "ten"), "epochs is 'ten': expected a valid integer, unable to parse"),
+        (f"{LEAST}batch: 3", "'batch' is one of the settings; expected it below 'settings:'."),
+        (
+            f"{LEAST}cluster: {{engine: 3}}",
+            "there is no field 'cluster.engine' (did you mean 'engines'?); expected one of engines, device, "
+            "threads, detached_timeout, timeout.",
+        ),
+        (f"{LEAST}cluster: {{kind: slurm, hosts: [a]}}", "there is no field 'cluster.hosts'; expected one of nodes, "),
+        (
+            f"{LEAST}cluster: {{kind: slrum}}",
+            "cluster.kind is 'slrum'; expected one of 'local', 'none', 'slurm', 'ssh'.",
+        ),
+        (f"{LEAST}cluster: {{kind: ssh}}", "'cluster.hosts' is missing (names of the hosts for ssh"),
+        (f"{LEAST}cluster: {{kind: slurm, time: later}}", "cluster.time is 'later'; expected longest time of the job"),
+        (
+            f"{LEAST}checkpointing: {{max_to_keep: 0}}",
+            "checkpointing.max_to_keep is 0: expected greater than or equal to 1.",
+        ),
+        (f"{LEAST}settings: {{probe: {{mode: 3}}}}", "no field 'settings.probe.mode' (did you mean 'modes'?)"),
+        (
+            f"{LEAST}settings: {{object: {{learning_rate: 0}}, probe: {{learning_rate: 0}}}}",
+            "object.learning_rate and probe.learning_rate are both 0, so nothing would change",
+        ),
+        (f"{LEAST}on_failure: stop", "on_failure is 'stop': expected 'pause' or 'continue'."),
+        (f"{LEAST}epochs: 4", "'epochs' is given twice"),
+        ("scan: [", "is not valid YAML: "),
+        ("- scan", "holds a list; expected names with values"),
+        (LEAST.replace("3", "1" + "0" * 30), f"epochs is 1{'0' * 30}: expected less than or equal to 1000000000."),
+        (LEAST.replace("3", "true"), "epochs is True: expected a number, not true or false."),
+        (LEAST.replace("3", "3.5"), "epochs is 3.5: expected a valid integer, got a number with a fractional part."),
+        (LEAST.replace("a.h5", '"a\\0.h5"'), r"scan is 'a\x00.h5': expected text without control characters."),
+        (
+            LEAST.replace("a.h5", "~nobody-at-all/a.h5"),
+            "home folder that '~nobody-at-all/a.h5' begins with is not known",
+        ),
+        (f"{LEAST}cluster: {{engines: true}}", "cluster.engines is True: expected a number"),
+        (f"{LEAST}cluster: {{engines: 10000}}", "cluster.engines is 10000: expected less than or equal to 4096."),
+        (
+            f"{LEAST}cluster: {{detached_timeout: 1e9}}",
+            "cluster.detached_timeout is 1000000000.0: expected less than or equal to 10000000.",
+        ),
+        (
+            f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 0}}}}",
+            "cluster.hosts.a is 0: expected greater than or equal to 1.",
+        ),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: {{a: yes}}}}", "cluster.hosts is {'a': True}: expected a number"),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: [[a]]}}", "cluster.hosts is [['a']]: expected names, or names with"),
+        (f"{LEAST}cluster: {{kind: ssh, hosts: [{{a: 1}}]}}", "cluster.hosts is [{'a': 1}]: expected names, or names"),
+        (LEAST.replace("out/b.h5", "/"), "result is '/': expected the name of a file, such as"),
+        (LEAST.replace("out/b.h5", "''"), "expected the name of a file, such as scan.result.h5"),
+        (LEAST.replace("out/b.h5", "out/.."), "expected the name of a file, such as scan.result.h5"),
+        (f"{LEAST}self: 1", "there is no field 'self'"),
+        (f"{LEAST}settings: {{probe: {{self: 1}}}}", "there is no field 'settings.probe.self'"),
+        (f"{LEAST}? {'x' * 10_000}\n: {{null: 1}}", f"None stands for a name below '{'x' * 79}…'; expected text"),
+        (
+            LEAST + "".join(f"x{number}: 1\n" for number in range(5000)),
+            "there is no field 'x2'; expected one of scan, load, epochs, result, start, cluster, checkpointing, "
+            "on_failure, "
+            "settings; 4997 more fields are wrong.",
+        ),
+        (f"{LEAST}? {'x' * 10_000}\n: 1", f"there is no field '{'x' * 79}…'; expected one of"),
+        (f"{LEAST}settings: {{constraints: [{{kind: {'x' * 10_000}}}]}}", "expected an entry whose 'kind' is one of "),
+        (f"{LEAST}cluster: {{kind: {'x' * 4000}}}", f"cluster.kind is '{'x' * 198}…; expected one of 'local'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_field_and_what_was_expected(read, tmp_path, text, sentence):
+    with pytest.raises(SettingsError) as told:
+        read(text)
+    assert str(told.value).startswith(str(tmp_path / "run.yaml"))
+    assert sentence in str(told.value)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 1200
+
+
+@pytest.mark.parametrize(
+    ("twice", "once"),
+    [
+        (f"{LEAST}epochs: 4\n", LEAST),
+        (f"{LEAST}settings:\n  batch: 8\n  batch: 9\n", f"{LEAST}settings:\n  batch: 9\n"),
+    ],
+)
+def test_a_name_is_given_once_as_the_message_says(read, twice, once):
+    with pytest.raises(SettingsError, match=r"line \d, column \d: '\w+' is given twice; give it once"):
+        read(twice)
+    assert read(once).settings.batch in (Settings().batch, 9)
+
+
+def test_a_file_that_is_not_there_is_told_with_what_was_expected(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.yaml does not exist; expected a run file"):
+        read_run(tmp_path / "none.yaml")
+    with pytest.raises(SettingsError, match="is a folder; expected a run file"):
+        read_run(tmp_path)
+
+
+def test_the_example_is_a_run_and_says_what_holds_anyway(read):
+    plan = read(example())
+    assert plan.settings == Settings()
+    assert (plan.epochs, plan.cluster) == (200, LocalCluster())
+    unmarked = example().replace(MARK, "")
+    assert "batch: 16  # Diffraction patterns behind one update" in unmarked
+    assert read(unmarked) == plan
+    changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
+    assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
+
+
+def test_a_start_is_relative_to_the_file_or_to_the_working_folder(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read(LEAST).start is None
+    assert read(LEAST + "start: theirs.mat\n").start == tmp_path / "theirs.mat"
+    assert read(LEAST, {"start": Path("given.h5")}).start == tmp_path / "given.h5"
+
+
+def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(tmp_path):
+    (tmp_path / "places.npy").write_bytes(b"")
+    text = f"{LEAST}load: {{energy: 8.2e3, positions: places.npy, mask: entry/mask, step: [1e-7, 2e-7]}}\n"
+    (tmp_path / "run.yaml").write_text(text)
+    words = read_run(tmp_path / "run.yaml").load.words
+    assert words == {
+        "energy": 8.2e3,
+        "positions": str(tmp_path / "places.npy"),
+        "mask": "entry/mask",
+        "step": (1e-7, 2e-7),
+    }
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
+    changed = plan_of(chosen).load.words
+    assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
+    command = resume_command("ptynb run", chosen)
+    assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
+    assert plan_of(parsed(command.split()[1:])).load.words == changed
+
+
+def test_the_words_of_load_are_the_same_everywhere():
+    accepted = [name for name in inspect.signature(load).parameters if name != "path"]
+    assert accepted == [name for name in inspect.signature(info).parameters if name != "path"]
+    assert accepted == [field.name for field in dataclasses.fields(Given)]
+    assert accepted == list(WORDS) == list(Load.model_fields)
+
+
+def test_a_home_folder_of_nobody_is_to_be_written_out(read):
+    with pytest.raises(SettingsError, match=r"'~nobody-at-all/a\.h5' begins with is not known; write it out"):
+        read(LEAST.replace("a.h5", "~nobody-at-all/a.h5"))
+    with pytest.raises(SettingsError, match="is not known; write it out"):
+        read(LEAST, {"result": Path("~nobody-at-all/b.h5")})
+    assert read(LEAST.replace("a.h5", "/home/somebody/a.h5")).scan == Path("/home/somebody/a.h5")
+
+
+def test_a_name_too_long_for_a_file_is_a_dataset(read):
+    name = "entry/" + "x" * 300
+    assert read(f"{LEAST}load: {{mask: {name}}}").load.mask == name
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--epochs", "1" + "0" * 30), ("--pictures", "nan"), ("--threads", "100000"), ("--engines", "-1")],
+)
+def test_options_have_the_bounds_of_the_file(tmp_path, capsys, option, value):
+    (tmp_path / "run.yaml").write_text(LEAST)
+    assert main.main(["run", str(tmp_path / "run.yaml"), option, value]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{option.removeprefix('--')} is " in told
+    assert ": expected " in told
+
+
+def parsed(line):
+    return main._parser().parse_args(line)

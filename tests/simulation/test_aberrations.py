@@ -1,0 +1,181 @@
+"""The aberration function against its polar and its complex form, written out."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from ptynb.simulation.aberrations import aberration_phase, haider_aberrations, krivanek_aberrations
+from tests.pairs import each
+
+WAVELENGTH = 1.9687e-12
+FACTORS = {
+    "C10": ("C1", 1),
+    "C12": ("A1", 1),
+    "C21": ("B2", 3),
+    "C23": ("A2", 1),
+    "C30": ("C3", 1),
+    "C32": ("S3", 4),
+    "C34": ("A3", 1),
+    "C41": ("B4", 5),
+    "C43": ("D4", 5),
+    "C45": ("A4", 1),
+    "C50": ("C5", 1),
+    "C52": ("S5", 6),
+    "C54": ("R5", 6),
+    "C56": ("A5", 1),
+}
+NAMES = [*FACTORS]
+LOPSIDED = [name for name in NAMES if not name.endswith("0")]
+
+# Haider's terms as coefficient -> (weight, power of ω, power of ω̄): Uhlemann and Haider (1998).
+TERMS = {
+    "C1": (1 / 2, 1, 1),
+    "A1": (1 / 2, 0, 2),
+    "B2": (1, 2, 1),
+    "A2": (1 / 3, 0, 3),
+    "C3": (1 / 4, 2, 2),
+    "S3": (1, 3, 1),
+    "A3": (1 / 4, 0, 4),
+    "B4": (1, 3, 2),
+    "D4": (1, 4, 1),
+    "A4": (1 / 5, 0, 5),
+    "C5": (1 / 6, 3, 3),
+    "S5": (1, 4, 2),
+    "R5": (1, 5, 1),
+    "A5": (1 / 6, 0, 6),
+}
+
+
+@pytest.fixture
+def angles():
+    return np.random.default_rng(5).uniform(-0.03, 0.03, (2, 40))
+
+
+def magnitude_of(name):
+    """A coefficient [m] whose phase at 30 mrad is some radians."""
+    return 2e-12 / 0.03 ** (int(name[1]) + 1)
+
+
+def polar_phase(y, x, name, magnitude, azimuth):
+    order, fold = int(name[1]), int(name[2])
+    radius, angle = np.hypot(y, x), np.arctan2(y, x)
+    return 2 * np.pi / WAVELENGTH * magnitude * radius ** (order + 1) / (order + 1) * np.cos(fold * (angle - azimuth))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_krivanek_coefficient_gives_its_term(angles, name):
+    azimuth = 0.0 if name.endswith("0") else 0.7
+    found = aberration_phase(*angles, WAVELENGTH, {name: (magnitude_of(name), azimuth)})
+    np.testing.assert_allclose(found, polar_phase(*angles, name, magnitude_of(name), azimuth), atol=1e-11)
+    assert np.abs(found).max() > 0.5
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_each_haider_coefficient_gives_its_term(angles, name):
+    weight, power, conjugate = TERMS[name]
+    fold = abs(power - conjugate)
+    azimuth = 0.4 if fold else 0.0
+    magnitude = 1e-12 / 0.03 ** (power + conjugate)
+    argument = fold * azimuth * (1 if conjugate > power else -1)
+    wave = angles[1] + 1j * angles[0]
+    complex_coefficient = magnitude * np.exp(1j * argument)
+    expected = 2 * np.pi / WAVELENGTH * (weight * wave**power * wave.conj() ** conjugate * complex_coefficient).real
+    found = aberration_phase(*angles, WAVELENGTH, {name: (magnitude, azimuth)})
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+    assert np.abs(found).max() > 0.1
+
+
+def test_aberrations_add_up_and_angles_broadcast():
+    y, x = np.linspace(-0.02, 0.02, 5)[:, None], np.linspace(-0.03, 0.03, 7)[None, :]
+    both = {"C10": -5e-9, "C23": (40e-9, 0.3)}
+    found = aberration_phase(y, x, WAVELENGTH, both)
+    assert found.shape == (5, 7)
+    expected = sum(aberration_phase(y, x, WAVELENGTH, {name: value}) for name, value in both.items())
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert not aberration_phase(y, x, WAVELENGTH, {}).any()
+
+
+@pytest.mark.parametrize("name", LOPSIDED)
+def test_the_figure_has_its_symmetry_and_turns_with_the_azimuth(angles, name):
+    fold, turn = int(name[2]), 0.35
+    figure = {name: (magnitude_of(name), 0.2)}
+
+    def turned(by):
+        return math.sin(by) * angles[1] + math.cos(by) * angles[0], math.cos(by) * angles[1] - math.sin(by) * angles[0]
+
+    plain = aberration_phase(*angles, WAVELENGTH, figure)
+    np.testing.assert_allclose(aberration_phase(*turned(2 * math.pi / fold), WAVELENGTH, figure), plain, atol=1e-11)
+    np.testing.assert_allclose(aberration_phase(*turned(math.pi / fold), WAVELENGTH, figure), -plain, atol=1e-11)
+    moved = {name: (magnitude_of(name), 0.2 + turn)}
+    np.testing.assert_allclose(aberration_phase(*turned(turn), WAVELENGTH, moved), plain, atol=1e-11)
+
+
+@each("name", LOPSIDED)
+def test_the_phase_is_largest_at_the_azimuth(name):
+    around = np.linspace(-np.pi, np.pi, 3601)
+    found = aberration_phase(
+        0.02 * np.sin(around), 0.02 * np.cos(around), WAVELENGTH, {name: (magnitude_of(name), 0.1)}
+    )
+    distance = (around[found.argmax()] - 0.1) * int(name[2]) / (2 * np.pi)
+    assert distance == pytest.approx(round(distance), abs=0.01)
+
+
+@each("krivanek", NAMES)
+def test_names_are_turned_into_each_other(krivanek):
+    haider, factor = FACTORS[krivanek]
+    azimuth = 0.0 if krivanek.endswith("0") else -0.6
+    assert krivanek_aberrations({haider: (2e-9, azimuth)}) == {krivanek: (pytest.approx(factor * 2e-9), azimuth)}
+    assert haider_aberrations({krivanek: (2e-9, azimuth)}) == {haider: (pytest.approx(2e-9 / factor), azimuth)}
+    assert krivanek_aberrations({krivanek: 3e-9}) == {krivanek: (3e-9, 0.0)}
+    assert haider_aberrations({haider: 3e-9}) == {haider: (pytest.approx(3e-9, rel=1e-15), 0.0)}
+
+
+def test_the_rosette_has_two_names():
+    assert krivanek_aberrations({"D5": (1e-3, 0.1)}) == krivanek_aberrations({"R5": (1e-3, 0.1)})
+
+
+KNOWN = (
+    "C10 (C1), C12 (A1), C21 (B2), C23 (A2), C30 (C3), C32 (S3), C34 (A3), C41 (B4), C43 (D4), C45 (A4), C50 (C5), "
+    "C52 (S5), C54 (R5), C56 (A5)"
+)
+
+
+@each(
+    ("wavelength", "aberrations", "sentence"),
+    [
+        (
+            WAVELENGTH,
+            {"defocus": 1e-8},
+            f"There is no aberration 'defocus'; give some of {KNOWN}, and a defocus as C10, positive where the sample "
+            "lies downstream of the focus.",
+        ),
+        (
+            WAVELENGTH,
+            {"C21": 1e-8, "B2": (1e-8, 0.2)},
+            "The aberration C21 (B2) is given twice; keep one of both names.",
+        ),
+        (
+            WAVELENGTH,
+            {"C12": (math.nan, 0.1)},
+            "The aberration C12 is nan m at 0.1 rad; both have to be finite numbers.",
+        ),
+        (
+            WAVELENGTH,
+            {"A3": (1e-3, math.inf)},
+            "The aberration A3 is 0.001 m at inf rad; both have to be finite numbers.",
+        ),
+        (
+            WAVELENGTH,
+            {"C30": (1e-3, 0.2)},
+            "The aberration C30 has the azimuth 0.2 rad, and it is round; give its magnitude alone.",
+        ),
+        (0.0, {"C30": 1e-3}, "The wavelength is 0.0 m; it has to be a positive, finite number."),
+        (math.nan, {}, "The wavelength is nan m; it has to be a positive, finite number."),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wavelength, aberrations, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
+        aberration_phase(0.0, 0.01, wavelength, aberrations)
+    assert str(caught.value) == sentence

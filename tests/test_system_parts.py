@@ -1,0 +1,51 @@
+"""The parts of the system tests: what they name is there, and a change of a file makes its parts due."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import system_parts
+from tests.system_parts import PARTS, ROOT
+
+
+def test_every_file_that_a_part_names_is_there():
+    named = {path for part in PARTS.values() for path in (*part.tests, *part.protects)}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_part_has_tests_and_every_mark_names_a_part():
+    marks = {
+        found
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for found in re.findall(r"mark\.system\(\"(\w+)\"\)", file.read_text())
+    }
+    assert marks <= set(PARTS)
+    assert {name for name, part in PARTS.items() if not part.tests} <= marks
+
+
+def test_a_file_belongs_to_the_part_with_the_longest_path():
+    assert system_parts.part_of("tests/faults/test_engines.py") == "faults"
+    assert system_parts.part_of("tests/faults/test_leaks.py") == "leaks"
+    assert system_parts.part_of("tests/faultsmore.py") is None
+
+
+def test_a_part_is_due_once_a_file_that_it_protects_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    copy = tmp_path / "checkout"
+    for start in PARTS["hosts"].protects:
+        shutil.copytree(ROOT / start, copy / start)
+    monkeypatch.setattr(system_parts, "RECORD", tmp_path / "record.json")
+    system_parts.RECORD.write_text("{}")
+    assert set(system_parts.due()) == set(PARTS)
+    system_parts.record("hosts")
+    assert set(system_parts.due()) == set(PARTS) - {"hosts"}
+    before = system_parts.digest("hosts", copy)
+    assert before == system_parts.digest("hosts")
+    (copy / "ptynb/cluster/rpc.py").write_text("# changed\n")
+    changed = system_parts.digest("hosts", copy)
+    assert changed != before
+    (copy / "ptynb/cluster/rpc.py").rename(copy / "ptynb/cluster/rpc2.py")
+    assert system_parts.digest("hosts", copy) not in (before, changed)

@@ -1,0 +1,181 @@
+"""A folder that a run shows itself in: as a widget, without a browser, and as a page, in a real one."""
+
+import gc
+import os
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import ptynb as pt
+from ptynb.cli.status_page.status_server import Server
+from ptynb.engine.rendering import make_watched
+from tests.io.test_status_file import WHOLE, put
+from tests.widgets.conftest import screenshot
+from tests.widgets.test_live import sent, steady, until  # noqa: F401 - a fixture
+
+RUN_ANYWAY = """
+() => {
+  const script = document.createElement("script");
+  script.textContent = "window.hacked = 1";
+  document.body.append(script);
+}
+"""
+HOSTILE = "<img src=x onerror=\"document.title='HACKED'\"><script>document.title='HACKED'</script>"
+
+
+def run(folder, epoch, **changes):
+    """What a run would show after this epoch."""
+    waves = np.exp(1j * np.add.outer(np.arange(64), np.arange(64)) * 0.05 * epoch)
+    made = make_watched(waves, waves[None], (slice(None), slice(None)), epoch, 0)
+    folder.mkdir(exist_ok=True)
+    for name in ("amplitude", "phase", "probe"):
+        (folder / f"{name}.jpg").write_bytes(made.files[name])
+    losses = [1 / number for number in range(1, epoch + 1)]
+    picture = {"epoch": epoch, "update": 0, "limits": made.limits, "powers": made.powers}
+    put(folder, epoch=epoch, losses=losses, seconds=[0.5] * epoch, picture=picture, **changes)
+    return made
+
+
+def shown(view, name):
+    return next(picture for picture in view._pictures.frame["pictures"] if picture["name"] == name)
+
+
+@pytest.fixture
+def view(tmp_path, sent):  # noqa: F811
+    shown = pt.watch(tmp_path / "kept")
+    yield shown
+    shown.close()
+
+
+def test_the_view_waits_for_the_folder_and_follows_it(tmp_path, view):
+    assert "waiting for a run to show itself" in view._message.value
+    made = run(tmp_path / "kept", 3)
+    until(lambda: view._pictures.frame["number"] == 1)
+    assert shown(view, "phase")["image"] == made.files["phase"]
+    assert shown(view, "phase")["shape"] == [64, 64]
+    assert shown(view, "probe")["note"] == "power 100.0%"
+    assert (view._message.value, view._curve.value.count("<circle")) == ("", 1)
+    for words in (">running</b>", "epoch 3 of 200", "loss 0.33333", "2 engines on CPU", "last written just now"):
+        assert words in view._summary.value
+    assert "<td>3</td><td>probe.learning_rate</td>" in view._record.value
+    made = run(tmp_path / "kept", 4)
+    until(lambda: shown(view, "phase")["image"] == made.files["phase"])
+    time.sleep(0.6)  # pictures and status are files of their own
+    sent_so_far = view._pictures.frame["number"]
+    steady(lambda: view._pictures.frame["number"] == sent_so_far, seconds=1.0)
+
+
+def test_half_a_folder_shows_what_is_whole(tmp_path, view):
+    put(tmp_path / "kept", state="paused")
+    until(lambda: ">paused</b>" in view._summary.value)
+    assert view._pictures.frame["number"] == 0
+    (tmp_path / "kept" / "status.json").write_text("{")
+    steady(lambda: ">paused</b>" in view._summary.value and view._message.value == "", seconds=1.0)
+
+
+def test_a_look_that_fails_is_told_and_the_next_one_goes_on(tmp_path, view):
+    look = view._folder.look
+
+    def broken():
+        raise ValueError(f"no such thing {HOSTILE}")
+
+    view._folder.look = broken
+    until(lambda: "ValueError: no such thing" in view._message.value)
+    assert "<script" not in view._message.value
+    view._folder.look = look
+    run(tmp_path / "kept", 3)
+    until(lambda: view._pictures.frame["number"] == 1)
+    until(lambda: view._message.value == "")
+
+
+def test_hostile_text_is_text(tmp_path, view):
+    put(tmp_path / "kept", **{**dict.fromkeys(WHOLE, HOSTILE), "format": WHOLE["format"], "version": 1})
+    until(lambda: ">unknown</b>" in view._summary.value)
+    put(tmp_path / "kept", name=HOSTILE, engines=HOSTILE, kept=HOSTILE, changes=[[1, HOSTILE]])
+    until(lambda: "&lt;img" in view._record.value)
+    for part in (view._summary, view._record, view._message):
+        assert "<img" not in part.value
+        assert "<script" not in part.value
+
+
+def test_a_view_ends_with_close_and_with_the_last_that_holds_it(tmp_path, sent):  # noqa: F811
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name == "ptynb watch view"]
+
+    closed = pt.watch(tmp_path)
+    assert len(threads()) == 1
+    closed.close()
+    until(lambda: not threads())
+    put(tmp_path)
+    closed.refresh()
+    assert closed._folder.shown is None
+    forgotten = pt.watch(tmp_path)
+    reference = weakref.ref(forgotten)
+    forgotten.close()
+    del forgotten
+    until(lambda: not threads())
+    gc.collect()
+    assert reference() is None
+
+
+@pytest.fixture
+def served(tmp_path):
+    with Server(tmp_path / "kept") as server:
+        yield server
+
+
+def test_the_page_follows_a_run_in_a_browser(tmp_path, served, page):
+    asked, told = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: told.append(message.text))
+    page.goto(served.address)
+    expect(page.locator("#message")).to_contain_text("waiting for a run to show itself")
+    run(tmp_path / "kept", 3)
+    expect(page.locator("#facts")).to_contain_text("epoch 3 of 200", timeout=10_000)
+    expect(page.locator("#state")).to_have_text("running")
+    expect(page.locator("#written")).to_have_text("last written just now")
+    for name in ("amplitude", "phase", "probe", "curve"):
+        page.wait_for_function(f"document.getElementById('{name}').naturalWidth > 0", timeout=10_000)
+    assert page.evaluate("document.getElementById('phase').naturalWidth") == 64
+    before = page.evaluate("document.getElementById('curve').src")
+    (tmp_path / "kept" / "phase.jpg").write_bytes(b"\xff\xd8 no picture \xff\xd9")
+    run(tmp_path / "kept", 12, state="paused")
+    expect(page.locator("#facts")).to_contain_text("epoch 12 of 200", timeout=10_000)
+    expect(page.locator("#changes td").nth(1)).to_have_text("probe.learning_rate")
+    page.wait_for_function(f"document.getElementById('curve').src !== '{before}'", timeout=10_000)
+    screenshot(page, "watch-page")
+    assert all(url.startswith(served.address) for url in asked)
+    assert told == []
+
+
+def test_hostile_text_does_nothing_in_a_browser(tmp_path, served, page):
+    fired = []
+    page.on("dialog", lambda dialog: (fired.append(dialog.message), dialog.dismiss()))
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "phase.jpg").write_bytes(b"\xff\xd8<svg onload=alert(1)>\xff\xd9")
+    put(tmp_path / "kept", name=HOSTILE, scan=HOSTILE, engines=HOSTILE, kept=HOSTILE, changes=[[1, HOSTILE]])
+    page.goto(served.address)
+    expect(page.locator("#changes td").nth(1)).to_have_text(HOSTILE, timeout=10_000)
+    expect(page.locator("#name")).to_contain_text(HOSTILE)
+    time.sleep(1.0)
+    assert page.locator("main img").count() == 4
+    assert page.locator("script").count() == 1
+    assert page.title() != "HACKED"
+    assert fired == []
+    page.evaluate(RUN_ANYWAY)
+    assert page.evaluate("window.hacked") is None  # the policy holds where escaping would fail
+    screenshot(page, "watch-page-hostile")
+
+
+def test_the_page_says_that_the_files_stopped_changing_and_that_the_command_ended(tmp_path, page):
+    put(tmp_path / "kept")
+
+    os.utime(tmp_path / "kept" / "status.json", (time.time() - 200, time.time() - 200))
+    with Server(tmp_path / "kept") as server:
+        page.goto(server.address)
+        expect(page.locator("#written.still")).to_have_text("last written 3 minutes ago; nothing new since")
+    expect(page.locator("#message")).to_contain_text("'ptynb watch' has ended", timeout=10_000)
