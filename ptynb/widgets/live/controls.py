@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.settings import Settings
+from ptynb.settings.schema import ABBREVIATIONS
 from ptynb.widgets.actions import Action
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.live.shared_fields import Field, checkbox, row, whole_number
@@ -128,9 +129,10 @@ class Controls:
         return Field(widget, lambda rate: self._change_rate(part, rate))
 
     def _freeze_box(self, part: str) -> Field:
+        words = " ".join(ABBREVIATIONS.get(word, word) for word in part.split("_"))
         frozen = getattr(self._recon.settings, part).learning_rate == 0
         widget = checkbox(
-            f"freeze {part}", frozen, f"Freezes the {part}: its learning rate is 0 until it is freed again."
+            f"freeze {words}", frozen, f"Freezes the {words}: its learning rate is 0 until it is freed again."
         )
         widget.layout.display = None if part in RATES else "none"
         return Field(widget, lambda value: self._freeze(part, value))
