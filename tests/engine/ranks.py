@@ -14,7 +14,7 @@ import torch
 from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import close_store, open_store
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 120
 
 
 class Ranks:
