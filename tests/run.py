@@ -102,8 +102,10 @@ for name in ("plain", "everything"):
         with pt.Reconstruction(a_scan(kind=kind), settings.replace(precision=precision), device="cpu") as recon:
             list(recon.run(1))
 """
-"""What a reconstruction is made of is compiled once, not by each process of the tests at the same time: three ranks that
-compiled for double precision, beside another process, took longer than a test gives them."""
+"""What a reconstruction is made of is compiled once, not by each process of the tests at the same time.
+
+Three ranks that compiled for double precision, beside another process, took longer than a test gives them.
+"""
 
 
 def parse() -> tuple[argparse.Namespace, list[str]]:

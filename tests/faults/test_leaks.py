@@ -152,7 +152,7 @@ def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path:
             assert grown.threads <= MORE, name
             assert grown.processes <= 0, name
         assert not recon.notices
-    assert len(sorted(tmp_path.glob("state-*.h5"))) == keep.last
+    assert len(sorted(tmp_path.glob("state-*.h5"))) == keep.max_to_keep
     assert {one.name for one in tmp_path.glob("*.jpg")} == {"amplitude.jpg", "phase.jpg", "probe.jpg"}
     state = load_state(newest_state(tmp_path))
     assert (state.epoch, len(state.epochs)) == (EPOCHS, EPOCHS)
