@@ -1,5 +1,8 @@
 """Spoilt files of every kind that is read: a few of each in every run, the same ones. See `tests.fuzz` for more."""
 
+import os
+import signal
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -50,7 +53,8 @@ def test_a_reader_that_dies_or_hangs_is_told_and_the_next_file_is_read(tmp_path,
         pool._process.kill()
         assert pool._ask(case) == "the process died with status -9"
         assert pool._ask(case) == "refused"
-        monkeypatch.setattr("tests.fuzz.pool.PATIENCE", 0.0)
+        monkeypatch.setattr("tests.fuzz.pool.PATIENCE", 0.25)
+        os.kill(pool._process.pid, signal.SIGSTOP)
         assert pool._ask(case) == "no answer within 0 s"
 
 
