@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import webbrowser
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _watch(chosen: argparse.Namespace) -> int:
     from ptynb.cli.status_page.status_server import Server
 
-    with Server(chosen.folder, chosen.port) as server:
+    # Ctrl-C ends it in order wherever it arrives, also before the page is waited for.
+    with Server(chosen.folder, chosen.port) as server, contextlib.suppress(KeyboardInterrupt):
         Console().print(
             f"Showing {chosen.folder} at {server.address} until Ctrl-C.", markup=False, highlight=False, soft_wrap=True
         )

@@ -156,12 +156,12 @@ def test_when_the_engines_have_left_it_waits_no_longer(start, tmp_path):
 
 def test_a_new_holder_takes_over(start, tmp_path):
     engine, begun = start(SLEEPER)
-    folder = held(listed(tmp_path / "cluster", (engine, begun)), 2**22 + 1, 0.0, lease=0.4)
+    folder = held(listed(tmp_path / "cluster", (engine, begun)), 2**22 + 1, 0.0, lease=2.0)
     watcher = threading.Thread(target=watchdog.main, args=(folder,))
     watcher.start()
     time.sleep(0.1)
     held(folder, os.getpid(), psutil.Process().create_time())
-    time.sleep(0.8)
+    time.sleep(2.5)
     assert watcher.is_alive()
     assert watchdog.is_alive(engine.pid, begun)
     shutil.rmtree(folder)
