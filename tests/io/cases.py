@@ -10,15 +10,14 @@ import pytest
 from ptynb.data.scan import ScanError
 from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
+from tests.pairs import case
 
 
 @contextmanager
-def of_case(case: object, below: Path | None = None) -> Iterator[Path]:
+def of_case(name: object, below: Path | None = None) -> Iterator[Path]:
     """A new folder below this one; what fails within says which case it was."""
-    try:
+    with case(str(name)[:200]):
         yield below if below is None else _new(below)
-    except (Exception, pytest.fail.Exception) as error:
-        raise AssertionError(f"case {str(case)[:200]!r}: {type(error).__name__}: {error}") from error
 
 
 def _new(below: Path) -> Path:
