@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ptynb.app.tuner_app import tuner as tuner
     from ptynb.app.workbench_app import workbench as workbench
     from ptynb.cluster.cluster import Cluster as Cluster
-    from ptynb.cluster.errors import ClusterError as ClusterError
     from ptynb.data import electrons as electrons
     from ptynb.data.geometry import Geometry as Geometry
     from ptynb.data.geometry import NearField as NearField
@@ -26,14 +25,17 @@ if TYPE_CHECKING:
     from ptynb.data.result import Result as Result
     from ptynb.data.scaling_result import ScalingTest as ScalingTest
     from ptynb.data.scan import Scan as Scan
-    from ptynb.data.scan import ScanError as ScanError
     from ptynb.data.snapshot import RenderRequest as RenderRequest
     from ptynb.data.tilted_geometry import TiltedGeometry as TiltedGeometry
+    from ptynb.exceptions import ClusterError as ClusterError
+    from ptynb.exceptions import FileError as FileError
     from ptynb.exceptions import PtynbWarning as PtynbWarning
+    from ptynb.exceptions import ReconstructionError as ReconstructionError
+    from ptynb.exceptions import ScanError as ScanError
+    from ptynb.exceptions import SettingsError as SettingsError
     from ptynb.io.export import export as export
     from ptynb.io.file_info import FileInfo as FileInfo
     from ptynb.io.file_info import info as info
-    from ptynb.io.hdf5_file import FileError as FileError
     from ptynb.io.initial_guess.guess_loader import load_initial_guess as load_initial_guess
     from ptynb.io.initial_guess.imported_guess import InitialGuessWarning as InitialGuessWarning
     from ptynb.io.load import load as load
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from ptynb.planning.estimate import estimate as estimate
     from ptynb.report.figures.figure import figure as figure
     from ptynb.report.scaling_figure import scaling_figure as scaling_figure
-    from ptynb.session.engine_client import ReconstructionError as ReconstructionError
     from ptynb.session.preview import preview as preview
     from ptynb.session.reconstruction import Reconstruction as Reconstruction
     from ptynb.session.reproduce import Reproduction as Reproduction
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from ptynb.settings.ranges import between as between
     from ptynb.settings.settings import Schedule as Schedule
     from ptynb.settings.settings import Settings as Settings
-    from ptynb.settings.validation import SettingsError as SettingsError
     from ptynb.simulation import illumination as illumination
     from ptynb.simulation.diffraction import simulate_diffraction as simulate_diffraction
     from ptynb.simulation.from_result import simulate_from_result as simulate_from_result
@@ -96,12 +96,12 @@ _HOMES = {
     "Change": "ptynb.data.record",
     "Checkpointing": "ptynb.settings.checkpointing",
     "Cluster": "ptynb.cluster.cluster",
-    "ClusterError": "ptynb.cluster.errors",
+    "ClusterError": "ptynb.exceptions",
     "CustomConstraint": "ptynb.physics.constraints",
     "Detector": "ptynb.settings.model_parts",
     "Epoch": "ptynb.data.record",
     "Estimate": "ptynb.planning.estimate",
-    "FileError": "ptynb.io.hdf5_file",
+    "FileError": "ptynb.exceptions",
     "FileInfo": "ptynb.io.file_info",
     "Geometry": "ptynb.data.geometry",
     "InitialGuessWarning": "ptynb.io.initial_guess.imported_guess",
@@ -115,16 +115,16 @@ _HOMES = {
     "ProbeOffset": "ptynb.settings.model_parts",
     "PtynbWarning": "ptynb.exceptions",
     "Reconstruction": "ptynb.session.reconstruction",
-    "ReconstructionError": "ptynb.session.engine_client",
+    "ReconstructionError": "ptynb.exceptions",
     "RenderRequest": "ptynb.data.snapshot",
     "Reproduction": "ptynb.session.reproduce",
     "Result": "ptynb.data.result",
     "ScalingTest": "ptynb.data.scaling_result",
     "Scan": "ptynb.data.scan",
-    "ScanError": "ptynb.data.scan",
+    "ScanError": "ptynb.exceptions",
     "Schedule": "ptynb.settings.settings",
     "Settings": "ptynb.settings.settings",
-    "SettingsError": "ptynb.settings.validation",
+    "SettingsError": "ptynb.exceptions",
     "Slices": "ptynb.settings.model_parts",
     "Study": "ptynb.tuning.study",
     "Thumbnail": "ptynb.data.record",

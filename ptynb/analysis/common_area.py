@@ -14,6 +14,7 @@ from ptynb.analysis.registration import Area, Registered, register
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
 FEWEST = 16
@@ -86,7 +87,7 @@ class Together:
 
     def __init__(self, results: Mapping[str, Result], slice: int | None = None) -> None:
         if not results:
-            raise ValueError("There is no result to compare; give at least one.")
+            raise InvalidValueError("There is no result to compare; give at least one.")
         self.results, self.slice = dict(results), slice
         self.pixel_size = next(iter(results.values())).pixel_size
         self.placed: dict[str, Placed] = {}
@@ -103,7 +104,7 @@ class Together:
             else:
                 self.placed[name] = one
         if area is None:
-            raise ValueError(next(iter(self.left_out.values())))
+            raise InvalidValueError(next(iter(self.left_out.values())))
         self.area = area
 
     @property
@@ -125,14 +126,14 @@ class Together:
         if (one, other) not in self._registered:
             for name in (one, other):
                 if name in self.left_out:
-                    raise ValueError(self.left_out[name])
+                    raise InvalidValueError(self.left_out[name])
             ours, theirs = self.placed[one], self.placed[other]
             offset = (ours.origin[0] - theirs.origin[0], ours.origin[1] - theirs.origin[1])
             area = _moved(self.area, theirs.origin, back=True)
             try:
                 self._registered[one, other] = register(ours.field, theirs.field, area, offset)
             except ValueError as error:
-                raise ValueError(f"{one} could not be moved onto {other}: {error}") from error
+                raise InvalidValueError(f"{one} could not be moved onto {other}: {error}") from error
         return self._registered[one, other]
 
     def difference(self, one: str, other: str) -> Difference:
@@ -152,7 +153,9 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
     splines, after what larger pixels cannot show was smoothed away. Raises ValueError where there is no such slice.
     """
     if slice is not None and slice >= len(result.slices):
-        raise ValueError(f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.")
+        raise InvalidValueError(
+            f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all."
+        )
     field, lit = _chosen(result, slice), illuminated(result)
     own = result.pixel_size
     if own is None or pixel_size is None:
@@ -264,7 +267,7 @@ def _shared(one: Area, other: Area | None) -> Area:
     sides = [part.stop - part.start for part in one]
     if min(sides) < FEWEST:
         what = "it shows" if other is None else "it shares with those before"
-        raise ValueError(
+        raise InvalidValueError(
             f"{what} {max(sides[0], 0)} x {max(sides[1], 0)} pixels; expected at least {FEWEST} x {FEWEST}. "
             "Compare it with results of the same place."
         )

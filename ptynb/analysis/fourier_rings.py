@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 Array = NDArray[Any]
 PixelSize = float | tuple[float, float]
 
@@ -91,7 +93,7 @@ def _pixels(pixel_size: PixelSize | None) -> tuple[float, float]:
         return 1.0, 1.0
     sizes = tuple(float(size) for size in np.broadcast_to(np.asarray(pixel_size, float), 2))
     if not all(np.isfinite(size) and size > 0 for size in sizes):
-        raise ValueError(
+        raise InvalidValueError(
             f"The pixel size is {pixel_size!r} m; it has to be positive and finite, for y and x or for both."
         )
     return sizes[0], sizes[1]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from ptynb.data.patterns import SelectedFrames
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 
 NEIGHBOURS = 8
 """Nearest positions that a position looks at: those around it in a raster."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 
 Mask = NDArray[np.bool_]
 MOST_STEPS = 100
@@ -30,11 +31,11 @@ def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False)
         or not len(points)
         or not np.isfinite(points).all()
     ):
-        raise ValueError(
+        raise InvalidValueError(
             f"The stroke has shape {points.shape} on a mask of {out.shape}; expected finite (point, yx) on (y, x)."
         )
     if not (np.isfinite(radius) and radius > 0):
-        raise ValueError(f"The brush has radius {radius!r}; expected a positive number of pixels.")
+        raise InvalidValueError(f"The brush has radius {radius!r}; expected a positive number of pixels.")
     ends = points[1:] if len(points) > 1 else points
     for start, end in zip(points[: len(ends)], ends, strict=True):
         _stroke(out, start, end, radius, good)

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from ptynb.analysis.bad_pixels import check_survey
 from ptynb.analysis.surveyor import Survey, survey
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.selection import select
 
 Indices = NDArray[np.int64]
@@ -158,13 +159,15 @@ def leave_out(scan: Scan, patterns: ArrayLike) -> Scan:
     """
     unwanted = np.asarray(patterns)
     if unwanted.size and not np.issubdtype(unwanted.dtype, np.integer):
-        raise ValueError(f"The patterns to leave out are of type {unwanted.dtype}; expected whole numbers.")
+        raise InvalidValueError(f"The patterns to leave out are of type {unwanted.dtype}; expected whole numbers.")
     whole = unwanted.astype(np.int64)
     wrong = whole[(whole < -len(scan)) | (whole >= len(scan))]
     if wrong.size:
-        raise ValueError(f"Pattern {int(wrong[0])} is to be left out; the scan has those from 0 to {len(scan) - 1}.")
+        raise InvalidValueError(
+            f"Pattern {int(wrong[0])} is to be left out; the scan has those from 0 to {len(scan) - 1}."
+        )
     keep = np.ones(len(scan), bool)
     keep[whole] = False
     if not keep.any():
-        raise ValueError(f"All {len(scan)} patterns are to be left out; expected at least one to be kept.")
+        raise InvalidValueError(f"All {len(scan)} patterns are to be left out; expected at least one to be kept.")
     return select(scan, np.flatnonzero(keep))

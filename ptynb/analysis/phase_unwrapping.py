@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.restoration import unwrap_phase
 
+from ptynb.exceptions import InvalidValueError
+
 Array = NDArray[Any]
 
 ITERATIONS = 50
@@ -28,7 +30,7 @@ def without_ramp(
     Raises ValueError where no pixel counts.
     """
     if object.ndim < 2 or not np.iscomplexobj(object):
-        raise ValueError(
+        raise InvalidValueError(
             f"The object is of type {object.dtype} and shape {object.shape}; expected complex values (…, y, x)."
         )
     shape = object.shape[-2:]
@@ -36,7 +38,7 @@ def without_ramp(
     counted[... if area is None else area] = 1
     if weight is not None:
         if np.shape(weight) != shape or not np.isfinite(weight).all() or np.min(weight) < 0:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The weight has shape {np.shape(weight)}; expected {shape} as the object, finite and nowhere negative."
             )
         counted = counted * weight
@@ -54,11 +56,11 @@ def unwrapped_phase(object: Array, mask: Array | None = None) -> NDArray[np.floa
     M. A. Herráez et al., Appl. Opt. 41, 7437 (2002): pixels are joined in the order of their reliability.
     """
     if object.ndim < 2 or min(object.shape[-2:]) < 3:
-        raise ValueError(f"The object has shape {object.shape}; expected (…, y, x) with at least 3 x 3 pixels.")
+        raise InvalidValueError(f"The object has shape {object.shape}; expected (…, y, x) with at least 3 x 3 pixels.")
     shape = object.shape[-2:]
     trusted = np.ones(shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
     if trusted.shape != shape or not trusted.any():
-        raise ValueError(
+        raise InvalidValueError(
             f"The mask has shape {trusted.shape} and is True at {trusted.sum()} pixels; expected shape {shape} and "
             "True where the phase is to be trusted."
         )
@@ -77,7 +79,7 @@ def _straight(layer: Array, counted: Array, scale: bool) -> Array:
     """One layer (y, x) of `without_ramp`."""
     power = counted * np.abs(layer) ** 2
     if not (np.isfinite(power).all() and power.any()):
-        raise ValueError(
+        raise InvalidValueError(
             "The object is 0 or not finite where its phase ramp is to be found; expected pixels that count. Choose "
             "another area or weight."
         )

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
@@ -21,7 +23,9 @@ def mode_powers(probe: Array) -> Floats:
     powers = (np.abs(probe) ** 2).sum((-2, -1))
     total = powers.sum(-1, keepdims=True)
     if not (total > 0).all():
-        raise ValueError("The probe is 0 everywhere and has no power to share out; expected a probe (mode, y, x).")
+        raise InvalidValueError(
+            "The probe is 0 everywhere and has no power to share out; expected a probe (mode, y, x)."
+        )
     return powers / total
 
 
@@ -65,10 +69,12 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
     """
     for values, name in ((pixel, "pixel size"), ((wavelength,), "wavelength")):
         if not all(np.isfinite(value) and value > 0 for value in values):
-            raise ValueError(f"The {name} is {values} m; expected positive, finite numbers of metres.")
+            raise InvalidValueError(f"The {name} is {values} m; expected positive, finite numbers of metres.")
     places = np.array(list(distances), dtype=np.float64)
     if places.ndim != 1 or not places.size or not np.isfinite(places).all():
-        raise ValueError(f"The distances are {places} m; expected at least one, all of them finite numbers of metres.")
+        raise InvalidValueError(
+            f"The distances are {places} m; expected at least one, all of them finite numbers of metres."
+        )
     modes = np.asarray(probe)
     modes = modes[None] if modes.ndim == 2 else modes
     _check_probe(modes)
@@ -91,14 +97,14 @@ def focus_distance(intensities: Array, distances: ArrayLike) -> float:
     """
     places = np.asarray(distances, dtype=np.float64)
     if intensities.ndim != 3 or places.shape != (len(intensities),) or len(places) < 3 or (np.diff(places) <= 0).any():
-        raise ValueError(
+        raise InvalidValueError(
             f"The stack has shape {intensities.shape} and there are {places.size} distances; expected (distance, y, x) "
             "with at least 3 distances, in increasing order."
         )
     sharpness = (intensities**2).sum((-2, -1))
     best = int(sharpness.argmax())
     if best in (0, len(places) - 1):
-        raise ValueError(
+        raise InvalidValueError(
             f"The probe is sharpest at the end of the stack, at {places[best]:.4g} m; expected the focus between "
             f"{places[0]:.4g} and {places[-1]:.4g} m. Take distances further out."
         )
@@ -138,4 +144,6 @@ def _after(
 
 def _check_probe(probe: Array) -> None:
     if probe.ndim < 3 or not np.isfinite(probe).all():
-        raise ValueError(f"The probe has shape {probe.shape}; expected finite values (mode, y, x). Check the probe.")
+        raise InvalidValueError(
+            f"The probe has shape {probe.shape}; expected finite values (mode, y, x). Check the probe."
+        )

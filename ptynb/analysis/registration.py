@@ -17,6 +17,8 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 Array = NDArray[Any]
 Area = tuple[slice, slice]
 
@@ -72,7 +74,7 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
     registered = _with_ramp(straight.solve(parameters), ramp)
     for part, side, moved in zip(fit.area, object.shape, registered.shift, strict=True):
         if part.start - moved < -0.5 or part.stop - moved > side + 0.5:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The object fits when it is moved by ({registered.shift[0]:.2f}, {registered.shift[1]:.2f}) pixels, "
                 f"which leaves the area {area} partly without object; choose a smaller area or a "
                 "better offset, if the two show the same at all."
@@ -106,13 +108,13 @@ class _Fit:
         rows, columns = (slice(part.start - shift, part.stop - shift) for part, shift in zip(area, offset, strict=True))
         for part, side in zip((*area, rows, columns), (*reference.shape, *object.shape), strict=True):
             if not 0 <= part.start < part.stop <= side:
-                raise ValueError(
+                raise InvalidValueError(
                     f"The area {area} of the reference is empty or does not lie inside both the reference of shape "
                     f"{reference.shape} and the object of shape {object.shape} that begins at {offset}."
                 )
         for values, name in ((reference[area], "reference"), (object[rows, columns], "object")):
             if not (np.isfinite(values).all() and values.any()):
-                raise ValueError(
+                raise InvalidValueError(
                     f"The {name} is 0 all over the area {area}, or not finite; expected something to register. "
                     "Choose another area."
                 )

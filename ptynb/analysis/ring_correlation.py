@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ptynb.analysis.fourier_rings import PixelSize, Rings, crossing, independent_counts, soft_window
 from ptynb.analysis.registration import register
+from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -61,7 +62,7 @@ class RingCorrelation:
             "one-seventh": ONE_SEVENTH,
         }
         if threshold not in thresholds:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The threshold is {threshold!r}; expected 'half-bit', 'one-bit' or 'one-seventh'. Choose one of these."
             )
         told = self.independent >= min(FEWEST, float(self.independent.max()))
@@ -108,7 +109,7 @@ def fourier_ring_correlation(
     else:
         images = [np.asarray(one), np.asarray(other)]
         if images[0].shape != images[1].shape or images[0].ndim != 2:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The images have shapes {images[0].shape} and {images[1].shape}; expected two equal ones (y, x). "
                 "Cut them to the same area, or leave align=True."
             )
@@ -122,7 +123,9 @@ def fourier_ring_correlation(
 def ring_correlation(one: Array, other: Array, pixel_size: PixelSize | None = None) -> RingCorrelation:
     """`fourier_ring_correlation` of images (y, x) that lie on each other already."""
     if min(one.shape) < 8:
-        raise ValueError(f"The area has {one.shape[0]} x {one.shape[1]} pixels; expected at least 8 x 8 for rings.")
+        raise InvalidValueError(
+            f"The area has {one.shape[0]} x {one.shape[1]} pixels; expected at least 8 x 8 for rings."
+        )
     window = soft_window(one.shape)
     first, second = (windowed_transform(image, window) for image in (one, other))
     rings = Rings.of(one.shape, pixel_size)

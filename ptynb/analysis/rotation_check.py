@@ -9,7 +9,8 @@ import numpy as np
 
 from ptynb.analysis.bad_pixels import check_survey
 from ptynb.analysis.surveyor import Survey
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from ptynb.preparation.center_of_mass import centre_of_mass
 from ptynb.preparation.rotation_fit import check_deflections, curl_of, deflections, least_curl, weighted_gradients
 from ptynb.preparation.scan_positions import rotate_positions, transpose_positions

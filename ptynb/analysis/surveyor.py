@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 
 SAMPLE = 256
 """Patterns of the sample that is read first: spread evenly over the scan."""
@@ -77,7 +78,7 @@ class Survey:
         rings = self.rings.shape[1]
         first, last = (rings if radius == math.inf else round(radius / self.ring_width) for radius in (inner, outer))
         if not 0 <= first < min(last, rings):
-            raise ValueError(
+            raise InvalidValueError(
                 f"The virtual detector reaches from {inner:g} to {outer:g} pixels; expected an inner radius of "
                 f"at least 0, and an outer one that is larger by {self.ring_width:.3g} or more."
             )
@@ -90,7 +91,7 @@ def survey(scan: Scan, patterns: int | None = None) -> Survey:
     Raises ValueError for a number below 1, and what reading the patterns raises.
     """
     if patterns is not None and patterns < 1:
-        raise ValueError(f"The patterns to survey are {patterns}; expected at least 1, or None for all.")
+        raise InvalidValueError(f"The patterns to survey are {patterns}; expected at least 1, or None for all.")
     surveyor = Surveyor(scan, sample=patterns or SAMPLE)
     while (patterns is None or surveyor.in_sample) and surveyor.advance():
         pass

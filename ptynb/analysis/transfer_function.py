@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ptynb.analysis.fourier_rings import PixelSize, Rings, crossing, soft_window
 from ptynb.analysis.registration import Area, register
 from ptynb.analysis.ring_correlation import windowed_transform
+from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -88,7 +89,9 @@ def object_transfer_function(
     Raises ValueError where there are fewer than two objects.
     """
     if len(objects) < 2:
-        raise ValueError(f"There is {len(objects)} object; expected at least 2 reconstructions from different starts.")
+        raise InvalidValueError(
+            f"There is {len(objects)} object; expected at least 2 reconstructions from different starts."
+        )
     registered = [register(item, objects[0], area) for item in objects[1:]]
     images = [registered[0].reference, *(one.aligned for one in registered)]
     window = soft_window(images[0].shape)
@@ -115,13 +118,15 @@ def _in_phase(waves: Array, reference: Array, good: Array) -> Array:
 
 def _check_patterns(measured: Array, waves: Array, mask: Array | None) -> None:
     if not np.iscomplexobj(waves):
-        raise ValueError(
+        raise InvalidValueError(
             f"The waves are of type {waves.dtype}; expected complex amplitudes on the detector, not intensities."
         )
     if waves.ndim < 3 or not len(waves) or waves.shape[1:] != measured.shape:
-        raise ValueError(
+        raise InvalidValueError(
             f"The waves have shape {waves.shape} and the measured patterns {measured.shape}; expected "
             "(reconstruction, …) and then the shape of the patterns. Put the reconstructions on an axis of their own."
         )
     if mask is not None and np.shape(mask) != measured.shape[-2:]:
-        raise ValueError(f"The mask has shape {np.shape(mask)}; expected that of a pattern, {measured.shape[-2:]}.")
+        raise InvalidValueError(
+            f"The mask has shape {np.shape(mask)}; expected that of a pattern, {measured.shape[-2:]}."
+        )

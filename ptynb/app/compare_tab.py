@@ -9,6 +9,7 @@ import ipywidgets
 
 from ptynb.app.run_tab import free_name
 from ptynb.app.session_state import Desk
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions
@@ -61,13 +62,17 @@ class CompareTab(Whole):
 
     def _add(self, path: str) -> None:
         if not path:
-            raise ValueError("No file is named; type the path of a result, such as scan.result.h5, and press Add.")
+            raise InvalidValueError(
+                "No file is named; type the path of a result, such as scan.result.h5, and press Add."
+            )
         self._desk.add_result(Path(path).name, load_result(path), f"pt.load_result({path!r})")
 
     def _add_branches(self) -> None:
         recon = self._desk.recon
         if recon is None:
-            raise ValueError("Nothing has been reconstructed yet; a run's branches can be compared once there is one.")
+            raise InvalidValueError(
+                "Nothing has been reconstructed yet; a run's branches can be compared once there is one."
+            )
         for branch in recon.branches:
             source = f"recon.branch_result({branch.name!r})"
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
@@ -101,7 +106,7 @@ class CompareTab(Whole):
 
 def _check_chosen(names: list[str], fewest: int) -> None:
     if len(names) < fewest:
-        raise ValueError(
+        raise InvalidValueError(
             f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "
             f"{'two' if fewest == 2 else 'one'} or more (Ctrl and click; 'Keep to compare' in the tab Run adds the "
             "present one)."

@@ -10,8 +10,8 @@ from functools import partial
 
 import ipywidgets
 
-from ptynb.cluster.errors import ClusterError
 from ptynb.data.scan import Scan
+from ptynb.exceptions import ClusterError
 from ptynb.session.resume import any_held_elsewhere, going_on
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.elements import Whole, close_all, free

@@ -11,10 +11,8 @@ import ipywidgets
 
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.errors import ClusterError
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
 from ptynb.report.report_file import report
-from ptynb.session.engine_client import ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
 from ptynb.widgets.actions import Actions
@@ -82,7 +80,7 @@ class RunTab(Whole):
             raise ScanError("No scan is open; load one in the tab Scan first.")
         before = desk.recon
         if before is not None and _under_way(before):
-            raise ValueError(
+            raise InvalidValueError(
                 f"A run is under way, at epoch {before.epoch}; press Stop first: a new one takes its engines."
             )
         self._have_engines()
@@ -113,7 +111,9 @@ class RunTab(Whole):
         desk, wanted = self._desk, self._engines.value
         if desk.cluster is not None and desk.cluster is not self._started:
             if not desk.cluster.running:
-                raise ValueError("The cluster that this workbench was opened with has been stopped; start() it again.")
+                raise InvalidValueError(
+                    "The cluster that this workbench was opened with has been stopped; start() it again."
+                )
             return
         asked = (wanted, self._device.value)
         if desk.cluster is not None and desk.cluster.running and asked == self._asked:
@@ -133,7 +133,9 @@ class RunTab(Whole):
 
     def _stop_engines(self) -> None:
         if self._started is None:
-            raise ValueError("No engines were started here; those of your own end with cluster.stop() in a cell.")
+            raise InvalidValueError(
+                "No engines were started here; those of your own end with cluster.stop() in a cell."
+            )
         try:
             if self._desk.recon is not None:
                 self._desk.recon.close()
@@ -160,7 +162,7 @@ class RunTab(Whole):
 
     def _present(self) -> Reconstruction:
         if self._desk.recon is None:
-            raise ValueError("Nothing has been reconstructed yet; press New run first.")
+            raise InvalidValueError("Nothing has been reconstructed yet; press New run first.")
         return self._desk.recon
 
     def _save(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipywidgets
 
 from ptynb.app.session_state import Desk
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.elements import Whole, close_all, free

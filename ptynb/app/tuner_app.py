@@ -10,6 +10,7 @@ import ipywidgets
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import usual_ranges
 from ptynb.tuning.study import Study, tune
@@ -82,7 +83,9 @@ class Tuning(Whole):
 
     def _tune(self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None) -> Study:
         if self.scan is None:
-            raise ValueError("There is no scan to tune with, and each trial reconstructs one; load a scan first.")
+            raise InvalidValueError(
+                "There is no scan to tune with, and each trial reconstructs one; load a scan first."
+            )
         self.tuner.cluster = "" if self.cluster is None else "cluster"
         return tune(
             self.scan,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from ptynb.cluster.cpu_cores import usable_cores
-from ptynb.cluster.errors import ClusterError
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable
 from ptynb.cluster.gpus import GPU, find_gpus
+from ptynb.exceptions import ClusterError
 from ptynb.settings.run_file import Device
 
 

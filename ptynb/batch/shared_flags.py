@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from typing import Any, final
 
 from ptynb.batch.rank_env import Place
-from ptynb.cluster.errors import ClusterError
 from ptynb.distributed.rendezvous import find_store
+from ptynb.exceptions import ClusterError
 
 MEET_SECONDS = 600.0
 """How long ranks wait for each other at the start: pods of one job may come minutes apart."""

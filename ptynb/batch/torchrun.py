@@ -25,9 +25,9 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Failure, Status
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Command, Worker
+from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import newest_state, states
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.result_file import save_result
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import batch_text, check_shares

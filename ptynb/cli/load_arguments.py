@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ptynb.exceptions import InvalidValueError
+
 WORDS = (
     "patterns",
     "positions",
@@ -53,7 +55,9 @@ def given_words(chosen: argparse.Namespace) -> dict[str, Any]:
         if name in words:
             sides = words[name]
             if len(sides) > 2:
-                raise ValueError(f"--{name.replace('_', '-')} has {len(sides)} numbers; expected one, or y and x.")
+                raise InvalidValueError(
+                    f"--{name.replace('_', '-')} has {len(sides)} numbers; expected one, or y and x."
+                )
             words[name] = (sides[0], sides[-1])
     if "raster" in words:
         words["raster"] = tuple(words["raster"])

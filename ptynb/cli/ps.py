@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ptynb.exceptions import InvalidValueError
+
 if TYPE_CHECKING:
     from ptynb.cluster.lifetime.orphans import FoundCluster
 
@@ -124,7 +126,9 @@ def _stop(chosen: argparse.Namespace) -> int:
     from ptynb.cluster.lifetime import orphans, shutdown
 
     if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
-        raise ValueError("Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.")
+        raise InvalidValueError(
+            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned."
+        )
     found = orphans.find()
     wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
     console, errors = Console(), Console(stderr=True)
@@ -153,9 +157,9 @@ def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundClus
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
             told = f"near to it: {', '.join(near)}" if near else "there is none"
-            raise ValueError(f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).")
+            raise InvalidValueError(f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).")
         if known[name].place == "elsewhere":
-            raise ValueError(f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.")
+            raise InvalidValueError(f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.")
     return [known[name] for name in dict.fromkeys(names)]
 
 

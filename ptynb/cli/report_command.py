@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ptynb.exceptions import InvalidValueError
+
 ENDING = ".report.html"
 
 
@@ -49,4 +51,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.") from None
+        raise InvalidValueError(f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.") from None

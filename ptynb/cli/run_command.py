@@ -52,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def plan_of(chosen: argparse.Namespace) -> RunFile:
     """The run that the command line asks for. Raises SettingsError."""
+    from ptynb.exceptions import SettingsError
     from ptynb.settings.run_file import read_run
-    from ptynb.settings.validation import SettingsError
 
     if chosen.file is None:
         raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
@@ -150,10 +150,10 @@ def _run(chosen: argparse.Namespace) -> int:
 def _again(chosen: argparse.Namespace) -> int:
     """Repeats the run of a result: on as many engines as then, unless told otherwise."""
     from ptynb.cluster.cluster import Cluster
+    from ptynb.exceptions import SettingsError
     from ptynb.io.load import load
     from ptynb.io.result_file import load_result, save_result
     from ptynb.session.reproduce import reproduce as repeat
-    from ptynb.settings.validation import SettingsError
 
     if chosen.file is None:
         raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.")

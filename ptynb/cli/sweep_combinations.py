@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.text import quoted
 
 MOST = 1000
@@ -75,11 +76,13 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         name, equals, text = option.partition("=")
         name = name.strip()
         if not equals or not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4.")
+            raise InvalidValueError(
+                f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4."
+            )
         if name in found:
-            raise ValueError(f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.")
+            raise InvalidValueError(f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.")
         if name in RESERVED:
-            raise ValueError(f"The name {name!r} is what a sweep itself gives the notebook; use another one.")
+            raise InvalidValueError(f"The name {name!r} is what a sweep itself gives the notebook; use another one.")
         found[name] = _parsed(name, text)
     return found
 
@@ -91,11 +94,11 @@ def _parsed(name: str, text: str) -> tuple[Any, ...]:
     try:
         values = read_yaml(f"[{text}]", f"-p {name}")
     except ValueError as error:
-        raise ValueError(f"{str(error).removesuffix('.')}; expected values with commas between.") from None
+        raise InvalidValueError(f"{str(error).removesuffix('.')}; expected values with commas between.") from None
     if not values:
-        raise ValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
+        raise InvalidValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
     if len({json.dumps(value) for value in values}) < len(values):
-        raise ValueError(f"The values of {name} are {quoted(text)}; expected each of them once.")
+        raise InvalidValueError(f"The values of {name} are {quoted(text)}; expected each of them once.")
     return tuple(values)
 
 
@@ -112,18 +115,18 @@ def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], note
     plain = [name for name in values if "." not in name]
     dotted = {name: choices for name, choices in values.items() if "." in name}
     if not parameters:
-        raise ValueError(
+        raise InvalidValueError(
             f"{notebook} has no cell of parameters; tag the cell that sets them 'parameters' (in JupyterLab by the "
             "property inspector at the right)."
         )
     for name in plain:
         if name not in parameters:
             known = [*parameters, *(full for full, _ in flat(Settings().model_dump()))]
-            raise ValueError(f"{notebook} has no parameter {name!r}{_near(name, known)}.")
+            raise InvalidValueError(f"{notebook} has no parameter {name!r}{_near(name, known)}.")
     known = [name for name, _ in flat(Settings().model_dump())]
     for name in dotted:
         if name not in known:
-            raise ValueError(f"There is no setting {name!r}{_near(name, known)}.")
+            raise InvalidValueError(f"There is no setting {name!r}{_near(name, known)}.")
     if dotted:
         checked_ranges(Settings(), dotted)
     for name in RESERVED if dotted else RESERVED[1:]:
@@ -131,7 +134,9 @@ def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], note
             line = (
                 "sweep = {} and use settings.with_values(sweep)" if name == "sweep" else 'folder = "." and save there'
             )
-            raise ValueError(f"{notebook} does not take {name!r} as a parameter; in the cell of parameters set {line}.")
+            raise InvalidValueError(
+                f"{notebook} does not take {name!r} as a parameter; in the cell of parameters set {line}."
+            )
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -148,7 +153,7 @@ def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: st
     for choices in values.values():
         count *= len(choices)
     if count > MOST:
-        raise ValueError(f"These are {count} combinations; expected at most {MOST}. Leave some values out.")
+        raise InvalidValueError(f"These are {count} combinations; expected at most {MOST}. Leave some values out.")
     there = dict(_there(folder, source))
     free = itertools.count(1 + max((number for number, _ in there.values()), default=0))
     found = []
@@ -169,7 +174,7 @@ def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
         if record is None or not path.parent.name[:3].isdigit():
             continue
         if record["notebook"] != source:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{folder} has a sweep of another notebook, or of this one before it was changed; name another folder "
                 "with --folder, or remove that one."
             )
@@ -211,7 +216,7 @@ def parameters_of(notebook: Path) -> tuple[str, ...]:
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise ValueError(f"The cell of parameters of {notebook} is no Python in line {error.lineno}.") from None
+        raise InvalidValueError(f"The cell of parameters of {notebook} is no Python in line {error.lineno}.") from None
     targets = [
         target
         for line in body
@@ -230,6 +235,6 @@ def _cells(notebook: Path) -> list[tuple[str, str, list[str]]]:
             for cell in cells
         ]
     except FileNotFoundError:
-        raise ValueError(f"There is no notebook {notebook}; name one that is there.") from None
+        raise InvalidValueError(f"There is no notebook {notebook}; name one that is there.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.") from None
+        raise InvalidValueError(f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.") from None

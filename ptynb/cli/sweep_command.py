@@ -21,6 +21,7 @@ from ptynb.cli.sweep_combinations import (
     parameters_of,
     parse,
 )
+from ptynb.exceptions import InvalidValueError
 
 if TYPE_CHECKING:
     from ptynb.data.result import Result
@@ -61,10 +62,12 @@ def _sweep(chosen: argparse.Namespace) -> int:
     try:
         import papermill  # noqa: F401 - it is missed before anything is begun
     except ImportError:
-        raise ValueError("Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'.") from None
+        raise InvalidValueError(
+            "Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'."
+        ) from None
     notebook: Path = chosen.notebook
     if not chosen.parameters:
-        raise ValueError("No values were given; name some, such as -p probe.modes=1,2,4.")
+        raise InvalidValueError("No values were given; name some, such as -p probe.modes=1,2,4.")
     values = parse(chosen.parameters)
     names, source = parameters_of(notebook), identity(notebook)
     check(values, names, notebook)
@@ -131,7 +134,8 @@ def _execute(one: Combination, notebook: Path) -> str:
 
 def _saved(folder: Path) -> str:
     """The newest result file of ptynb in the folder, relative to it; empty where there is none."""
-    from ptynb.io.hdf5_file import FileError, open_for_reading
+    from ptynb.exceptions import FileError
+    from ptynb.io.hdf5_file import open_for_reading
     from ptynb.io.result_file import is_result
 
     for path in sorted(folder.rglob("*.h5"), key=lambda path: path.stat().st_mtime, reverse=True):
@@ -193,7 +197,7 @@ def _figures(one: Combination, done: Done) -> tuple[str, str]:
     """Last loss and R-factor of its result."""
     if not done.result:
         return "", ""
-    from ptynb.io.hdf5_file import FileError
+    from ptynb.exceptions import FileError
     from ptynb.io.result_file import load_result
 
     try:

@@ -24,8 +24,8 @@ def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:
 
     ask: whether somebody may be asked, if there is a terminal. Raises SettingsError.
     """
+    from ptynb.exceptions import SettingsError
     from ptynb.settings.trusted_fields import fingerprint
-    from ptynb.settings.validation import SettingsError
 
     own = {fingerprint(file, line): line for line in lines}
     new = own.keys() - known() if own else set()
@@ -83,7 +83,7 @@ def _remember(fingerprints: Sequence[str]) -> None:
 
 
 def _check_own(handle: int, path: Path) -> None:
-    from ptynb.settings.validation import SettingsError
+    from ptynb.exceptions import SettingsError
 
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:

@@ -7,7 +7,7 @@ import socket
 
 import psutil
 
-from ptynb.cluster.errors import ClusterError
+from ptynb.exceptions import ClusterError
 
 ADDRESS = "PTYNB_ADDRESS"
 """In an engine's environment: its machine's address towards the controller, where ranks meet (`engine.rendezvous`)."""

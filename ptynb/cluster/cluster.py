@@ -16,7 +16,7 @@ from typing import Any, Self
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards
 from ptynb.cluster.controller import LOOPBACK
-from ptynb.cluster.devices import ClusterError, ClusterPlan, Device, counted, plan_for, plan_of
+from ptynb.cluster.devices import ClusterPlan, Device, counted, plan_for, plan_of
 from ptynb.cluster.errors import summarize
 from ptynb.cluster.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.cluster.launchers import slurm
@@ -25,11 +25,10 @@ from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.cluster.launchers.ssh import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.cluster.processes import Crew, Report
-from ptynb.cluster.rpc import ClusterStoppedError
 from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.engine import keepalive as lease
 from ptynb.engine import registry
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
 from ptynb.table import gigabytes
 
 LEASE_SECONDS = 3600.0

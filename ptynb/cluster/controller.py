@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
 from ptynb.cluster.errors import log_end, summarize
 from ptynb.cluster.launchers.launcher import begin
+from ptynb.exceptions import ClusterError
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("", "*", "0.0.0.0", "::")

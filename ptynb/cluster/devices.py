@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 import torch.distributed as dist
 
 from ptynb.cluster.cpu_cores import usable_cores as usable_cores
-from ptynb.cluster.errors import ClusterError as ClusterError
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable, notes_on
 from ptynb.cluster.gpus import GPU as GPU
 from ptynb.cluster.gpus import find_gpus as find_gpus
+from ptynb.exceptions import ClusterError as ClusterError
 
 Device = Literal["auto", "cpu", "cuda"]
 

@@ -17,9 +17,9 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster, usable_cores
-from ptynb.cluster.errors import ClusterError
 from ptynb.cluster.gpus import GPU
 from ptynb.cluster.selftest import explained, run_selftest
+from ptynb.exceptions import ClusterError
 
 PACKAGES = (
     *("ptynb", "torch", "numpy", "numba", "h5py"),

@@ -20,10 +20,6 @@ KEPT_FILES = 20
 MOST_LOG_BYTES = 2**20
 
 
-class ClusterError(RuntimeError):
-    """A cluster that can't be made or has broken; the message says why and what to do."""
-
-
 def summarize(first: str, details: str = "", logs: Iterable[Path] = ()) -> str:
     """The first lines of a cause of failure, and the path of a file with all of it, the details and these logs.
 

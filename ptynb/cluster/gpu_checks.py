@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ptynb.cluster.errors import ClusterError
 from ptynb.cluster.gpus import GPU
+from ptynb.exceptions import ClusterError
 
 BUSY_MEMORY, BUSY_LOAD = 1024, 25
 """In use by others [MiB] and of its time [%] from which a GPU is called busy; a desktop takes less."""

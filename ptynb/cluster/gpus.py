@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from ptynb.cluster.errors import ClusterError
+from ptynb.exceptions import ClusterError
 
 FIELDS = (
     *("index", "uuid", "name", "memory.total", "memory.used", "memory.free"),

@@ -17,14 +17,15 @@ import psutil
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
-from ptynb.cluster.devices import ClusterError, ClusterPlan, counted
+from ptynb.cluster.devices import ClusterPlan, counted
 from ptynb.cluster.errors import log_end, summarize
 from ptynb.cluster.interrupts import held_back
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive, is_held
 from ptynb.cluster.lifetime import watchdog
-from ptynb.cluster.rpc import Caller, ClusterStoppedError
+from ptynb.cluster.rpc import Caller
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive
+from ptynb.exceptions import ClusterError, ClusterStoppedError
 
 REPLACE_SECONDS = 20.0
 """How long a fresh engine may take to come in the place of a lost one."""

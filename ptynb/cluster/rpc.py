@@ -12,26 +12,18 @@ from typing import Any
 import ipyparallel
 from ipyparallel.error import EngineError, RemoteError
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
 from ptynb.cluster.errors import summarize
 from ptynb.cluster.interrupts import held_back, waiting
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import registry
+from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError
 
 NOTICE_SECONDS = 0.5
 """How soon a call that waits for an answer notices that the cluster was stopped, or the engine lost."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """What a terminal takes for colours, and nothing else does."""
-
-
-class EngineLostError(ClusterError):
-    """An engine's process is gone, or can't be reached any more."""
-
-
-class ClusterStoppedError(ClusterError):
-    """The cluster was stopped, in order: nothing failed, and nobody will answer."""
 
 
 class Caller:

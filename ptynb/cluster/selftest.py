@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ptynb.cluster.devices import counted
 from ptynb.cluster.error_explanations import explain
-from ptynb.cluster.errors import ClusterError
 from ptynb.cluster.groups import RunningCluster, joining
 from ptynb.engine.group_selftest import attempt
+from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes
 
 MARGIN = 120.0

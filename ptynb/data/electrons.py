@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from ptynb.exceptions import InvalidValueError
+
 PLANCK_CONSTANT = 6.62607015e-34
 """[J s], exact since 2019."""
 LIGHT_SPEED = 299792458.0
@@ -60,4 +62,4 @@ def interaction_parameter(voltage: float) -> float:
 
 def _check(voltage: float) -> None:
     if not (math.isfinite(voltage) and voltage > 0):
-        raise ValueError(f"The acceleration voltage is {voltage!r} V; it has to be a positive, finite number.")
+        raise InvalidValueError(f"The acceleration voltage is {voltage!r} V; it has to be a positive, finite number.")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 ELECTRON_VOLT = 1.602176634e-19
 """[J], exact since 2019."""
 PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / ELECTRON_VOLT
@@ -82,7 +84,7 @@ class NearField:
     def __post_init__(self) -> None:
         _positive(self.wavelength, "wavelength", "m")
         if not self.focus_to_sample > 0:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The distance from focus to sample is {self.focus_to_sample!r} m; it has to be positive, "
                 "or math.inf for a parallel beam."
             )
@@ -127,5 +129,5 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
 
 def _positive(value: float, name: str, unit: str) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
     return value

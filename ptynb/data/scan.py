@@ -20,7 +20,7 @@ from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import InvalidTypeError, PtynbWarning, ScanError
 from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
@@ -29,10 +29,6 @@ AnyGeometry = Geometry | NearField | TiltedGeometry
 
 SAMPLED_PATTERNS = 8
 """Patterns by whose counts a scan is identified."""
-
-
-class ScanError(ValueError):
-    """A dataset that can't be used; the message says what was found, what was expected and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +255,7 @@ def check_scan(scan: object) -> None:
     """Raises TypeError where this is not a scan."""
     if not isinstance(scan, Scan):
         several = " Several scans can't be reconstructed together; reconstruct each by itself."
-        raise TypeError(
+        raise InvalidTypeError(
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
             f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
         )

@@ -14,6 +14,7 @@ from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
 from ptynb.data.record import Thumbnail as Thumbnail
 from ptynb.data.result import Result as Result
+from ptynb.exceptions import InvalidValueError
 
 PANES = "amplitude", "phase", "complex"
 """Ways to look at an object."""
@@ -213,15 +214,15 @@ class RenderRequest:
     def __post_init__(self) -> None:
         wrong = [pane for pane in self.panes if pane not in PANES]
         if wrong or len(set(self.panes)) < len(self.panes):
-            raise ValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
+            raise InvalidValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
         if self.modes_as not in ("complex", "amplitude"):
-            raise ValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
+            raise InvalidValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
         for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
-                raise ValueError(f"{name} is {value}; expected at least {low}.")
+                raise InvalidValueError(f"{name} is {value}; expected at least {low}.")
         if not 1 <= self.quality <= 95:
-            raise ValueError(f"quality is {self.quality}; expected 1 to 95.")
+            raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.geometry import energy_from_wavelength
+from ptynb.exceptions import InvalidValueError
 
 Reals = NDArray[np.float64]
 Vector = tuple[float, float, float]
@@ -42,12 +43,12 @@ class Tilted:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.wavelength) and self.wavelength > 0):
-            raise ValueError(f"The wavelength is {self.wavelength!r} m; it has to be a positive, finite number.")
+            raise InvalidValueError(f"The wavelength is {self.wavelength!r} m; it has to be a positive, finite number.")
         for name in ("sample_basis", "detector_basis"):
             object.__setattr__(self, name, basis_of(getattr(self, name), name))
         centre = vector_of(self.detector_centre, "detector_centre")
         if not np.linalg.norm(centre) > 0:
-            raise ValueError(
+            raise InvalidValueError(
                 "detector_centre is (0, 0, 0), in the sample; give the vector from it to the detector [m]."
             )
         object.__setattr__(self, "detector_centre", centre)
@@ -56,9 +57,11 @@ class Tilted:
         for name, direction in (("beam", self.beam), ("outgoing", outgoing)):
             vector = vector_of(direction, name)
             if abs(np.linalg.norm(vector) - 1) > 1e-6:
-                raise ValueError(f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector.")
+                raise InvalidValueError(
+                    f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector."
+                )
             if abs(vector @ normal) < 1e-6:
-                raise ValueError(f"{name} lies in the sample's plane; turn one of them, or mend sample_basis.")
+                raise InvalidValueError(f"{name} lies in the sample's plane; turn one of them, or mend sample_basis.")
             object.__setattr__(self, name, vector / np.linalg.norm(vector))
 
     @property
@@ -89,7 +92,9 @@ def conjugate_basis(
     plane = np.linalg.svd(vector_of(normal, "normal")[None])[2][1:].T
     seen = steps.T @ plane
     if np.linalg.cond(seen) > 1e6:
-        raise ValueError("The detector is seen edge on, or along the sample's plane; mend its basis or the normal.")
+        raise InvalidValueError(
+            "The detector is seen edge on, or along the sample's plane; mend its basis or the normal."
+        )
     basis: Reals = plane @ np.linalg.solve(seen, np.diag(wavelength / np.array(window)))
     return basis
 
@@ -102,7 +107,7 @@ def mirror_normal(beam: ArrayLike, outgoing: ArrayLike) -> Reals:
     difference = vector_of(outgoing, "outgoing") - vector_of(beam, "beam")
     length = float(np.linalg.norm(difference))
     if length < 1e-9:
-        raise ValueError(
+        raise InvalidValueError(
             "beam and outgoing have one direction, which no mirror makes; give the sample's own normal (sample_normal)."
         )
     return difference / length
@@ -168,7 +173,9 @@ def positions_on_sample(geometry: Tilted, positions: ArrayLike) -> tuple[Reals, 
     """
     places = np.asarray(positions, dtype=np.float64)
     if places.ndim != 2 or places.shape[1] != 3:
-        raise ValueError(f"Positions have the shape {places.shape}; give (pattern, 3) [m] in the laboratory's frame.")
+        raise InvalidValueError(
+            f"Positions have the shape {places.shape}; give (pattern, 3) [m] in the laboratory's frame."
+        )
     plane_and_beam = np.column_stack([geometry.sample_basis, -geometry.beam])
     solved: Reals = np.asarray(np.linalg.solve(plane_and_beam, places.T), dtype=np.float64)
     return solved[:2].T, solved[2]
@@ -194,7 +201,7 @@ def vector_of(values: Any, name: str) -> Reals:
     """Three finite numbers. Raises ValueError for anything else."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (3,) or not np.isfinite(vector).all():
-        raise ValueError(f"{name} is {values!r}; give three finite numbers.")
+        raise InvalidValueError(f"{name} is {values!r}; give three finite numbers.")
     return vector
 
 
@@ -202,8 +209,8 @@ def basis_of(values: Any, name: str) -> Reals:
     """A basis (3, 2) of a plane. Raises ValueError for anything else."""
     basis = np.asarray(values, dtype=np.float64)
     if basis.shape != (3, 2) or not np.isfinite(basis).all():
-        raise ValueError(f"{name} has the shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.")
+        raise InvalidValueError(f"{name} has the shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.")
     lengths = np.linalg.norm(basis, axis=0)
     if not np.linalg.norm(cross_of(basis)) > 1e-6 * lengths.prod():
-        raise ValueError(f"The columns of {name} span no plane; give the step along y and the step along x [m].")
+        raise InvalidValueError(f"The columns of {name} span no plane; give the step along y and the step along x [m].")
     return basis

@@ -21,6 +21,8 @@ import torch.distributed as dist
 # torch exports its stores without saying so.
 from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
+from ptynb.exceptions import InvalidValueError
+
 ADDRESS = "PTYNB_ADDRESS"
 """In an engine's environment: its machine's address, under which the others reach it."""
 WAITING_CONNECTIONS = 1024
@@ -42,7 +44,9 @@ def open_store(address: str | None = None) -> str:
     try:
         waiting = _listen(address, 0)
     except OSError as error:
-        raise ValueError(f"No store can listen on {address}: {error}; give an address of this machine.") from None
+        raise InvalidValueError(
+            f"No store can listen on {address}: {error}; give an address of this machine."
+        ) from None
     port = waiting.getsockname()[1]
     name = f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
     _served[name] = _serve(waiting, address, port)
@@ -67,17 +71,21 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
         _groups += 1
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return PrefixStore(f"ptynb group {attempt}.{_groups}", found)
-    raise ValueError(f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.")
+    raise InvalidValueError(f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.")
 
 
 def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
     """torchrun serves a store itself, and says so; elsewhere rank 0 does, until its process ends."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
-        raise ValueError(f"{' and '.join(missing)} must be set for ranks to meet; start by torchrun, or set them.")
+        raise InvalidValueError(
+            f"{' and '.join(missing)} must be set for ranks to meet; start by torchrun, or set them."
+        )
     for name, own in (("RANK", rank), ("WORLD_SIZE", world)):
         if environment.get(name, str(own)) != str(own):
-            raise ValueError(f"{name} is {environment[name]} in the environment and {own} here; they must be equal.")
+            raise InvalidValueError(
+                f"{name} is {environment[name]} in the environment and {own} here; they must be equal."
+            )
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     if rank != 0 or environment.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
         return _reach(address, port, timeout)

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from ptynb.distributed.group import Group
+from ptynb.exceptions import FileError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, packed, unpacked
-from ptynb.io.hdf5_file import FileError
-from ptynb.settings import PROJECTIONS, Settings, SettingsError
+from ptynb.settings import PROJECTIONS, Settings
 
 FREE = ("pattern_storage", "gradient_accumulation")
 """What may be chosen anew though it is not live: the result does not depend on it."""

@@ -23,11 +23,11 @@ import numpy as np
 
 from ptynb.data.snapshot import Change, Epoch, WatchedPictures
 from ptynb.engine.rendering import make_watched
+from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io import checkpoint_branches
 from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
-from ptynb.io.hdf5_file import FileError
 from ptynb.settings import Checkpointing
 
 COMPANION_SECONDS = 60.0
@@ -172,7 +172,7 @@ class Keeper:
         for path in files.states(self._folder):
             found = _header(path)
             if found is not None and found.run != self._run:
-                raise ValueError(
+                raise InvalidValueError(
                     f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
                     "name another folder, or go on from that state."
                 )
@@ -405,7 +405,7 @@ def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
     """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
-            raise ValueError(f"{name} holds numbers that are not finite")
+            raise InvalidValueError(f"{name} holds numbers that are not finite")
 
 
 def _header(path: Path) -> files.Header | None:
@@ -420,11 +420,13 @@ def _imported(name: str) -> Callable[[Path], Any]:
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:
-        raise ValueError(
+        raise InvalidValueError(
             f"checkpointing.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
             "'module:function' of a module that every engine can import."
         ) from error
     if not callable(found):
-        raise ValueError(f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'.")
+        raise InvalidValueError(
+            f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'."
+        )
     made: Callable[[Path], Any] = found
     return made

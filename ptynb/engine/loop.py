@@ -21,6 +21,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Change, Epoch, Thumbnail
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
@@ -327,7 +328,7 @@ class Loop:
         if not math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")
         if differ:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The state belongs to another scan: it was kept of {_described(theirs)}, and this is "
                 f"{_described(mine)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
                 "(cropped, flipped, masked) in the same way."
@@ -336,12 +337,12 @@ class Loop:
         kept = {name: one.shape for name, one in state.model.items()}
         if model != kept or set(state.active) != set(self.model.parts):
             wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
-            raise ValueError(
+            raise InvalidValueError(
                 f"The state is one of another model, which differs in {', '.join(wrong[:4]) or 'its parts'}; "
                 "go on with the same settings and the same extensions."
             )
         if not np.array_equal(state.patterns, self.shard.patterns[: None if state.rows else 0]):
-            raise ValueError(
+            raise InvalidValueError(
                 f"The state has rows for {len(state.patterns)} patterns, and this engine holds {len(self.shard)}; "
                 "read those of its patterns with load_rows."
             )

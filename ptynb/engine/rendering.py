@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ptynb.data import images
 from ptynb.data.snapshot import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import grey_levels
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.physics.model import Model
@@ -73,7 +74,7 @@ def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: 
     started = clock()
     states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
     if request.state >= states or (request.slice is not None and request.slice >= slices):
-        raise ValueError(
+        raise InvalidValueError(
             f"Slice {request.slice} of state {request.state} was asked for, and the object has {slices} slices and "
             f"{states} states; count from 0."
         )
@@ -115,7 +116,7 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
     with torch_alone():
         values = _values(taken, name, request)
     if not (0 <= y < values.shape[0] and 0 <= x < values.shape[1]):
-        raise ValueError(f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).")
+        raise InvalidValueError(f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).")
     found: complex | float = values[y, x].item()
     return found
 
@@ -129,7 +130,7 @@ def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
     probe = taken.probe.cpu().numpy()
     names = {f"probe {number + 1}": number for number in _modes(probe, request)}
     if name not in names:
-        raise ValueError(f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.")
+        raise InvalidValueError(f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.")
     mode = probe[names[name]]
     return np.abs(mode) if request.modes_as == "amplitude" else mode
 

@@ -45,6 +45,7 @@ from ptynb.engine import checkpoint_loading, diagnostics
 from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress, RunStatus
 from ptynb.engine.loop import Loop
 from ptynb.engine.rendering import Taken, make_pictures, make_room, make_snapshot, take, value_at
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
 from ptynb.settings import Checkpointing, Settings
@@ -153,7 +154,9 @@ class Worker:
         with self._lock:
             if command.kind == "keep":
                 if self._keeper is None:
-                    raise ValueError("This reconstruction keeps no states; give it checkpointing=Checkpointing(...).")
+                    raise InvalidValueError(
+                        "This reconstruction keeps no states; give it checkpointing=Checkpointing(...)."
+                    )
                 command = Command("keep", dataclasses.asdict(self._keeper.order(look=not training)))
             self._commands.append(command)
             self._wake.set()

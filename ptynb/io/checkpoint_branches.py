@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.data.snapshot import Branch, Checkpoint
+from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
-from ptynb.io.hdf5_file import FileError, open_for_reading, reason
+from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.safe_hdf5 import Checked
 
 MAIN = "main"
@@ -65,7 +66,7 @@ def folder_of(root: Path, name: str) -> Path:
     if name == MAIN:
         return root
     if not NAME.fullmatch(name):
-        raise ValueError(
+        raise InvalidValueError(
             f"A branch can't be named {name!r}; expected letters, digits, '-', '_' and '.', at most 64, the first a "
             "letter or digit."
         )
@@ -126,7 +127,7 @@ def _note(said: Any) -> Note:
     note = Note(**{**said, "stays": tuple(said["stays"])})
     right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
     if not right or not all(isinstance(name, str) for name in note.stays):
-        raise TypeError("values of other kinds than a note has")
+        raise InvalidTypeError("values of other kinds than a note has")
     return note
 
 
@@ -180,7 +181,7 @@ def begin(root: Path, name: str, state: Path) -> Path:
     """
     folder = folder_of(root, name)
     if folder.exists():
-        raise ValueError(f"There is a branch {name!r} already; choose another name, or switch to it.")
+        raise InvalidValueError(f"There is a branch {name!r} already; choose another name, or switch to it.")
     try:
         found = copy_into(state, folder)
         epoch = _summary(found)[0]

@@ -15,15 +15,12 @@ from typing import Any
 import h5py
 from numpy.typing import NDArray
 
+from ptynb.exceptions import FileError
 from ptynb.io.hdf5_heap_check import damaged_heap
 from ptynb.text import in_one_line as in_one_line
 
 FEW = 6
 """Numbers that a sentence may hold."""
-
-
-class FileError(ValueError):
-    """A file that can't be read or written; the message says what was found, what was expected and what to do."""
 
 
 def reason(error: BaseException) -> str:

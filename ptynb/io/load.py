@@ -12,9 +12,9 @@ import h5py
 from numpy.typing import ArrayLike
 
 from ptynb.data.scan import Scan
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
-from ptynb.io.hdf5_file import FileError, open_for_reading, reason
+from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.records import FileRecord, Format, Given, Head, pairs
 from ptynb.io.reading.sanity_checks import look_at
 from ptynb.io.reading.scan_assembly import assemble

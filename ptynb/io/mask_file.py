@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.io.hdf5_file import FileError, open_for_reading, replacing
+from ptynb.exceptions import FileError, InvalidValueError
+from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.reading.memory_limit import check_small, mapped
 from ptynb.io.reading.safe_hdf5 import Checked
 
@@ -24,7 +25,7 @@ def save_mask(mask: ArrayLike, path: str | Path) -> Path:
     """
     values = np.asarray(mask)
     if values.ndim != 2 or not (values.dtype == bool or np.isin(values, (0, 1)).all()):
-        raise ValueError(
+        raise InvalidValueError(
             f"The mask has shape {values.shape} and type {values.dtype}; expected (y, x), True or 1 where the detector "
             "works, False or 0 elsewhere."
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import InvalidTypeError, InvalidValueError
 from ptynb.io.result_file import load_result
 
 Source = Result | str | Path
@@ -21,7 +22,7 @@ def named(given: tuple[Given, ...]) -> dict[str, Result]:
     """
     found = {name: _result(source) for name, source in sources(given)}
     if len(found) < 2:
-        raise ValueError(
+        raise InvalidValueError(
             f"There is {len(found)} result to compare; expected two or more: results, paths of result files, or a "
             "mapping of names to these."
         )
@@ -55,6 +56,6 @@ def _result(source: Source) -> Result:
         return source
     if isinstance(source, str | Path):
         return load_result(source)
-    raise TypeError(
+    raise InvalidTypeError(
         f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result file."
     )

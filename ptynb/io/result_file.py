@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.result import Result
+from ptynb.exceptions import FileError
 from ptynb.io import result_record as record
-from ptynb.io.hdf5_file import FileError, open_for_reading, reason, replacing
+from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
 from ptynb.io.reading.safe_hdf5 import Checked
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Change, Epoch, Thumbnail
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.safe_hdf5 import Checked
 
 TEXT = h5py.string_dtype()

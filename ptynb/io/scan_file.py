@@ -26,7 +26,8 @@ from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import HDF5Frames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.io.hdf5_file import FileError, open_for_reading, replacing
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.reading.records import Given
 from ptynb.io.reading.safe_hdf5 import Checked
 from ptynb.io.scan_identity import opened

@@ -17,6 +17,7 @@ from ptynb.data.patterns import Frames
 from ptynb.data.provenance import Loaded, ScanIdentity
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.reading.records import Given
 
 GEOMETRIES: tuple[type[AnyGeometry], ...] = (Geometry, NearField, TiltedGeometry)
@@ -120,14 +121,14 @@ def geometry_from(plain: dict[str, Any]) -> AnyGeometry | None:
     values = {name: _tuples(value) for name, value in plain.items() if name != "kind"}
     kind = next((one for one in GEOMETRIES if one.__name__ == plain.get("kind")), None)
     if kind is None:
-        raise ValueError(
+        raise InvalidValueError(
             f"The geometry's kind is {plain.get('kind')!r}; expected one of "
             f"{', '.join(one.__name__ for one in GEOMETRIES)}."
         )
     try:
         found: AnyGeometry = kind(**values)
     except (TypeError, ValueError):
-        raise ValueError(f"The geometry is {sorted(values)}; expected the fields of {kind.__name__}.") from None
+        raise InvalidValueError(f"The geometry is {sorted(values)}; expected the fields of {kind.__name__}.") from None
     return found
 
 

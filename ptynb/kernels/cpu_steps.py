@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fft, parallel_sections, thread_count
 from ptynb.kernels.buffers import empty
 from ptynb.kernels.hotpath_types import Lighting
@@ -225,7 +226,7 @@ def amplitude_loss(
     Raises ValueError where shapes differ.
     """
     if model.shape != frames.shape or (mask is not None and mask.shape != model.shape[1:]):
-        raise ValueError(
+        raise InvalidValueError(
             f"The modelled patterns' shape is {tuple(model.shape)}, the measured ones' {tuple(frames.shape)}, their "
             f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
         )

@@ -27,6 +27,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.compiler import callback, compiled
 from ptynb.kernels.simd import Complex, Vectors
 
@@ -68,9 +69,9 @@ def plans(height: int, width: int, kind: Any) -> Plans:
     Raises ValueError where waves are not complex, or a side can't be divided.
     """
     if kind not in LETTERS:
-        raise ValueError(f"Waves of type {kind} can't be transformed: complex64 or complex128 is expected.")
+        raise InvalidValueError(f"Waves of type {kind} can't be transformed: complex64 or complex128 is expected.")
     if not possible(height, width):
-        raise ValueError(
+        raise InvalidValueError(
             f"Planes of {height} x {width} can't be transformed: sides without prime factors above {RADICES[-1]} are."
         )
     letter = LETTERS[kind]

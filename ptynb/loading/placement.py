@@ -7,6 +7,8 @@ from typing import Literal
 import psutil
 import torch
 
+from ptynb.exceptions import InvalidValueError
+
 Place = Literal["device", "host", "disk"]
 Wanted = Literal["auto", "device", "host", "disk"]
 
@@ -17,7 +19,7 @@ FREE_PART = 0.5
 def choose_place(wanted: Wanted, needed: int, everybody: int, device: torch.device, in_file: bool) -> Place:
     """`place_for` in the memory that is free now. Raises ValueError where frames can't be there."""
     if wanted == "disk" and not in_file:
-        raise ValueError(
+        raise InvalidValueError(
             "frames is 'disk', and the patterns of this scan are in memory, not in a file; "
             "write them with save_scan and load that file, or choose 'auto'."
         )
@@ -26,7 +28,7 @@ def choose_place(wanted: Wanted, needed: int, everybody: int, device: torch.devi
         wanted, needed, everybody, in_file, free, None if device.type == "cpu" else free_on_device(device)
     )
     if wanted == "auto" and place == "host" and everybody > free:
-        raise ValueError(
+        raise InvalidValueError(
             f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
             "write them with save_scan and load that file, to have them read as they are needed."
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
+from ptynb.exceptions import InvalidValueError
 from ptynb.loading.parallel_reader import Direct
 from ptynb.loading.pattern_reader import Source, narrowest, shifted
 from ptynb.loading.placement import choose_place
@@ -119,7 +120,7 @@ class Shard:
         """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
-            raise ValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
+            raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:

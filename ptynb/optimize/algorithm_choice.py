@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.lbfgs import LBFGS
@@ -31,7 +32,7 @@ def make_algorithm(problem: Problem) -> Algorithm:
 def _only_object_and_probe(problem: Problem) -> None:
     for piece in problem.model.pieces:
         if isinstance(piece, ModelComponent) and piece.active:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The optimiser '{problem.settings.optimiser}' knows object and probe only, and the piece "
                 f"'{piece.name}' takes part; use 'adam', or leave the piece out."
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ptynb.data.scan import Scan
-from ptynb.settings import WHOLE_PASSES, Settings, SettingsError
+from ptynb.exceptions import SettingsError
+from ptynb.settings import WHOLE_PASSES, Settings
 
 
 def batch_text(settings: Settings, engines: int, patterns: int) -> str:

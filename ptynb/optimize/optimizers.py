@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fused_updates
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.model import Model
@@ -151,11 +152,11 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
 def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) -> None:
     """Refuses what loops can't move, or would move beyond its end."""
     if parameter.is_complex() or not parameter.is_contiguous():
-        raise ValueError(
+        raise InvalidValueError(
             f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view."
         )
     if name in piece.rows and len(parameter) != len(model.places):
-        raise ValueError(
+        raise InvalidValueError(
             f"Parameter {name!r} of {piece.name!r} is one of `rows` and has {len(parameter)} of them; there are "
             f"{len(model.places)} patterns, and each has to have one."
         )

@@ -17,6 +17,7 @@ import torch
 from scipy import fft
 from torch import Tensor
 
+from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.components.object_and_probe import Tilt
 from ptynb.physics.components.positions_to_detector import Positions
@@ -183,7 +184,7 @@ def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
 @singledispatch
 def impose(constraint: settings.Constraint, model: Model) -> None:
     """Imposes a constraint on the model's parameters, in place, without gradients."""
-    raise TypeError(f"{type(constraint).__name__} is no constraint that is known here.")
+    raise InvalidTypeError(f"{type(constraint).__name__} is no constraint that is known here.")
 
 
 @impose.register

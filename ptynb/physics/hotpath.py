@@ -40,6 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Lighting
 from ptynb.physics import torch_steps
 from ptynb.physics.patches import check_inside, windows_of
@@ -52,7 +53,7 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     """
     probes = probes if probes.ndim == 4 else probes[None]
     if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
-        raise ValueError(
+        raise InvalidValueError(
             f"Probes {_named(probes)} can't be moved by shifts {_named(shifts)}: expected are "
             "(pattern or 1, mode, y, x) and (pattern, 2)."
         )
@@ -138,15 +139,15 @@ def _check(given: Lighting, detection: Detection) -> None:
         or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(held))
         or (mask is not None and mask.shape != window)
     ):
-        raise ValueError(
+        raise InvalidValueError(
             f"The frames' shape is {tuple(held.shape)}, their mask's {None if mask is None else tuple(mask.shape)}, "
             f"their rows {numbers.tolist()}; there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
         )
     for name, own, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
         if own is not None and (own.shape != shape or own.dtype != probes.real.dtype):
-            raise ValueError(f"The {name} are {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.")
+            raise InvalidValueError(f"The {name} are {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.")
     if not compiled_for(probes.device, window, kernel):
-        raise ValueError(
+        raise InvalidValueError(
             f"This is done in one step on a CPU only, without prime factors above 13 in the window of {window[0]} x "
             f"{window[1]} pixels, and with a kernel that does not move."
         )
@@ -173,7 +174,7 @@ def _window(
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
     kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
     if not fitting or len(kinds) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
-        raise ValueError(
+        raise InvalidValueError(
             f"Object {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} do "
             f"not fit {len(window_origins)} patterns: expected are one type, (state, slice, y, x), (pattern or 1, "
             "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of "

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
+
 STATE_PHASE = 0.05
 """How far the phases of an object's states lie apart at the start [rad]: equal ones would stay equal for ever."""
 
@@ -80,7 +82,7 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     while len(result) < modes:
         order_y, order_x = next(orders, (None, None))
         if order_y is None or order_x is None:
-            raise ValueError(f"The probe lights too few pixels for {modes} modes that differ; ask for fewer.")
+            raise InvalidValueError(f"The probe lights too few pixels for {modes} modes that differ; ask for fewer.")
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])
         whole = mode.abs().square().sum()
         for other in basis:

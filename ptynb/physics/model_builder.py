@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.data.geometry import NearField
-from ptynb.data.scan import ObjectFrame, Scan, ScanError, check_scan
+from ptynb.data.scan import ObjectFrame, Scan, check_scan
 from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.exceptions import InvalidTypeError, ScanError
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.components.object_and_probe import Object, Probe, Slices, Tilt
 from ptynb.physics.components.positions_to_detector import (
@@ -49,7 +50,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
     """
     check_scan(scan)
     if not isinstance(settings, Settings):
-        raise TypeError(f"The settings are a {type(settings).__name__}; expected ptynb.Settings.")
+        raise InvalidTypeError(f"The settings are a {type(settings).__name__}; expected ptynb.Settings.")
     geometry, window = scan.geometry, model_window(scan, settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(

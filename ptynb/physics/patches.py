@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
+
 
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `window_origins` (pattern, yx), on the CPU.
@@ -46,7 +48,7 @@ def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int])
     last = field.shape[-2] - window[0], field.shape[-1] - window[1]
     places = window_origins.cpu().numpy()
     if len(places) and (places.min() < 0 or int(places[:, 0].max()) > last[0] or int(places[:, 1].max()) > last[1]):
-        raise ValueError(
+        raise InvalidValueError(
             f"Windows of {window[0]} x {window[1]} pixels have their corners from {window_origins.amin(0).tolist()} to "
             f"{window_origins.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be "
             "from 0 "

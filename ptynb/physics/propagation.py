@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.physics.pupil import check_grid
 
 
@@ -107,11 +108,11 @@ def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[
     Raises ValueError where the detector lies in the focus or beyond it, or not downstream of the sample.
     """
     if not (math.isfinite(sample_to_detector) and sample_to_detector > 0):
-        raise ValueError(
+        raise InvalidValueError(
             f"The distance from sample to detector is {sample_to_detector!r} m; it has to be a positive, finite number."
         )
     if math.isnan(focus_to_sample) or focus_to_sample == 0 or 1 + sample_to_detector / focus_to_sample <= 0:
-        raise ValueError(
+        raise InvalidValueError(
             f"The distance from focus to sample is {focus_to_sample!r} m with the detector {sample_to_detector!r} m "
             "behind the sample; it has to be positive, or negative with the detector before the focus, or math.inf."
         )

@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 
 def frequencies(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Spatial frequencies (y, 1) and (1, x) [1/m] in FFT order. window: pixels (y, x). pixel: (y, x) [m]."""
@@ -67,7 +69,7 @@ def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64],
         if farthest > 1:
             needed[axis] = math.ceil(farthest * side)
     if needed != list(sides):
-        raise ValueError(
+        raise InvalidValueError(
             f"The {what} rays beyond the window of {sides[0]} x {sides[1]} pixels; take at least "
             f"{needed[0]} x {needed[1]} of this size, or larger pixels."
         )
@@ -91,17 +93,17 @@ def check_pupil(
     for axis, side, size, half in zip("yx", window, pixel, reach, strict=True):
         outer, room = half + edge / 2, max(side / 2 - 1, 0)
         if outer * wavelength >= 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The pupil reaches {outer * wavelength:.3g} (the sine of an angle) along {axis}; it has to be below 1."
             )
         if outer * side * size > room:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The pupil reaches {outer * wavelength:.3g} rad along {axis}, and {side} pixels of {size!r} m hold "
                 f"{room / (side * size) * wavelength:.3g} rad; take pixels of at most "
                 f"{rounded_down(max(room, 1) / (side * outer))} m."
             )
         if half * side * size < 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The pupil reaches {half * wavelength:.3g} rad along {axis}, and its spot is wider than the window of "
                 f"{side} pixels; take at least {math.ceil(1 / (half * size))} of this size, or larger pixels."
             )
@@ -116,7 +118,7 @@ def rounded_down(value: float) -> str:
 def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
     """Raises ValueError for a window without pixels, and lengths that are not positive."""
     if min(window) < 1:
-        raise ValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
+        raise InvalidValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
     for size in pixel:
         check_positive(size, "pixel size", "m")
     check_positive(wavelength, "wavelength", "m")
@@ -125,16 +127,16 @@ def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: 
 def check_positive(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
 
 
 def check_not_negative(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a finite number, not negative.")
+        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a finite number, not negative.")
 
 
 def check_finite(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is not finite."""
     if not math.isfinite(value):
-        raise ValueError(f"The {name} is {value!r} {unit}; it has to be a finite number.")
+        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a finite number.")

@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.exceptions import InvalidValueError
+
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.complex128]
 TAPS = 6
@@ -62,7 +64,7 @@ def resampling(
     Raises ValueError where the shapes don't fit.
     """
     if frequencies.ndim < 2 or frequencies.shape[-1] != 2 or scale.shape != frequencies.shape[:-1]:
-        raise ValueError(
+        raise InvalidValueError(
             f"Frequencies {frequencies.shape} and scale {scale.shape} don't fit; give (…, yx) and (…) of equal lengths."
         )
     half = np.array(window) / 2

@@ -11,13 +11,14 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, counted, plan_for
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import as_plain
+from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.measurement import measure, running
 from ptynb.planning.memory_check import check_room, lacks, room_for
 from ptynb.planning.memory_model import Workload
 from ptynb.planning.performance_model import Cost, Measured, cost_of
-from ptynb.settings import THIN_ONLY, Settings, SettingsError
+from ptynb.settings import THIN_ONLY, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 
 EVERY = 8

@@ -8,10 +8,11 @@ from typing import Any
 
 from ptynb.cluster.devices import find_gpus
 from ptynb.data.scan import Scan
+from ptynb.exceptions import SettingsError
 from ptynb.loading.placement import Place, free_on_host, place_for
 from ptynb.optimize.batching import can_share
 from ptynb.planning.memory_model import Where, Workload, memory_of, own_patterns, patterns_bytes, portion, totals
-from ptynb.settings import PROJECTIONS, SettingsError
+from ptynb.settings import PROJECTIONS
 
 USABLE = 0.95
 """Of a GPU's memory, what there is for one process."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import (
     SMALLEST_WINDOW,
     Array,
@@ -43,7 +44,7 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     if min(factors) < 1 or any(
         side % f or side // f < SMALLEST_WINDOW for side, f in zip(scan.pattern_shape, factors, strict=True)
     ):
-        raise ValueError(
+        raise InvalidValueError(
             f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels can't be binned by {factors[0]} x "
             f"{factors[1]}; "
             "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first."
@@ -86,10 +87,10 @@ def resample(scan: Scan, factor: float) -> Scan:
     Raises ValueError unless `factor` is positive and leaves 4 x 4 pixels, and ScanError for a tilted geometry.
     """
     if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
-        raise ValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
+        raise InvalidValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
-        raise ValueError(
+        raise InvalidValueError(
             f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
             f"{window[0]} x {window[1]}; expected at least 4 x 4."
         )

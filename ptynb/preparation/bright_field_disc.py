@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ptynb.data.geometry import Geometry
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.carry_over import Array, as_centred, facing_geometry, middle_of
 from ptynb.preparation.center_of_mass import mean_pattern
 
@@ -74,10 +75,10 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
     an object guess, whose pixels would change their size.
     """
     if not (math.isfinite(convergence_angle) and 0 < convergence_angle < math.pi / 2):
-        raise ValueError(f"The convergence angle is {convergence_angle!r} rad; expected one between 0 and π/2.")
+        raise InvalidValueError(f"The convergence angle is {convergence_angle!r} rad; expected one between 0 and π/2.")
     geometry = scan.geometry if isinstance(scan.geometry, Geometry) else None
     if wavelength is None and geometry is None:
-        raise ValueError("The scan has no geometry that knows the wavelength; give wavelength=... [m].")
+        raise InvalidValueError("The scan has no geometry that knows the wavelength; give wavelength=... [m].")
     if geometry is not None and scan.object is not None:
         raise ScanError("The scan has an object guess, whose pixels a calibration would change; leave it out.")
     disc = bright_field_disc(scan)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import Frames, TransformedFrames
-from ptynb.data.scan import Scan, ScanError, Truth
+from ptynb.data.scan import Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.exceptions import InvalidValueError, ScanError
 
 Array = NDArray[Any]
 Window = tuple[int, int]
@@ -155,7 +156,7 @@ def whole_pair(value: Any, name: str) -> tuple[int, int]:
         if not np.issubdtype(pair.dtype, np.integer):
             raise TypeError
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}; expected a whole number, or two: (y, x).") from None
+        raise InvalidValueError(f"{name} is {value!r}; expected a whole number, or two: (y, x).") from None
     return int(pair[0]), int(pair[1])
 
 
@@ -163,5 +164,5 @@ def window_like(value: Any, name: str) -> Window:
     """`value` as a window of at least 4 x 4 pixels."""
     window = whole_pair(value, name)
     if min(window) < SMALLEST_WINDOW:
-        raise ValueError(f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.")
+        raise InvalidValueError(f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.")
     return window

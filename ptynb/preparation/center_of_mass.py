@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.carry_over import (
     Array,
     as_centred,
@@ -84,7 +85,9 @@ def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
     """A mean pattern given for the scan: centred, 0 at bad pixels."""
     given = np.asarray(mean, dtype=np.float64)
     if given.shape != scan.pattern_shape:
-        raise ValueError(f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.")
+        raise InvalidValueError(
+            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}."
+        )
     given = known(scan.mask, given)
     return given if scan.centred else np.fft.fftshift(given)
 

@@ -8,7 +8,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.carry_over import Array, carried, known, real_type, transformed
 from ptynb.preparation.center_of_mass import mean_pattern
 
@@ -35,7 +36,7 @@ def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     response = _image(scan, flat, "flat field")
     good = response > 0 if scan.mask is None else scan.mask & (response > 0)
     if not good.any():
-        raise ValueError("The flat field is positive at no good pixel; expected the response of the detector.")
+        raise InvalidValueError("The flat field is positive at no good pixel; expected the response of the detector.")
     gain = np.where(good, response[good].mean() / np.where(good, response, 1), 0)
     return dataclasses.replace(
         scan,
@@ -50,7 +51,7 @@ def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
     Raises ValueError unless the threshold is finite and at least 0.
     """
     if not (math.isfinite(threshold) and threshold >= 0):
-        raise ValueError(f"The threshold for counts is {threshold!r}; expected a finite number of at least 0.")
+        raise InvalidValueError(f"The threshold for counts is {threshold!r}; expected a finite number of at least 0.")
     return dataclasses.replace(scan, frames=transformed(scan, _at_least, float(threshold)))
 
 
@@ -66,11 +67,11 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
     or for neither of the two.
     """
     if counts is None and monitor is None:
-        raise ValueError("normalise was given nothing to scale by; expected counts=..., monitor=..., or both.")
+        raise InvalidValueError("normalise was given nothing to scale by; expected counts=..., monitor=..., or both.")
     if monitor is not None:
         incident = np.asarray(monitor, dtype=np.float64)
         if incident.shape != (len(scan),) or not (np.isfinite(incident).all() and (incident > 0).all()):
-            raise ValueError(
+            raise InvalidValueError(
                 f"The monitor has shape {incident.shape} and {int((~(incident > 0) | ~np.isfinite(incident)).sum())} "
                 f"values that are not positive and finite; expected one value for each of the {len(scan)} patterns."
             )
@@ -81,7 +82,7 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
 
 def _with_mean(scan: Scan, counts: float) -> Scan:
     if not (math.isfinite(counts) and counts > 0):
-        raise ValueError(f"The counts to normalise to are {counts!r}; expected a positive, finite number.")
+        raise InvalidValueError(f"The counts to normalise to are {counts!r}; expected a positive, finite number.")
     total = float(mean_pattern(scan).sum())
     if not total > 0:
         raise ScanError("All patterns are empty at the good pixels, and no factor gives them counts.")
@@ -95,15 +96,17 @@ def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         image = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"The {name} does not consist of real numbers.") from None
+        raise InvalidValueError(f"The {name} does not consist of real numbers.") from None
     if image.shape not in ((), scan.pattern_shape):
-        raise ValueError(
+        raise InvalidValueError(
             f"The {name} has shape {image.shape}; expected that of a pattern, {scan.pattern_shape}, or one number."
         )
     image = known(scan.mask, np.broadcast_to(image, scan.pattern_shape))
     if not np.isfinite(image).all():
         y, x = np.argwhere(~np.isfinite(image))[0]
-        raise ValueError(f"The {name} is {image[y, x]} at pixel ({y}, {x}); expected finite numbers at good pixels.")
+        raise InvalidValueError(
+            f"The {name} is {image[y, x]} at pixel ({y}, {x}); expected finite numbers at good pixels."
+        )
     return image
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import (
     Array,
     Window,
@@ -45,7 +46,7 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
         not 0 <= begin <= begin + side <= whole
         for begin, side, whole in zip(start, wanted, scan.pattern_shape, strict=True)
     ):
-        raise ValueError(
+        raise InvalidValueError(
             f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not lie inside patterns of "
             f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first."
         )
@@ -67,7 +68,7 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     wanted = window_like(window, "The window to pad to")
     scan = as_centred(scan)
     if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
-        raise ValueError(
+        raise InvalidValueError(
             f"The window to pad to is {wanted[0]} x {wanted[1]} pixels, and the patterns have "
             f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected no fewer. Crop them, or bin them."
         )

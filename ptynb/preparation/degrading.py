@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import Array, known, real_type, transformed
 from ptynb.preparation.counts import normalise
 
@@ -24,7 +25,7 @@ def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> S
     Raises ValueError for a dose that is not positive and finite, or a negative seed.
     """
     if not (isinstance(seed, int) and seed >= 0):
-        raise ValueError(f"The seed of the noise is {seed!r}; expected a whole number of at least 0.")
+        raise InvalidValueError(f"The seed of the noise is {seed!r}; expected a whole number of at least 0.")
     if dose is not None:
         scan = normalise(scan, counts=dose)
     return dataclasses.replace(scan, frames=transformed(scan, _noisy, seed, scan.mask, dtype=real_type(scan)))
@@ -39,7 +40,9 @@ def blur(scan: Scan, sigma: float) -> Scan:
     Raises ValueError unless sigma is positive and finite.
     """
     if not (math.isfinite(sigma) and sigma > 0):
-        raise ValueError(f"The sigma of the blur is {sigma!r} detector pixels; expected a positive, finite number.")
+        raise InvalidValueError(
+            f"The sigma of the blur is {sigma!r} detector pixels; expected a positive, finite number."
+        )
     return dataclasses.replace(scan, frames=transformed(scan, _blurred, float(sigma), scan.mask, dtype=real_type(scan)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import parts
 
 ENOUGH_TO_BE_STUCK = 16
@@ -26,7 +27,7 @@ def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
     given = np.asarray(mask)
     numbers = given.dtype == bool or np.isin(given, (0, 1)).all()
     if given.shape != scan.pattern_shape or not numbers:
-        raise ValueError(
+        raise InvalidValueError(
             f"The mask has shape {given.shape} and type {given.dtype}; expected that of a pattern, "
             f"{scan.pattern_shape}, "
             "and True or 1 where the detector works, False or 0 elsewhere."
@@ -46,7 +47,7 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     Pixels masked already stay bad and judge no neighbour. Raises ValueError for a factor below 1 or negative sigmas.
     """
     if not (math.isfinite(factor) and factor >= 1 and math.isfinite(sigmas) and sigmas >= 0):
-        raise ValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
+        raise InvalidValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
     seen = _statistics(scan)
     kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
     working = seen.finite if scan.mask is None else seen.finite & scan.mask

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay
 
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from ptynb.preparation.carry_over import facing_geometry, pixel_of
 from ptynb.preparation.center_of_mass import centre_of_mass
 

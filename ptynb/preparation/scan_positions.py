@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import facing_geometry, middle_of, pixel_of, with_room
 
 
@@ -29,7 +30,7 @@ def affine_matrix(
     """
     numbers = (scale, asymmetry, rotation, shear)
     if not (all(map(math.isfinite, numbers)) and scale > 0 and abs(asymmetry) < 2 and abs(shear) < math.pi / 2):
-        raise ValueError(
+        raise InvalidValueError(
             f"affine_matrix got scale={scale}, asymmetry={asymmetry}, rotation={rotation}, shear={shear}; expected "
             "a positive scale, an asymmetry within ±2, a shear within ±π/2 and a finite rotation."
         )
@@ -51,7 +52,7 @@ def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     except (TypeError, ValueError):
         given, usable = np.zeros(0), False
     if not usable:
-        raise ValueError(
+        raise InvalidValueError(
             f"The affine matrix is {np.asarray(matrix).tolist()}; expected 2 x 2 finite numbers, (y, x) by (y, x), "
             "that can be inverted."
         )
@@ -109,7 +110,7 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
 def axes_of(axes: str) -> tuple[int, ...]:
     """0 for "y", 1 for "x", both for "yx"."""
     if axes not in ("y", "x", "yx", "xy"):
-        raise ValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.")
+        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.")
     return tuple("yx".index(axis) for axis in axes)
 
 

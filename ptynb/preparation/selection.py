@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.patterns import SelectedFrames
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 
 
 def select(scan: Scan, which: ArrayLike | slice) -> Scan:
@@ -21,7 +22,7 @@ def select(scan: Scan, which: ArrayLike | slice) -> Scan:
     """
     indices = np.arange(len(scan))[which] if isinstance(which, slice) else _indices(np.asarray(which), len(scan))
     if not len(indices):
-        raise ValueError(f"select was asked for none of the {len(scan)} patterns; expected at least one.")
+        raise InvalidValueError(f"select was asked for none of the {len(scan)} patterns; expected at least one.")
     return dataclasses.replace(scan, frames=SelectedFrames.of(scan.frames, indices), positions=scan.positions[indices])
 
 
@@ -30,7 +31,7 @@ def _indices(which: NDArray[Any], count: int) -> NDArray[np.int64]:
         return np.flatnonzero(which)
     whole = which.ndim == 1 and (np.issubdtype(which.dtype, np.integer) or not which.size)
     if not whole or (which.size and not (-count <= which.min() and which.max() < count)):
-        raise ValueError(
+        raise InvalidValueError(
             f"select got an array of shape {which.shape} and type {which.dtype}; expected indices from {-count} to "
             f"{count - 1}, a slice, or {count} truth values."
         )

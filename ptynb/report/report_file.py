@@ -13,7 +13,7 @@ from typing import Any
 
 from ptynb.data.scan import Truth
 from ptynb.data.snapshot import Result
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.named_results import sources
 from ptynb.io.result_file import load_result
 from ptynb.report import comparison_report, result_report
@@ -54,9 +54,11 @@ def report(
     several = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     given = {name: _result(one) for name, one in sources(several)}
     if not given:
-        raise ValueError("There is no result to report; expected a reconstruction, a result, or the path of one.")
+        raise InvalidValueError(
+            "There is no result to report; expected a reconstruction, a result, or the path of one."
+        )
     if ground_truth is not None and len(given) > 1:
-        raise ValueError(f"There are {len(given)} results and a truth; a report with a truth is of one result.")
+        raise InvalidValueError(f"There are {len(given)} results and a truth; a report with a truth is of one result.")
     results = {name: result for name, (result, _) in given.items()}
     paths = {name: file for name, (_, file) in given.items()}
     first = next(iter(results.values()))
@@ -84,7 +86,7 @@ def _result(source: Any) -> tuple[Result, Path | None]:
         result = source.result
         if isinstance(result, Result):
             return result, None
-    raise TypeError(
+    raise InvalidTypeError(
         f"A {type(source).__name__} is no result; expected a reconstruction, its result, or the path of a result file."
     )
 

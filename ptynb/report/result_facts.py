@@ -10,12 +10,12 @@ from typing import Any
 from ptynb.analysis.common_area import entries
 from ptynb.data.record import utc
 from ptynb.data.snapshot import Change, Result
+from ptynb.exceptions import SettingsError
 from ptynb.report.figures.scale_marks import metric
 from ptynb.report.markup import Attributes, Content, Markup, element
 from ptynb.settings.schema import structure
 from ptynb.settings.script import as_python
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import SettingsError
 
 Row = tuple[Content, ...]
 

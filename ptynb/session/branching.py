@@ -14,6 +14,7 @@ from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Branch, Checkpoint, Result
 from ptynb.engine import reconfigure as restructuring
+from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files
 from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, save_state, states
 from ptynb.optimize.batching import check_shares
@@ -21,10 +22,10 @@ from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory_check import Room, place_of_patterns, refusal, room_for
 from ptynb.planning.memory_model import Workload, memory_of, totals
 from ptynb.session.checkpoint_result import result_of
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.reopen import Reopening, nothing, reopen
-from ptynb.settings import Settings, SettingsError
+from ptynb.settings import Settings
 
 Which = Checkpoint | int | str | Path
 """A state to go back to: one of `checkpoints`, its epoch on the present branch, or its file."""

@@ -16,14 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptynb.cluster.devices import ClusterError
-from ptynb.cluster.rpc import ClusterStoppedError, EngineLostError
 from ptynb.data.record import Words
 from ptynb.data.snapshot import Epoch, Pictures, RenderRequest, Status
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
+from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, states
-from ptynb.io.hdf5_file import FileError
 from ptynb.session.engines import ChangeNote, Engines
 from ptynb.session.failure import Cause, find_cause
 from ptynb.session.spec import Opening
@@ -34,14 +32,6 @@ ASKING_SECONDS = 5.0
 MOST_SILENCE = 60.0
 MOST_RECOVERIES = 3
 """Times in a row that a reconstruction goes on by itself without having kept a newer state meanwhile."""
-
-
-class ReconstructionError(RuntimeError):
-    """A reconstruction that failed or can't do what was asked; with rank and traceback where an engine raised."""
-
-
-class EnginesBusyError(ReconstructionError):
-    """The engines that were asked for are at work for another reconstruction."""
 
 
 class EngineClient:

@@ -14,15 +14,14 @@ from typing import Any, final
 import torch
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import ClusterError, counted
+from ptynb.cluster.devices import counted
 from ptynb.cluster.groups import memberships
-from ptynb.cluster.rpc import EngineLostError
 from ptynb.distributed.group import Membership
 from ptynb.engine import registry
 from ptynb.engine.worker import Worker
+from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.session.spec import Opening
-from ptynb.settings import SettingsError
 
 ENDING_SECONDS = 5.0
 """How long the engines of a reconstruction that failed are given to end it by themselves."""

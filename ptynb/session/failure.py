@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.errors import MOST_LINES, summarize
-from ptynb.cluster.rpc import EngineLostError
 from ptynb.data.snapshot import Failure, Status
+from ptynb.exceptions import ClusterError, EngineLostError
 from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0

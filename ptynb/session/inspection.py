@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Array, Health, PatternPair, Pictures, RenderRequest, Snapshot
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.exceptions import ClusterError, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 
 HEALTH_SECONDS = 1.0
 """How long an engine is given to say how it is; one that is in the middle of something says so later."""

@@ -17,14 +17,19 @@ import cloudpickle
 import torch
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.interrupts import PATIENCE_SECONDS, Errands, held_back
-from ptynb.cluster.rpc import EngineLostError
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Words
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Epoch, Result, ResultData, Status
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import (
+    ClusterError,
+    EngineLostError,
+    EnginesBusyError,
+    PtynbWarning,
+    ReconstructionError,
+    SettingsError,
+)
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
@@ -35,13 +40,13 @@ from ptynb.planning.memory_check import check_room, room_for
 from ptynb.planning.memory_model import Workload
 from ptynb.session.branching import BranchManager
 from ptynb.session.checkpoint_ops import CheckpointMixin
-from ptynb.session.engine_client import EngineClient, EnginesBusyError, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 from ptynb.session.engine_result import make_result, names_of
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.session.inspection import InspectionMixin
 from ptynb.session.run_status import StatusMixin
 from ptynb.session.spec import OnFailure, Opening
-from ptynb.settings import Checkpointing, Settings, SettingsError
+from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.validation import MOST_EPOCHS
 from ptynb.text import quoted
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.engine.worker import Command
+from ptynb.exceptions import ClusterError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, is_of, load_state
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.spec import Opening
 

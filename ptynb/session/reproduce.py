@@ -16,7 +16,7 @@ from ptynb.analysis.common_area import Together
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.io.result_file import load_result
 from ptynb.io.scan_identity import digest

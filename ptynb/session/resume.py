@@ -11,14 +11,13 @@ from typing import Any
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import ClusterError
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Status
 from ptynb.engine import registry
+from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import identity, load_state
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ptynb.data.snapshot import Change, Epoch, Status
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.exceptions import ReconstructionError
+from ptynb.session.engine_client import EngineClient
 
 
 class StatusMixin:

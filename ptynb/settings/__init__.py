@@ -1,5 +1,6 @@
 """What can be chosen in a reconstruction: frozen, validated models."""
 
+from ptynb.exceptions import SettingsError as SettingsError
 from ptynb.settings.checkpointing import Checkpointing as Checkpointing
 from ptynb.settings.model_parts import OPR as OPR
 from ptynb.settings.model_parts import PART_OF_COMPONENT as PART_OF_COMPONENT
@@ -24,5 +25,4 @@ from ptynb.settings.settings import Settings as Settings
 from ptynb.settings.validation import LIVE as LIVE
 from ptynb.settings.validation import Part as Part
 from ptynb.settings.validation import Rate as Rate
-from ptynb.settings.validation import SettingsError as SettingsError
 from ptynb.settings.validation import SettingsModel as SettingsModel

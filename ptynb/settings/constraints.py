@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.settings.validation import MOST_EPOCHS, SettingsModel, check_span
 
 Strength = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -133,7 +134,7 @@ class AmplitudeLimits(Constraint):
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"its low limit {self.low:g} is above its high one {self.high:g}; turn them round")
+            raise InvalidValueError(f"its low limit {self.low:g} is above its high one {self.high:g}; turn them round")
         return self
 
 

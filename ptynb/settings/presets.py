@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ptynb.exceptions import SettingsError
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import SettingsError
 
 
 class _Sized(Protocol):

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from ptynb.exceptions import SettingsError
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import SettingsError, kinds_in
+from ptynb.settings.validation import kinds_in
 from ptynb.text import quoted
 
 Choice = bool | int | float | str | None

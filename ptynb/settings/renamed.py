@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from ptynb.data.record import Change
-from ptynb.settings.validation import SettingsError, models_in
+from ptynb.exceptions import SettingsError
+from ptynb.settings.validation import models_in
 
 Values = Mapping[str, str]
 Table = Mapping[str, Mapping[str, str | tuple[str, Values]]]

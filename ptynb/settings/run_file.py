@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
+from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.load_options import Load
 from ptynb.settings.renamed import translated
@@ -25,7 +26,6 @@ from ptynb.settings.validation import (
     MOST_PROBLEMS,
     MOST_SECONDS,
     TRUST,
-    SettingsError,
     SettingsModel,
     check_names,
     dotted,
@@ -130,7 +130,7 @@ class SshCluster(SettingsModel):
         if not isinstance(hosts, list | tuple):
             return hosts
         if not all(isinstance(host, str) for host in hosts):
-            raise ValueError("expected names, or names with numbers of engines as {name: 2}")
+            raise InvalidValueError("expected names, or names with numbers of engines as {name: 2}")
         return dict.fromkeys(hosts)
 
 
@@ -163,7 +163,7 @@ class RunFile(SettingsModel):
     @classmethod
     def _file(cls, result: Path) -> Path:
         if result.name in ("", ".."):
-            raise ValueError("expected the name of a file, such as scan.result.h5")
+            raise InvalidValueError("expected the name of a file, such as scan.result.h5")
         return result
 
     @model_validator(mode="before")

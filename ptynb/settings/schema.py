@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ptynb.exceptions import SettingsError
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import SettingsError, flat
+from ptynb.settings.validation import flat
 from ptynb.settings.validation import nested as nested
 
 Kind = Literal["number", "integer", "choice", "switch"]

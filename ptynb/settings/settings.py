@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, Field, model_validator
 
+from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
 from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
 from ptynb.settings.model_parts import (
@@ -28,18 +29,7 @@ from ptynb.settings.model_parts import (
 )
 from ptynb.settings.regularizers import PACBED, LossName, Similarity, Term
 from ptynb.settings.renamed import translated
-from ptynb.settings.validation import (
-    LIVE,
-    MOST_EPOCHS,
-    SIMPLE,
-    Part,
-    SettingsError,
-    SettingsModel,
-    check_names,
-    flat,
-    merge,
-    nested,
-)
+from ptynb.settings.validation import LIVE, MOST_EPOCHS, SIMPLE, Part, SettingsModel, check_names, flat, merge, nested
 from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -199,7 +189,7 @@ class Settings(SettingsModel):
     def _fits_together(self) -> Self:
         problem = next(_contradictions(self), None)
         if problem is not None:
-            raise ValueError(problem)
+            raise InvalidValueError(problem)
         return self
 
     @property

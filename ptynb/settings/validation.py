@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
+from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.text import has_control_characters, in_one_line, quoted
 
 LIVE: JsonDict = {"live": True}
@@ -37,14 +38,6 @@ LONGEST_NAME = 80
 """Letters of a name that an error repeats; no field has such a long one."""
 
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
-
-
-class SettingsError(ValueError):
-    """Settings that can't be used; the message says which, what was found and what is expected."""
-
-    def __init__(self, message: str, problems: tuple[ErrorDetails, ...] = ()) -> None:
-        super().__init__(message)
-        self.problems = problems
 
 
 class SettingsModel(BaseModel):
@@ -143,7 +136,7 @@ class Part(SettingsModel):
 def check_span(start_epoch: int, end_epoch: int | None) -> None:
     """Raises ValueError where the last epoch comes before the first."""
     if end_epoch is not None and end_epoch < start_epoch:
-        raise ValueError(
+        raise InvalidValueError(
             f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier"
         )
 

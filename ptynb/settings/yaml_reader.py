@@ -18,7 +18,7 @@ import yaml
 from yaml.error import MarkedYAMLError
 from yaml.reader import ReaderError
 
-from ptynb.settings.validation import SettingsError
+from ptynb.exceptions import SettingsError
 from ptynb.text import in_one_line, quoted
 
 MOST_BYTES = 2**20

@@ -32,6 +32,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 Aberrations: TypeAlias = Mapping[str, float | tuple[float, float]]
 """Names, Krivanek's or Haider's, with magnitude [m] and azimuth [rad], or the magnitude alone for azimuth 0."""
 
@@ -68,22 +70,22 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
     for name, value in aberrations.items():
         if name not in _KRIVANEK:
             known = ", ".join(f"{krivanek} ({haider})" for krivanek, haider, _ in _FAMILIES)
-            raise ValueError(
+            raise InvalidValueError(
                 f"There is no aberration {name!r}; give some of {known}, and a defocus as C10, positive where the "
                 "sample lies downstream of the focus."
             )
         krivanek, factor = _KRIVANEK[name]
         if krivanek in found:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; keep one of both names."
             )
         magnitude, azimuth = value if isinstance(value, tuple) else (value, 0.0)
         if not (math.isfinite(magnitude) and math.isfinite(azimuth)):
-            raise ValueError(
+            raise InvalidValueError(
                 f"The aberration {name} is {magnitude!r} m at {azimuth!r} rad; both have to be finite numbers."
             )
         if krivanek.endswith("0") and azimuth != 0:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The aberration {name} has the azimuth {azimuth!r} rad, and it is round; give its magnitude alone."
             )
         found[krivanek] = (factor * magnitude, azimuth)
@@ -113,7 +115,7 @@ def aberration_phase(
     Raises ValueError as `krivanek_aberrations` does, and for a wavelength that is not positive.
     """
     if not (math.isfinite(wavelength) and wavelength > 0):
-        raise ValueError(f"The wavelength is {wavelength!r} m; it has to be a positive, finite number.")
+        raise InvalidValueError(f"The wavelength is {wavelength!r} m; it has to be a positive, finite number.")
     y, x = np.broadcast_arrays(np.asarray(angles_y, np.float64), np.asarray(angles_x, np.float64))
     angle, square = x + 1j * y, y**2 + x**2
     path = np.zeros_like(square)

@@ -14,7 +14,8 @@ from scipy import ndimage
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import Scan, ScanError, Truth
+from ptynb.data.scan import Scan, Truth
+from ptynb.exceptions import ScanError
 
 Complex = NDArray[np.complex128]
 

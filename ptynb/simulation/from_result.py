@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.result import Result
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
 from ptynb.data.tilted_geometry import TiltedGeometry
+from ptynb.exceptions import ScanError
 from ptynb.io.scan_identity import geometry_from
 from ptynb.simulation.diffraction import simulate_diffraction
 

@@ -14,6 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.physics.pupil import (
     check_finite,
     check_grid,
@@ -93,7 +94,7 @@ def zone_plate_probe(
     check_positive(outermost_zone_width, "width of the outermost zone", "m")
     check_finite(defocus, "defocus", "m")
     if not 0 <= central_stop < diameter:
-        raise ValueError(
+        raise InvalidValueError(
             f"The central stop is {central_stop!r} m wide, and the zone plate {diameter!r} m; the stop has to be "
             "smaller, or 0 for none."
         )
@@ -165,7 +166,7 @@ def pinhole_probe(
     check_not_negative(distance, "distance from the pinhole", "m")
     check_not_negative(edge, "width of the pinhole's edge", "m")
     if diameter < 2 * max(pixel):
-        raise ValueError(
+        raise InvalidValueError(
             f"The pinhole is {diameter!r} m wide, and the pixels {max(pixel)!r} m; take pixels of at most "
             f"{rounded_down(diameter / 2)} m."
         )
@@ -173,7 +174,7 @@ def pinhole_probe(
         max(side, math.ceil((diameter + max(edge, size)) / size) + 1) for side, size in zip(window, pixel, strict=True)
     ]
     if needed != [*window]:
-        raise ValueError(
+        raise InvalidValueError(
             f"The pinhole is {diameter!r} m wide and does not fit in the window of {window[0]} x {window[1]} pixels; "
             f"take at least {needed[0]} x {needed[1]} of this size, or larger pixels."
         )
@@ -200,7 +201,7 @@ def propagate(
     Raises ValueError for lengths that make no sense, and where more than 5% of the power would leave the window.
     """
     if field.ndim < 2:
-        raise ValueError(f"The field has the shape {field.shape}; give (…, y, x).")
+        raise InvalidValueError(f"The field has the shape {field.shape}; give (…, y, x).")
     window = (field.shape[-2], field.shape[-1])
     check_grid(window, pixel, wavelength)
     check_finite(distance, "distance", "m")
@@ -230,7 +231,7 @@ def _check_lost(
     power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
     sent = float(power.sum()) / runs.size
     if not (math.isfinite(sent) and sent > 0):
-        raise ValueError("The field is dark, evanescent or not finite; give one with light that propagates.")
+        raise InvalidValueError("The field is dark, evanescent or not finite; give one with light that propagates.")
     lost = 1 - float((np.abs(moved) ** 2).sum()) / sent
     if lost <= MOST_LOST:
         return
@@ -239,7 +240,7 @@ def _check_lost(
     for axis, (side, size) in enumerate(zip(window, pixel, strict=True)):
         begins = _holding(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
         needed.append(max(side, 2 * math.ceil((begins + abs(distance) * _holding(rays[axis][runs], power)) / size)))
-    raise ValueError(
+    raise InvalidValueError(
         f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; take one "
         f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance."
     )

@@ -14,6 +14,7 @@ from scipy import ndimage
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan, Truth
+from ptynb.exceptions import InvalidValueError
 from ptynb.io import scan_file
 from ptynb.simulation.diffraction import moved
 
@@ -48,14 +49,14 @@ def simulate(
     The same arguments give the same scan, bit for bit.
     """
     if not (1 <= modes <= len(MODE_POWERS)):
-        raise ValueError(f"modes is {modes}; expected 1 to {len(MODE_POWERS)}.")
+        raise InvalidValueError(f"modes is {modes}; expected 1 to {len(MODE_POWERS)}.")
     if patterns < 1 or window < 16 or not photons > 0 or not math.isfinite(photons):
-        raise ValueError(
+        raise InvalidValueError(
             f"simulate got patterns={patterns}, window={window}, photons={photons}; "
             "expected at least 1 pattern of 16 pixels and some photons."
         )
     if step is not None and not (math.isfinite(step) and step > 0):
-        raise ValueError(f"step is {step}; expected a positive number of object pixels.")
+        raise InvalidValueError(f"step is {step}; expected a positive number of object pixels.")
     random = np.random.default_rng(seed)
     positions = _raster(patterns, window / 16 if step is None else step, subpixel, random)
     probe, guess = _probe(window, modes, photons)

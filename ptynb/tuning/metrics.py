@@ -10,7 +10,7 @@ import numpy as np
 
 from ptynb.analysis.ring_correlation import FEWEST, fourier_ring_correlation
 from ptynb.data.snapshot import Array, Result
-from ptynb.settings import SettingsError
+from ptynb.exceptions import InvalidValueError, SettingsError
 
 Metric = Literal["loss", "frc"] | Callable[[Result], float]
 SMALLEST_SIDE = 8
@@ -34,9 +34,11 @@ def of_function(metric: Callable[[Result], float], result: Result) -> float:
     try:
         score = float(given)
     except (TypeError, ValueError):
-        raise ValueError(f"The metric returned {given!r:.80}; expected a number, small for what is good.") from None
+        raise InvalidValueError(
+            f"The metric returned {given!r:.80}; expected a number, small for what is good."
+        ) from None
     if not math.isfinite(score):
-        raise ValueError(f"The metric returned {score}; expected a finite number, small for what is good.")
+        raise InvalidValueError(f"The metric returned {score}; expected a finite number, small for what is good.")
     return score
 
 
@@ -64,7 +66,7 @@ def _shared_area(one: Result, other: Result) -> tuple[slice, slice]:
     high = np.minimum(_middles(one).max(0) + shift, _middles(other).max(0))
     starts, stops = np.ceil(low).astype(int), np.floor(high).astype(int)
     if (stops - starts).min() < SMALLEST_SIDE:
-        raise ValueError(
+        raise InvalidValueError(
             f"The halves of the scan share an area of {' x '.join(str(side) for side in stops - starts)} pixels, too "
             "small for a Fourier ring correlation; use the metric 'loss'."
         )

@@ -9,12 +9,13 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import ClusterPlan, Device, plan_for, usable_cores
 from ptynb.data.scaling_result import ScalingTest, ScalingTrial
 from ptynb.data.scan import Scan
+from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory_check import check_room, room_for
 from ptynb.planning.memory_model import Workload
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.settings import Settings, SettingsError
+from ptynb.settings import Settings
 
 
 def scaling_test(

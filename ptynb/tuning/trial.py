@@ -9,12 +9,11 @@ from typing import Any
 
 from ptynb.analysis.half_scans import split_scan
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.rpc import ClusterStoppedError
 from ptynb.data import images
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Picture, Result
 from ptynb.data.trial_record import TrialState
-from ptynb.session.engine_client import ReconstructionError
+from ptynb.exceptions import ClusterStoppedError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.settings.ranges import with_values

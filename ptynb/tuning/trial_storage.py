@@ -32,7 +32,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ptynb.data.snapshot import Picture
 from ptynb.data.trial_record import TunedTrial
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.settings.ranges import Between, Range, is_whole
 
 NAME = "ptynb tuning"

@@ -6,10 +6,13 @@ import numpy as np
 from matplotlib import colormaps
 
 from ptynb.data.snapshot import Array
+from ptynb.exceptions import InvalidValueError
 
 
 def look_up_table(name: str) -> Array:
     """The table (256, 3) uint8 of a matplotlib colour map; ValueError where it has none of this name."""
     if name not in colormaps:
-        raise ValueError(f"There is no colour map {name!r}; matplotlib's are meant, such as 'gray' or 'viridis'.")
+        raise InvalidValueError(
+            f"There is no colour map {name!r}; matplotlib's are meant, such as 'gray' or 'viridis'."
+        )
     return (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)

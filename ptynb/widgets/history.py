@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import ipywidgets
 
 from ptynb.data.snapshot import Branch, Checkpoint
+from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Action, Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.elements import Whole, complaint, note, put
@@ -136,7 +137,7 @@ class History(Whole):
 
     def _to_switch(self) -> Action:
         if self.branches.value is None:
-            raise ValueError("No branch is chosen; choose one of the list.")
+            raise InvalidValueError("No branch is chosen; choose one of the list.")
         return partial(self._switch, self.branches.value)
 
     def _chosen(self) -> Checkpoint | None:
@@ -147,7 +148,7 @@ class History(Whole):
                 return None
             if key in self._states:
                 return self._states[key]
-        raise ValueError(
+        raise InvalidValueError(
             "No state is chosen; choose one of the list."
             if key is None
             else f"{Path(key).name} was removed meanwhile, to make room for newer ones; choose another one."

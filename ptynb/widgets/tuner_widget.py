@@ -12,6 +12,7 @@ import numpy as np
 
 from ptynb.data.snapshot import Result
 from ptynb.data.trial_record import TunedTrial
+from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
 from ptynb.widgets.actions import Actions
@@ -157,7 +158,7 @@ class Tuner(Whole):
 
     def _start(self) -> None:
         if self.study is not None and self.study.running:
-            raise ValueError("A study is under way; press Stop first: a new one takes its engines.")
+            raise InvalidValueError("A study is under way; press Stop first: a new one takes its engines.")
         metric = self.metric.value
         study = self._make(
             self._ranges(),

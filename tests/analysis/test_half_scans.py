@@ -8,7 +8,8 @@ from scipy.spatial import cKDTree
 from ptynb.analysis import split_scan
 from ptynb.analysis.half_scans import in_second_half
 from ptynb.data.patterns import ArrayFrames, HDF5Frames, SelectedFrames
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 
 WINDOW = (8, 10)

@@ -3,7 +3,7 @@ import pytest
 
 from ptynb import analysis
 from ptynb.analysis.mask_drawing import MaskHistory, painted
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import ScanError
 from ptynb.simulation.simulated_scan import simulate
 from tests.pairs import each
 

@@ -5,7 +5,8 @@ import pytest
 
 from ptynb import analysis, preparation
 from ptynb.analysis.surveyor import Surveyor
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from ptynb.simulation.simulated_scan import simulate
 from tests.pairs import each
 from tests.preparation.test_rotation_fit import phase_scan, potential_gradient

@@ -5,8 +5,8 @@ import pytest
 
 from ptynb.batch import rank_env
 from ptynb.batch.rank_env import Place, Seat, take_seat
-from ptynb.cluster.errors import ClusterError
 from ptynb.cluster.gpus import GPU
+from ptynb.exceptions import ClusterError
 
 TORCHRUN = {
     "RANK": "5",

@@ -12,7 +12,7 @@ import pytest
 import ptynb as pt
 from ptynb.cli import main
 from ptynb.cli.sweep_combinations import Combination, check, combinations, identity, parameters_of, parse
-from ptynb.settings import SettingsError
+from ptynb.exceptions import SettingsError
 
 PARAMETERS = 'rate = 1.0\nsweep = {}\nfolder = "."'
 WORK = """

@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.groups import joining
 from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.data.scan import Scan
 from ptynb.engine import registry
+from ptynb.exceptions import ClusterError
 
 SCRIPT = """
 import ptynb as pt, sys, time

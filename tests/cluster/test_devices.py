@@ -6,17 +6,9 @@ import subprocess
 import pytest
 
 from ptynb.cluster import devices, gpus
-from ptynb.cluster.devices import (
-    GPU,
-    ClusterError,
-    choose_backend,
-    find_gpus,
-    plan_cluster,
-    plan_for,
-    plan_of,
-    usable_cores,
-)
+from ptynb.cluster.devices import GPU, choose_backend, find_gpus, plan_cluster, plan_for, plan_of, usable_cores
 from ptynb.cluster.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
+from ptynb.exceptions import ClusterError
 
 # index, uuid, name, memory.total, memory.used, memory.free, utilization.gpu, compute_mode, mig.mode.current
 LISTING = """0, GPU-aaaa1111-22, NVIDIA H200, 143771, 4, 143154, 0, Default, Disabled

@@ -8,9 +8,10 @@ import pytest
 
 from ptynb.cli import main
 from ptynb.cluster import doctor
-from ptynb.cluster.devices import GPU, ClusterError
+from ptynb.cluster.devices import GPU
 from ptynb.cluster.doctor import PACKAGES, examine, examine_cluster
 from ptynb.cluster.error_explanations import PEER_TO_PEER
+from ptynb.exceptions import ClusterError
 
 GPUS = (GPU(0, "GPU-1111", "NVIDIA H200", 143771), GPU(1, "GPU-2222", "NVIDIA H200", 143771))
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from ptynb.data.geometry import Geometry
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 
 GEOMETRY = Geometry(wavelength=1e-10, distance=2.0, detector_pixel=(50e-6, 100e-6))

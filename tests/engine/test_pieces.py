@@ -10,8 +10,9 @@ import torch
 
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.exceptions import ReconstructionError
 from ptynb.physics.components.component import ModelComponent
-from ptynb.session.reconstruction import Reconstruction, ReconstructionError
+from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Positions, Settings
 from ptynb.simulation.simulated_scan import simulate
 from tests.cases import a_scan

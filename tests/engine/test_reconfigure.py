@@ -12,19 +12,9 @@ from ptynb.data.scan import ObjectFrame
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import NEW_MODE, in_frame, in_slices, restructured, why_not, with_modes, with_states
+from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
-from ptynb.settings import (
-    OPR,
-    Detector,
-    Object,
-    PatternIntensities,
-    Positions,
-    Probe,
-    Settings,
-    SettingsError,
-    Slices,
-    Tilt,
-)
+from ptynb.settings import OPR, Detector, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
 from tests.cases import THICK, a_scan
 from tests.engine import restructuring_work
 from tests.engine.ranks import Ranks

@@ -14,8 +14,8 @@ import psutil
 import pytest
 import zmq
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.launchers.ssh import Host, Remote, ask_hosts, place_engines
+from ptynb.exceptions import ClusterError
 from tests.hosts.hosts import ADDRESSES, ADDRESSES_6, ENGINE_HOSTS, ROOT, SWITCH, Far, Hosts, wait_until
 
 HERE = Path(__file__).parent

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ptynb.data.scan import ScanError
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.load import load
 from tests.pairs import case
 

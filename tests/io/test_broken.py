@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts

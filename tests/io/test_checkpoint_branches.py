@@ -14,9 +14,9 @@ import pytest
 
 from ptynb.data.snapshot import Epoch
 from ptynb.engine.checkpoint_writer import Keeper
+from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches, checkpoint_dir
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state, states
-from ptynb.io.hdf5_file import FileError
 from ptynb.settings import Checkpointing, Settings
 from tests.io.cases import of_case
 

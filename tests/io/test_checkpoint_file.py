@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.snapshot import Change, Epoch
+from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_file import (
     ReconstructionState,
     companion,
@@ -25,7 +26,6 @@ from ptynb.io.checkpoint_file import (
     save_state,
     states,
 )
-from ptynb.io.hdf5_file import FileError
 
 
 def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> ReconstructionState:

@@ -9,9 +9,9 @@ import tifffile
 from PIL import Image
 
 from ptynb.data import images
+from ptynb.exceptions import FileError
 from ptynb.io.export import export, tiff_export
 from ptynb.io.formats.cxi import on_detector
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.result_file import load_result, save_result
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array

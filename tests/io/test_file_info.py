@@ -9,8 +9,8 @@ import pytest
 import ptynb
 from ptynb.cli import main
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import FileError
 from ptynb.io.file_info import info
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.mask_file import save_mask
 from ptynb.io.result_file import save_result

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.settings.validation import SettingsError
+from ptynb.exceptions import SettingsError
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io.cases import of_case

@@ -7,8 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
+from ptynb.exceptions import FileError
 from ptynb.io import hdf5_heap_check
-from ptynb.io.hdf5_file import FileError, open_for_reading
+from ptynb.io.hdf5_file import open_for_reading
 from tests.io.cases import of_case
 
 FREE, TEXT = 0, 3

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.mask_file import load_mask, save_mask
 from tests.io.cases import of_case
 

@@ -11,7 +11,7 @@ import ptynb
 from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import Change, Epoch
 from ptynb.data.result import Result
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.result_file import load_result, save_result
 from ptynb.settings import Settings
 from ptynb.simulation.simulated_scan import simulate

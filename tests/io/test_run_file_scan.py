@@ -1,6 +1,6 @@
 import pytest
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.run_file_scan import scan_of
 from ptynb.io.scan_file import save_scan
 from ptynb.settings.run_file import RunFile

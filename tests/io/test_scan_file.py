@@ -9,7 +9,7 @@ import pytest
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.io.scan_file import save_scan, write_scan
 from ptynb.simulation.simulated_scan import simulate

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from ptynb.data.patterns import ArrayFrames, HDF5Frames
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
+from ptynb.exceptions import ScanError
 from ptynb.loading import pattern_reader as source_module
 from ptynb.loading.pattern_reader import PIECE_BYTES, Source
 from ptynb.loading.shard import Shard

@@ -7,7 +7,8 @@ import pytest
 from ptynb import preparation as prepare
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, smooth_scan
 

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
 

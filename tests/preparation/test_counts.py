@@ -5,7 +5,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import guess_misfit, misfit, smooth_scan
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
-from ptynb.data.scan import ScanError, Truth
+from ptynb.data.scan import Truth
+from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
 

@@ -6,7 +6,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import ScanError
 from ptynb.simulation.simulated_scan import simulate
 from tests.pairs import each
 from tests.preparation.scans import smooth_scan

@@ -8,7 +8,8 @@ from scipy import ndimage
 from ptynb import preparation as prepare
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import Scan, ScanError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 from ptynb.preparation.rotation_fit import local_gradients, rotation_of_field
 from tests.pairs import each
 from tests.preparation.scans import NEAR, modelled, smooth_scan

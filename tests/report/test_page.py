@@ -17,7 +17,7 @@ from tinyhtml5.parser import HTMLParser
 import ptynb as pt
 from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.result_file import save_result
 from tests.report.made import field, probe, result
 

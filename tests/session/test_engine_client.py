@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from ptynb.cluster.devices import ClusterError
-from ptynb.cluster.rpc import EngineLostError
 from ptynb.data.snapshot import Failure, Pictures, RenderRequest, Status
+from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.session import engine_client as links
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import Engines
 from ptynb.session.spec import Opening
 from ptynb.settings import Settings

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ptynb.cluster.rpc import EngineLostError
+from ptynb.exceptions import EngineLostError, ReconstructionError
 from ptynb.session import reopen
-from ptynb.session.engine_client import EngineClient, ReconstructionError
+from ptynb.session.engine_client import EngineClient
 
 
 def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineClient, list[str]]:

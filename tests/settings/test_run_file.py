@@ -8,10 +8,11 @@ from ptynb.cli import main
 from ptynb.cli.load_arguments import WORDS
 from ptynb.cli.run_command import plan_of, resume_command
 from ptynb.cluster.cluster import Cluster
+from ptynb.exceptions import SettingsError
 from ptynb.io.file_info import info
 from ptynb.io.load import load
 from ptynb.io.reading.records import Given
-from ptynb.settings import Checkpointing, Settings, SettingsError
+from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.load_options import Load
 from ptynb.settings.run_file import LocalCluster, SlurmCluster, SshCluster, read_run
 from ptynb.settings.run_file_example import MARK, example

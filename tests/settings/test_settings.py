@@ -6,7 +6,8 @@ import numpy as np
 import pydantic
 import pytest
 
-from ptynb.settings import PARTS, Object, Probe, Schedule, Settings, SettingsError
+from ptynb.exceptions import SettingsError
+from ptynb.settings import PARTS, Object, Probe, Schedule, Settings
 from ptynb.settings.run_file import RunFile
 from ptynb.settings.validation import kinds_in
 

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.launchers import slurm
 from ptynb.cluster.launchers.allocation import Allocation, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
+from ptynb.exceptions import ClusterError
 from tests.slurm.daemons import Slurm
 from tests.slurm.runs import NAME, Run, until
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
 from ptynb.widgets.compare.compare_view import Compare, compare

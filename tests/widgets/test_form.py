@@ -10,7 +10,8 @@ from typing import Any
 import ipywidgets
 import pytest
 
-from ptynb.settings import Settings, SettingsError
+from ptynb.exceptions import SettingsError
+from ptynb.settings import Settings
 from ptynb.settings.schema import nested, structure
 from ptynb.settings.validation import flat
 from ptynb.widgets.elements import below

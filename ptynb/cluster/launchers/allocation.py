@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.text import quoted
 
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED")
@@ -47,29 +48,29 @@ class Allocation:
         for name, least in (("nodes", 1), ("engines_per_node", 0), ("gpus_per_node", 0), ("cpus_per_engine", 0)):
             number = getattr(self, name)
             if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
-                raise ValueError(
+                raise InvalidValueError(
                     f"{name} is {quoted(number)}; expected a whole number, at least {least} and at most {MOST}."
                 )
         if self.gpus_per_node and self.engines_per_node not in (0, self.gpus_per_node):
-            raise ValueError(
+            raise InvalidValueError(
                 f"{self.engines_per_node} engines on {self.gpus_per_node} GPUs of a node were asked for; each engine "
                 "has a GPU of its own: leave out engines_per_node, or gpus_per_node for CPU engines."
             )
         if self.time and not TIME.fullmatch(self.time):
-            raise ValueError(
+            raise InvalidValueError(
                 f"time is {quoted(self.time)}; expected hours:minutes:seconds or days-hours, as '01:00:00'."
             )
         if self.memory and not MEMORY.fullmatch(self.memory):
-            raise ValueError(f"memory is {quoted(self.memory)}; expected a number and K, M, G or T, as '64G'.")
+            raise InvalidValueError(f"memory is {quoted(self.memory)}; expected a number and K, M, G or T, as '64G'.")
         for name in ("partition", "account"):
             if not NAME.fullmatch(getattr(self, name)):
-                raise ValueError(
+                raise InvalidValueError(
                     f"{name} is {quoted(getattr(self, name))}; expected a name without spaces or quotes, and no '-' at "
                     "its beginning."
                 )
         extra: object = self.extra
         if not isinstance(extra, tuple) or not all(map(OPTION.fullmatch, self.extra)):
-            raise ValueError(
+            raise InvalidValueError(
                 f"extra is {quoted(self.extra)}; expected options of sbatch, each a string, as ('--qos=high',)."
             )
 
@@ -134,7 +135,7 @@ def own_gpu(environment: Mapping[str, str]) -> str:
     if alone:
         return listed[0]
     if local >= len(listed):
-        raise ValueError(
+        raise InvalidValueError(
             f"Task {local} of this node has no GPU of its own: Slurm shows it {len(listed)} "
             f"({','.join(listed)}); ask for as many GPUs as engines on each node."
         )

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import get_args
 
 from ptynb.cluster.addresses import address_towards
-from ptynb.cluster.devices import ClusterError, Device
+from ptynb.cluster.devices import Device
 from ptynb.cluster.launchers.allocation import Allocation
 from ptynb.cluster.launchers.job_state import JobState
+from ptynb.exceptions import ClusterError
 from ptynb.text import has_control_characters
 
 COMMAND_SECONDS = 30.0

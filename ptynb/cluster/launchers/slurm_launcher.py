@@ -15,13 +15,13 @@ from typing import Any, final
 
 import psutil
 
-from ptynb.cluster.devices import ClusterError
 from ptynb.cluster.launchers import slurm
 from ptynb.cluster.launchers.allocation import Allocation
 from ptynb.cluster.launchers.job_state import JobState
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.exceptions import ClusterError
 
 STOP_SECONDS = 60.0
 """How long ending a job may take: Slurm gives processes 30 s, as a rule, between TERM and KILL."""

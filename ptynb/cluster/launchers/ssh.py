@@ -21,10 +21,11 @@ import psutil
 import torch.distributed as dist
 
 from ptynb.cluster.controller import engine_file
-from ptynb.cluster.devices import GPU, ClusterError, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
+from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.exceptions import ClusterError
 from ptynb.text import has_control_characters, quoted
 
 ASK_SECONDS = 40.0

@@ -12,6 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.exceptions import InvalidValueError
+
 
 class Frames(ABC):
     """A stack of patterns (pattern, y, x) of which any contiguous part can be read."""
@@ -88,7 +90,7 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
     try:
         yield
     except (OSError, KeyError, MemoryError) as error:
-        raise ValueError(
+        raise InvalidValueError(
             f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
             "Is the file whole, and reachable from every engine under this path?"
         ) from error

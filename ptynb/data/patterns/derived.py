@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns.abstract import Frames
 from ptynb.data.patterns.in_memory import ArrayFrames
+from ptynb.exceptions import InvalidValueError
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class SelectedFrames(Frames):
         """The patterns with these indices (pattern,), each in [0, patterns of the source)."""
         chosen = np.array(indices, dtype=np.int64)
         if chosen.ndim != 1 or (chosen.size and not 0 <= chosen.min() <= chosen.max() < source.shape[0]):
-            raise ValueError(
+            raise InvalidValueError(
                 f"The indices of the selected patterns have shape {chosen.shape} and lie in [{chosen.min(initial=0)}, "
                 f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}."
             )
@@ -136,7 +137,7 @@ class StackedFrames(Frames):
         """The patterns of all parts in their order; of one part, that part."""
         windows, types = {part.shape[1:] for part in parts}, {part.dtype for part in parts}
         if len(windows) != 1 or len(types) != 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"The parts of the scan have patterns of {' and '.join(f'{y} x {x}' for y, x in sorted(windows))} "
                 f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type."
             )

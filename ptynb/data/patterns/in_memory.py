@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns.abstract import Frames
 from ptynb.data.patterns.raw_file import PlacedFrames
+from ptynb.exceptions import InvalidValueError
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ class AbsentFrames(Frames):
         return np.dtype(self.known_dtype)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        raise ValueError(
+        raise InvalidValueError(
             "The patterns were in the memory of a notebook that has ended, and in no file; make the scan again, and go "
             "on with ptynb.resume(state, scan)."
         )

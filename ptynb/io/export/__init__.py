@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from ptynb.data.result import Result
+from ptynb.exceptions import FileError
 from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.exported_arrays import Chosen, Of, What
 from ptynb.io.export.npz_export import write_npz
 from ptynb.io.export.png_export import write_png
 from ptynb.io.export.tiff_export import write_tiff
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.result_file import load_result, save_result
 
 ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")

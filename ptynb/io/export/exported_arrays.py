@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.result import Result
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 
 Of = Literal["object", "probe"]
 What = Literal["amplitude", "phase", "complex"]

@@ -13,8 +13,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from ptynb.data import images
 from ptynb.data.result import Result
+from ptynb.exceptions import FileError
 from ptynb.io.export.exported_arrays import Chosen, real
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.result_record import visible
 
 PERCENTILES = (0.1, 99.9)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ptynb.data.result import Result
+from ptynb.exceptions import FileError
 from ptynb.io.export.exported_arrays import Chosen, real
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.result_record import visible
 
 MOST_BYTES = 2**32 - 2**20

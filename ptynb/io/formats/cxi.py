@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
-from ptynb.io.hdf5_file import FileError, values_text
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import values_text
 from ptynb.io.reading.file_units import units_of
 from ptynb.io.reading.hdf5_links import Item, Linked, identity
 from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at

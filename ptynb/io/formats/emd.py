@@ -26,7 +26,7 @@ import h5py
 import numpy as np
 
 from ptynb.data.electrons import electron_wavelength
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_links import Linked, own
 from ptynb.io.reading.hdf5_patterns import patterns_at

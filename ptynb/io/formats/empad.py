@@ -33,7 +33,8 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from ptynb.data.electrons import electron_wavelength
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.microscope_scales import volts
 from ptynb.io.reading.records import FileRecord, Format, Given, Head

@@ -24,7 +24,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.memory_limit import check_room, check_small
 from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress
 

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
+from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5_file import FileError, open_for_reading, read_all
+from ptynb.io.hdf5_file import open_for_reading, read_all
 from ptynb.io.reading.hdf5_links import own
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.memory_limit import check_chunks, size

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.geometry import wavelength_from_energy
+from ptynb.exceptions import FileError
 from ptynb.io.formats import plain_hdf5
 from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.reading.dataset_names import PAIRS, Names, positions_in
 from ptynb.io.reading.dataset_search import candidates, choose, without_doubles
 from ptynb.io.reading.file_units import attribute_of, factor, units_of

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.memory_limit import check_packing, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress

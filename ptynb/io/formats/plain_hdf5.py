@@ -10,8 +10,8 @@ import h5py
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.data.patterns import Frames
+from ptynb.exceptions import FileError
 from ptynb.io.formats.cxi import UPRIGHT, on_detector
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.reading import dataset_names as known
 from ptynb.io.reading.dataset_names import Names
 from ptynb.io.reading.dataset_search import candidates, choose

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import StackedFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.file_units import attribute_of
 from ptynb.io.reading.hdf5_links import Linked
 from ptynb.io.reading.hdf5_patterns import PatternSource, patterns_at

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
-from ptynb.io.hdf5_file import FileError, open_for_reading
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import open_for_reading
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_links import has, inside
 from ptynb.io.reading.link_policy import LinkPolicy

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.records import FileRecord, Format, Given, Head
 from ptynb.io.reading.stack_axes import placed, stacked
 

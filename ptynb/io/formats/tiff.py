@@ -27,7 +27,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames, PlacedFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.memory_limit import check_room, packed_at_most
 from ptynb.io.reading.records import FileRecord, Format, Given, Head

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import zarr
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.memory_limit import check_packing
 from ptynb.table import gigabytes
 

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.link_policy import LinkPolicy
 from ptynb.io.reading.memory_limit import check_packing, check_room, packed_at_most, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in

@@ -12,7 +12,8 @@ from scipy.ndimage import map_coordinates
 from scipy.spatial import cKDTree
 
 from ptynb.data.geometry import Geometry
-from ptynb.data.scan import Scan, ScanError, Truth
+from ptynb.data.scan import Scan, Truth
+from ptynb.exceptions import ScanError
 from ptynb.io.initial_guess.guess_fit import fit
 from ptynb.io.initial_guess.imported_guess import Array, InitialGuessWarning, Start
 

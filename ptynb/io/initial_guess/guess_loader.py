@@ -8,7 +8,8 @@ import h5py
 
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.io.hdf5_file import FileError, open_for_reading
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import open_for_reading
 from ptynb.io.initial_guess import cdtools_result, ptychoshelves_result, ptypy_result, ptyrad_result, py4dstem_result
 from ptynb.io.initial_guess.apply import onto
 from ptynb.io.initial_guess.imported_guess import Start

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import PtynbWarning
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError, PtynbWarning
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.initial_guess.imported_guess import Start
 from ptynb.io.initial_guess.result_arrays import array, as_complex, as_places, first, number, square
 from ptynb.io.reading.hdf5_links import has, inside

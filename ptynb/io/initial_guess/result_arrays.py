@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5_file import FileError, read_all, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import read_all, reason
 from ptynb.io.reading.hdf5_links import dataset, inside
 from ptynb.io.reading.memory_limit import ELSEWHERE, check_chunks, check_room
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import h5py
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.hdf5_links import Item, Linked, identity
 from ptynb.io.reading.hdf5_patterns import looks_like_patterns, numbered
 

@@ -13,7 +13,8 @@ from typing import Any, Self, TypeAlias
 
 import h5py
 
-from ptynb.io.hdf5_file import FileError, open_for_reading, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.link_policy import FOLDER, LinkPolicy
 from ptynb.io.reading.memory_limit import check_chunks
 

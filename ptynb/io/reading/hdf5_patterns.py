@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.hdf5_links import DEEPEST, Item, Linked, is_counted
 from ptynb.io.reading.memory_limit import check_chunks
 

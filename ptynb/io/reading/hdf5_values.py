@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns.hdf5_filters import require_filters
-from ptynb.io.hdf5_file import FileError, read_all, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import read_all, reason
 from ptynb.io.reading.file_units import attribute_of, factor, units_of
 from ptynb.io.reading.memory_limit import check_chunks
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 
 FOLDER, ANYWHERE = "folder", "anywhere"
 """What links may lead to: files in the folder of the file, or below it; or any file."""

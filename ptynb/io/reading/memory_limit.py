@@ -13,7 +13,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 from ptynb.table import gigabytes
 
 SHARE = 0.5

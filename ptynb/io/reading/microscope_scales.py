@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.file_units import factor
 
 

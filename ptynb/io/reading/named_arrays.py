@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import Frames
-from ptynb.io.hdf5_file import FileError, values_text
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import values_text
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.memory_limit import check_small, size
 from ptynb.io.reading.records import FileRecord, Given

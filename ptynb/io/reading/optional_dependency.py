@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import reason
 
 
 def require(module: str, name: str, path: Path) -> None:

@@ -21,7 +21,7 @@ from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.text import quoted
 
 NUMBERS = "rotation", "wavelength", "energy", "voltage", "distance"

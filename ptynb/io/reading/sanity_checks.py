@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 from ptynb.data.geometry import Geometry, energy_from_wavelength
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import Scan
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.packed_patterns import PackedFrames
 from ptynb.io.reading.records import FileRecord, Given
 from ptynb.table import gigabytes

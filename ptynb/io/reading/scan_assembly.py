@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.geometry import Geometry, metres_to_pixels
 from ptynb.data.scan import AnyGeometry, Scan, default_name
-from ptynb.exceptions import PtynbWarning
-from ptynb.io.hdf5_file import FileError, reason
+from ptynb.exceptions import FileError, PtynbWarning
+from ptynb.io.hdf5_file import reason
 from ptynb.io.mask_file import HDF5, load_mask
 from ptynb.io.reading.file_units import factor, units_of
 from ptynb.io.reading.hdf5_links import Linked

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames, PlacedFrames, TransformedFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.hdf5_patterns import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 

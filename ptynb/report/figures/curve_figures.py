@@ -11,6 +11,7 @@ from ptynb.analysis import Together
 from ptynb.analysis.ring_correlation import ONE_SEVENTH, RingCorrelation, Threshold, ring_correlation
 from ptynb.data.scan import Truth
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import InvalidValueError
 from ptynb.report.figures.scale_marks import colour_bar, metric, unit_for
 from ptynb.report.figures.sheet import Page
 from ptynb.report.figures.truth_error import compare_with_truth
@@ -125,7 +126,7 @@ def _moves(
     page: Page,
 ) -> None:
     if len(against.positions) != len(result.positions):
-        raise ValueError(
+        raise InvalidValueError(
             f"The results have {len(result.positions)} and {len(against.positions)} positions; expected equal numbers."
         )
     moved = (result.positions + result.origin) - (against.positions + against.origin)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from ptynb.data.scan import Truth
 from ptynb.data.snapshot import Result
+from ptynb.exceptions import InvalidValueError
 from ptynb.report.figures import curve_figures, field_panels
 from ptynb.report.figures.overview import overview
 from ptynb.report.figures.sheet import Page as Page
@@ -58,7 +59,7 @@ def figure(
     chosen = known(kind or "overview", KINDS, "kind")
     if chosen == "overview":
         if isinstance(against, Result):
-            raise ValueError("An overview is compared with a truth only; use pt.figure(result, 'frc', other).")
+            raise InvalidValueError("An overview is compared with a truth only; use pt.figure(result, 'frc', other).")
         return overview(result, against)
     if colours is not None:
         known(colours, colormaps, "colours")
@@ -90,10 +91,10 @@ def _drawn(page: Page, kind: str, result: Result, against: Truth | Result | None
             return curve_figures.loss(page, result)
         case "positions":
             if isinstance(against, Truth):
-                raise ValueError("A truth has no positions of its own; give another result, or leave it out.")
+                raise InvalidValueError("A truth has no positions of its own; give another result, or leave it out.")
             return curve_figures.positions(page, result, against)
     if against is None:
-        raise ValueError(
+        raise InvalidValueError(
             "A Fourier ring correlation needs two; give another result, or scan.ground_truth, after 'frc'."
         )
     return curve_figures.frc(page, result, against)

@@ -13,6 +13,8 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from ptynb.exceptions import InvalidValueError
+
 Width: TypeAlias = Literal["single", "double"] | float
 COLUMNS = {"single": 0.089, "double": 0.183}
 """Widths of one and of two columns of a journal [m]."""
@@ -72,7 +74,7 @@ def paper_page(width: Width, letters: float) -> Page:
     """An empty page of this width [m], as high as a page can be until `fit`. Raises ValueError for what none can be."""
     inches = width_of(width) / INCH
     if not SMALLEST <= letters <= LARGEST:
-        raise ValueError(f"letters is {letters!r} points; expected {SMALLEST:g} to {LARGEST:g}.")
+        raise InvalidValueError(f"letters is {letters!r} points; expected {SMALLEST:g} to {LARGEST:g}.")
     layout = ConstrainedLayoutEngine(compress=True, w_pad=AROUND, h_pad=AROUND, wspace=0.03, hspace=0.03)
     page = Page(letters=letters, figsize=(inches, TALLEST / INCH), dpi=300, layout=layout)
     page.screen = 160.0
@@ -83,10 +85,12 @@ def width_of(width: Width) -> float:
     """The width [m] of what was asked for. Raises ValueError for an unknown name, or a width that is none of paper."""
     if isinstance(width, str):
         if width not in COLUMNS:
-            raise ValueError(f"width is {width!r}; expected {', '.join(map(repr, COLUMNS))} or a length in metres.")
+            raise InvalidValueError(
+                f"width is {width!r}; expected {', '.join(map(repr, COLUMNS))} or a length in metres."
+            )
         return COLUMNS[width]
     if isinstance(width, bool) or not NARROWEST <= width <= WIDEST:
-        raise ValueError(
+        raise InvalidValueError(
             f"width is {width!r} m; expected {NARROWEST:g} to {WIDEST:g} m, or {', '.join(map(repr, COLUMNS))}."
         )
     return float(width)
@@ -114,7 +118,7 @@ def known(value: str, choices: Iterable[str], what: str) -> str:
         return value
     near = difflib.get_close_matches(value, choices, n=3)
     told = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; expected one of {', '.join(choices)}."
-    raise ValueError(f"{what} is {value!r}{told}")
+    raise InvalidValueError(f"{what} is {value!r}{told}")
 
 
 def paper_style(letters: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import ipywidgets
 from ptynb.analysis.common_area import Together
 from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
 from ptynb.data.snapshot import Array, Result
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
@@ -93,7 +94,7 @@ class Compare(Whole):
         for name, value in wanted.items():
             options = dict(self._controls[name].options)
             if value not in options.values():
-                raise ValueError(
+                raise InvalidValueError(
                     f"There is no {name} {value!r} here; choose one of {', '.join(map(repr, options.values()))}."
                 )
         for name, value in wanted.items():

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptynb.settings import Settings, SettingsError
+from ptynb.exceptions import SettingsError
+from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import given, nested, structure
 

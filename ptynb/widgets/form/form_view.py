@@ -13,7 +13,8 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.settings import Settings, SettingsError
+from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.settings import Settings
 from ptynb.settings.presets import preset
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.settings.validation import flat
@@ -57,7 +58,7 @@ class SettingsForm(Whole):
         tell: Callable[[str], None] | None = None,
     ) -> None:
         if live != (recon is not None):
-            raise ValueError("A form has live=True and recon=..., or neither; give both, or leave both out.")
+            raise InvalidValueError("A form has live=True and recon=..., or neither; give both, or leave both out.")
         self.tell, self._recon, self.scan, self._with_ticks = tell, recon, scan, ticks
         self._told = recon.settings if recon is not None else settings or Settings()
         self._draft, self._lock = Draft(self._told), threading.RLock()

@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.settings import SettingsError
+from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
 from ptynb.widgets.elements import Whole, close_all, complaint, put
 from ptynb.widgets.form.display_units import text_of, value_of

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import ipywidgets
 
-from ptynb.settings import Settings, SettingsError
+from ptynb.exceptions import SettingsError
+from ptynb.settings import Settings
 
 
 class Files(ipywidgets.HBox):

@@ -9,6 +9,7 @@ import ipywidgets
 
 from ptynb.analysis import Survey
 from ptynb.data.scan import Scan, check_scan
+from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 
 ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
@@ -85,7 +86,7 @@ class InspectorState:
     def need_survey(self) -> Survey:
         """What is known of the scan. Raises ValueError before anything is."""
         if self.seen is None:
-            raise ValueError("Nothing was surveyed yet; wait for the first patterns.")
+            raise InvalidValueError("Nothing was surveyed yet; wait for the first patterns.")
         return self.seen
 
     def _take(self, scan: Scan) -> None:
@@ -159,11 +160,15 @@ def read_number_list(text: str, count: int) -> list[int]:
     for part in filter(None, (part.strip() for part in text.replace(";", ",").split(","))):
         first, dash, last = part.partition("-")
         if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()):
-            raise ValueError(f"{part!r} names no patterns; expected whole numbers and ranges, such as 3, 7-9.")
+            raise InvalidValueError(f"{part!r} names no patterns; expected whole numbers and ranges, such as 3, 7-9.")
         low, high = int(first), int(last or first)
         if low > high:
-            raise ValueError(f"{part!r} names no patterns, as it ends before it begins; turn it round: {high}-{low}.")
+            raise InvalidValueError(
+                f"{part!r} names no patterns, as it ends before it begins; turn it round: {high}-{low}."
+            )
         if high >= count:
-            raise ValueError(f"{part!r} names patterns that are not there; the scan has those from 0 to {count - 1}.")
+            raise InvalidValueError(
+                f"{part!r} names patterns that are not there; the scan has those from 0 to {count - 1}."
+            )
         found.update(range(low, high + 1))
     return sorted(found)

@@ -8,6 +8,7 @@ import math
 import ipywidgets
 
 from ptynb.analysis import ScanRotation, find_suspicious, leave_out, scan_rotation
+from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
@@ -113,7 +114,7 @@ class PlacesPanel(InspectorPanel):
     def _use(self) -> None:
         excluded = self.excluded
         if not excluded:
-            raise ValueError("No patterns are named to leave out; expected some, such as 3, 7-9.")
+            raise InvalidValueError("No patterns are named to leave out; expected some, such as 3, 7-9.")
         self.state.replace(leave_out(self.state.scan, excluded), [f"scan = pt.analysis.leave_out(scan, {excluded})"])
 
 

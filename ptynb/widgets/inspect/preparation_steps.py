@@ -10,6 +10,7 @@ from typing import Any
 from ptynb import preparation
 from ptynb.analysis import survey
 from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError
 
 MEAN_OF = 256
 """Patterns behind the mean that a scan is centred by."""
@@ -67,7 +68,7 @@ def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number for this step; expected {expected}.") from None
+        raise InvalidValueError(f"{text!r} is no number for this step; expected {expected}.") from None
 
 
 KINDS = (

@@ -23,6 +23,7 @@ import numpy as np
 import traitlets
 
 from ptynb.data.snapshot import Array, Picture
+from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
@@ -150,7 +151,7 @@ class Viewer(anywidget.AnyWidget):
         """
         names = [picture.name for picture in pictures]
         if len(set(names)) < len(names):
-            raise ValueError(f"Pictures shown together need different names; there are {', '.join(names)}.")
+            raise InvalidValueError(f"Pictures shown together need different names; there are {', '.join(names)}.")
         self._need_tables({picture.colours for picture in pictures})
         self._sent_at = time.monotonic()
         self.frame = {
@@ -194,9 +195,13 @@ class Viewer(anywidget.AnyWidget):
         points = _coordinates("points", points)
         moved = None if moved is None else _coordinates("moved", moved)
         if moved is not None and len(moved) != len(points):
-            raise ValueError(f"There are {len(points)} points, but {len(moved)} places they moved to; give one each.")
+            raise InvalidValueError(
+                f"There are {len(points)} points, but {len(moved)} places they moved to; give one each."
+            )
         if chosen is not None and not 0 <= chosen < len(points):
-            raise ValueError(f"There is no point {chosen} to choose; give one of 0 to {len(points) - 1}, or None.")
+            raise InvalidValueError(
+                f"There is no point {chosen} to choose; give one of 0 to {len(points) - 1}, or None."
+            )
         # Traits of their own: another choice among 200,000 points sends one number.
         with self.hold_sync():
             self.points = _with(self.points, name, points.astype("<f4").tobytes() if len(points) else None)
@@ -294,7 +299,7 @@ def _coordinates(what: str, values: Array) -> Array:
     if array.size == 0:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"{what} have shape {array.shape}; they need (point, yx), in pixels of the array.")
+        raise InvalidValueError(f"{what} have shape {array.shape}; they need (point, yx), in pixels of the array.")
     return array
 
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.data.scan import ScanError
 from ptynb.data.snapshot import Result
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.load import load
 from ptynb.io.result_file import save_result
 from ptynb.simulation.simulated_scan import simulate

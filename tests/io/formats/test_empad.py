@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.electrons import electron_wavelength
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused

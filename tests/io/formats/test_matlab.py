@@ -9,7 +9,7 @@ import scipy.io
 
 import ptynb.io.reading.memory_limit
 from ptynb.data.patterns import ArrayFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused

@@ -8,7 +8,7 @@ import pytest
 
 import ptynb.io.reading.memory_limit
 from ptynb.data.patterns import ArrayFrames, PlacedFrames
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading.records import Given
 from tests.io.cases import of_case, refused

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ptynb.data.electrons import electron_wavelength
+from ptynb.exceptions import FileError
 from ptynb.io.formats.rosettasciio import RosettaFrames
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import find, load
 from ptynb.io.reading import optional_dependency
 from ptynb.io.reading.records import Given

@@ -6,9 +6,8 @@ import tifffile
 
 import ptynb.io.reading.memory_limit
 from ptynb.data.patterns import PlacedFrames
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.formats.tiff import FolderFrames, TiffFrames
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from tests.io.cases import of_case, refused
 from tests.io.oblong import agrees

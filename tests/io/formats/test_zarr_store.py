@@ -9,9 +9,8 @@ import pytest
 import zarr
 
 import ptynb.io.reading.memory_limit
-from ptynb.data.scan import ScanError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.formats.zarr_store import ZarrFrames
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.reading import optional_dependency
 from tests.io.cases import of_case

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.patterns import HDF5Frames, PlacedFrames, StackedFrames
-from ptynb.data.scan import ScanError
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.load import find, load
 from ptynb.io.reading.hdf5_links import Linked
 from ptynb.io.reading.hdf5_patterns import patterns_at

@@ -15,8 +15,8 @@ import pytest
 import tifffile
 import zarr
 
+from ptynb.exceptions import FileError
 from ptynb.io.file_info import info
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.reading.link_policy import LinkPolicy
 from tests.io.cases import of_case

@@ -11,9 +11,8 @@ import zarr
 
 import ptynb as pt
 from ptynb.data.patterns import HDF5Frames
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io.file_info import info
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.reading import sanity_checks
 from tests.io.cases import of_case

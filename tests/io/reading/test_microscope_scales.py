@@ -1,6 +1,6 @@
 import pytest
 
-from ptynb.io.hdf5_file import FileError
+from ptynb.exceptions import FileError
 from ptynb.io.reading.microscope_scales import angular_pixel, reciprocal, volts
 from tests.io.cases import of_case
 

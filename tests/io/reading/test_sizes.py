@@ -19,11 +19,10 @@ import zarr
 
 import ptynb as pt
 from ptynb.data.patterns import ArrayFrames
-from ptynb.exceptions import PtynbWarning
+from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io import file_info as info_module
 from ptynb.io.file_info import info
 from ptynb.io.formats import npy as npy_module
-from ptynb.io.hdf5_file import FileError
 from ptynb.io.load import load
 from ptynb.io.mask_file import load_mask
 from ptynb.io.reading import memory_limit, packed_patterns, sanity_checks, scan_assembly

@@ -1,0 +1,70 @@
+"""Every error that ptynb raises has a code, and every code is raised somewhere."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ptynb
+from ptynb import exceptions
+from ptynb.exceptions import CODES, PtynbError
+
+PACKAGE = Path(ptynb.__file__).parent
+ERRORS = {name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, PtynbError)}
+PLAIN = ("ValueError", "TypeError", "RuntimeError")
+"""Builtin errors, in the place of which one of ptynb's is raised."""
+
+
+def _calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
+    """Each call of an error's class in a file, with its name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ERRORS:
+                yield node, node.func.id
+
+
+def _codes(path: Path) -> Iterator[tuple[int, ast.expr | None]]:
+    for call, _ in _calls(path):
+        yield call.lineno, next((one.value for one in call.keywords if one.arg == "code"), None)
+
+
+FOLDERS = sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.py")})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_an_error_has_a_code(folder):
+    place = PACKAGE / folder
+    without = [
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(place.rglob("*.py") if place.is_dir() else [place])
+        for line, code in _codes(path)
+        if code is None or (isinstance(code, ast.Constant) and code.value not in CODES)
+    ]
+    assert without == []
+
+
+def test_a_code_is_raised_somewhere():
+    text = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "exceptions.py")
+    assert [code for code in CODES if f'"{code}"' not in text] == []
+
+
+def test_builtin_errors_are_not_raised():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+        and node.exc.func.id in PLAIN
+    ]
+    assert found == []
+
+
+def test_an_error_keeps_its_code_on_the_way_from_another_process():
+    error = pickle.loads(pickle.dumps(exceptions.FileError("It is damaged.", code="file.damaged")))
+    assert (str(error), error.code) == ("It is damaged.", "file.damaged")
