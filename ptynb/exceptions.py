@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.conflict": "arguments exclude each other",
+    "argument.invalid-type": "an argument has an unsupported type",
+    "argument.invalid-value": "an argument is out of range or not among the choices",
+    "argument.missing": "a required argument is missing",
+    "array.shape-mismatch": "arrays have different or unexpected shapes",
+    "file.not-writable": "a file cannot be written",
+    "report.no-result": "there is no result to report",
+}
 """Each code and what it means."""
 
 
