@@ -14,7 +14,18 @@ from ptynb.analysis.common_area import Difference, Together, are_halves, facts_o
 from ptynb.analysis.comparison_images import DIFFERENCE, ComparisonPictures, objects, probes
 from ptynb.data.snapshot import Picture, Result
 from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
-from ptynb.report.page import Block, Cell, Curve, Differing, Heading, Section, Table, Text, Viewer, note
+from ptynb.report.page import (
+    Block,
+    Cell,
+    CurveBlock,
+    Differing,
+    HeadingBlock,
+    PageSection,
+    TableBlock,
+    TextBlock,
+    ViewerBlock,
+    note,
+)
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of
 from ptynb.report.result_facts import name_of, value_text
 from ptynb.report.result_report import FULL, files_table, reproduce
@@ -26,23 +37,23 @@ Pair = tuple[str, str]
 
 def headline_and_sections(
     data: PageData, results: dict[str, Result], paths: dict[str, Path | None], budget: ByteBudget
-) -> tuple[list[tuple[str, str]], list[Section]]:
+) -> tuple[list[tuple[str, str]], list[PageSection]]:
     """The facts at the top of the page, and all sections; pictures, curves and files are added to `data`."""
     together = Together(results)
     pairs = [(name, together.first) for name in results if name != together.first]
     objects_of, notes = _objects(data, together, pairs, budget)
     sections = [
-        Section("Objects", Viewer("object") if objects_of else None, note(notes)),
-        Section("Differences", *_differences(data, together, pairs)),
-        Section("Losses", *_losses(data, results)),
-        Section("Settings that differ", _settings(results)),
-        Section("Facts", _facts(results)),
-        Section("Probes", *_probes(data, results, budget)),
-        Section("Reproduce", *reproduce(results, paths)),
+        PageSection("Objects", ViewerBlock("object") if objects_of else None, note(notes)),
+        PageSection("Differences", *_differences(data, together, pairs)),
+        PageSection("Losses", *_losses(data, results)),
+        PageSection("Settings that differ", _settings(results)),
+        PageSection("Facts", _facts(results)),
+        PageSection("Probes", *_probes(data, results, budget)),
+        PageSection("Reproduce", *reproduce(results, paths)),
     ]
     compared = [pair for pair in pairs if isinstance(_difference(together, pair), Difference)]
     files = files_table(data, save_compared_files(data, together, compared, budget))
-    return _headline(results, together, pairs), [*sections, Section("Files", *files)]
+    return _headline(results, together, pairs), [*sections, PageSection("Files", *files)]
 
 
 def _headline(results: Mapping[str, Result], together: Together, pairs: list[Pair]) -> list[tuple[str, str]]:
@@ -135,10 +146,10 @@ def _differences(data: PageData, together: Together, pairs: list[Pair]) -> list[
     blocks: list[Block | None] = []
     known = together.pixel_size is not None
     for number, pair in enumerate(pairs, start=1):
-        blocks.append(Heading(f"{pair[0]} − {pair[1]}"))
+        blocks.append(HeadingBlock(f"{pair[0]} − {pair[1]}"))
         difference = _difference(together, pair)
         if isinstance(difference, str):
-            blocks.append(Text(difference))
+            blocks.append(TextBlock(difference))
             continue
         found = difference.registered
         text = (
@@ -151,23 +162,27 @@ def _differences(data: PageData, together: Together, pairs: list[Pair]) -> list[
         title = f"Fourier ring correlation of {pair[0]} and {pair[1]}"
         show_correlation(data, name, title, difference.correlation, known)
         explanation = f"{crossing_sentence(difference.correlation, known)} {difference.meaning}"
-        blocks += [Text(text), Curve(name), note([explanation])]
+        blocks += [TextBlock(text), CurveBlock(name), note([explanation])]
     return blocks
 
 
 def _losses(data: PageData, results: dict[str, Result]) -> list[Block | None]:
     if not show_losses(data, results):
-        return [Text("No epoch was completed.")]
+        return [TextBlock("No epoch was completed.")]
     kinds = {name: str(result.settings.get("loss", "unknown")) for name, result in results.items()}
     listed = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
     warning = f"The loss functions differ ({listed}), so their values cannot be compared."
-    return [Curve("loss"), note([warning]) if len(set(kinds.values())) > 1 else None]
+    return [CurveBlock("loss"), note([warning]) if len(set(kinds.values())) > 1 else None]
 
 
 def _settings(results: Mapping[str, Result]) -> Block:
     differ = settings_that_differ(results).items()
     rows = [(name, *(value_text(value) for value in values)) for name, values in differ]
-    return Table(("setting", *results), rows, "Settings that differ") if rows else Text("The settings are equal.")
+    return (
+        TableBlock(("setting", *results), rows, "Settings that differ")
+        if rows
+        else TextBlock("The settings are equal.")
+    )
 
 
 def _facts(results: Mapping[str, Result]) -> Block:
@@ -179,7 +194,7 @@ def _facts(results: Mapping[str, Result]) -> Block:
         texts = ["—" if value is None else value_text(value) for value in values]
         differs = any(value != values[0] for value in values)
         rows.append((name, *(Differing(text) if differs else text for text in texts)))
-    return Table(("fact", *results), rows, "Facts of each result")
+    return TableBlock(("fact", *results), rows, "Facts of each result")
 
 
 def _probes(data: PageData, results: dict[str, Result], budget: ByteBudget) -> list[Block | None]:
@@ -188,7 +203,7 @@ def _probes(data: PageData, results: dict[str, Result], budget: ByteBudget) -> l
     added = data.add_pictures(makers, budget.probe)
     data.add_viewer("probes", "Probes", {"all": {"pictures": added.names}}, tools=False, height=230)
     legend = "Hue is the phase, brightness the amplitude; phases are aligned with those of the first result's modes."
-    return [Viewer("probes"), note([legend])]
+    return [ViewerBlock("probes"), note([legend])]
 
 
 def _probe(shown: ComparisonPictures, picture: Picture, reduction: int) -> Picture:

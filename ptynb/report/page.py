@@ -34,7 +34,7 @@ _INVISIBLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Text:
+class TextBlock:
     """A paragraph; note: one that explains the picture above it."""
 
     kind: ClassVar = "text"
@@ -43,7 +43,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Heading:
+class HeadingBlock:
     """A heading within a section."""
 
     kind: ClassVar = "heading"
@@ -51,7 +51,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Viewer:
+class ViewerBlock:
     """A viewer of `PageData`, by name."""
 
     kind: ClassVar = "viewer"
@@ -59,7 +59,7 @@ class Viewer:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CurveBlock:
     """A curve of `PageData`, by name."""
 
     kind: ClassVar = "curve"
@@ -67,7 +67,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """Lines of code with a button that copies them; identity: of the element."""
 
     kind: ClassVar = "code"
@@ -76,7 +76,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """A table; the first cell of a row is its heading. summary: what is clicked to unfold it; "": it is open."""
 
     kind: ClassVar = "table"
@@ -104,10 +104,10 @@ class SaveButton:
 
 
 Cell = str | int | float | Differing | SaveButton
-Block = Text | Heading | Viewer | Curve | Code | Table
+Block = TextBlock | HeadingBlock | ViewerBlock | CurveBlock | CodeBlock | TableBlock
 
 
-class Section:
+class PageSection:
     """A section of the page: its title, the id that links lead to, and its blocks, without those that are None."""
 
     def __init__(self, title: str, *blocks: Block | None) -> None:
@@ -115,16 +115,16 @@ class Section:
         self.blocks = [block for block in blocks if block is not None]
 
 
-def note(sentences: Sequence[str]) -> Text | None:
+def note(sentences: Sequence[str]) -> TextBlock | None:
     """Sentences about the picture above them; None without any."""
-    return Text(" ".join(sentences), note=True) if sentences else None
+    return TextBlock(" ".join(sentences), note=True) if sentences else None
 
 
 def page(
     title: str,
     headline: Sequence[tuple[str, str]],
     comments: Markup,
-    sections: Sequence[Section],
+    sections: Sequence[PageSection],
     data: PageData,
     footer: str,
 ) -> str:

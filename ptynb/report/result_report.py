@@ -12,7 +12,18 @@ from ptynb.data.scan import Truth
 from ptynb.data.snapshot import Result
 from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.figures.figure import compare_with_truth
-from ptynb.report.page import Block, Code, Curve, Heading, SaveButton, Section, Table, Text, Viewer, note
+from ptynb.report.page import (
+    Block,
+    CodeBlock,
+    CurveBlock,
+    HeadingBlock,
+    PageSection,
+    SaveButton,
+    TableBlock,
+    TextBlock,
+    ViewerBlock,
+    note,
+)
 from ptynb.report.page_data import ByteBudget, PageData
 from ptynb.report.result_facts import (
     changes_rows,
@@ -66,25 +77,25 @@ def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, s
 
 def sections(
     data: PageData, result: Result, path: Path | None, against: Truthful | None, budget: ByteBudget
-) -> list[Section]:
+) -> list[PageSection]:
     """All sections; their pictures, curves and files are added to `data`. path: of the result's file."""
     object, probe, positions = show_object(data, result, budget), show_probe(data, result, budget), None
     position_notes = show_positions(data, result)
     if "positions" in data.viewers:
-        positions = Viewer("positions")
+        positions = ViewerBlock("positions")
     files = files_table(data, save_result_files(data, result, budget))  # sets what _precision describes
-    environment = Table(("what", "value"), environment_rows(result), "Data, software and machines")
+    environment = TableBlock(("what", "value"), environment_rows(result), "Data, software and machines")
     return [
-        Section("Object", Viewer("object"), note([*object, _precision(data, "whole amplitude")])),
-        Section("Probe", Viewer("probe"), note([*probe, _precision(data, "probe 1")])),
-        Section("Positions", positions, note(position_notes)),
-        Section("Loss", *_loss(data, result)),
-        Section("Quality", *_quality(data, result, against)),
-        Section("Settings", *_settings(result)),
-        Section("Changes", _changes(result)),
-        Section("Environment", environment),
-        Section("Reproduce", *reproduce({"": result}, {"": path})),
-        Section("Files", *files),
+        PageSection("Object", ViewerBlock("object"), note([*object, _precision(data, "whole amplitude")])),
+        PageSection("Probe", ViewerBlock("probe"), note([*probe, _precision(data, "probe 1")])),
+        PageSection("Positions", positions, note(position_notes)),
+        PageSection("Loss", *_loss(data, result)),
+        PageSection("Quality", *_quality(data, result, against)),
+        PageSection("Settings", *_settings(result)),
+        PageSection("Changes", _changes(result)),
+        PageSection("Environment", environment),
+        PageSection("Reproduce", *reproduce({"": result}, {"": path})),
+        PageSection("Files", *files),
     ]
 
 
@@ -97,9 +108,9 @@ def _precision(data: PageData, picture: str) -> str:
 
 def _loss(data: PageData, result: Result) -> list[Block | None]:
     if not show_losses(data, {"": result}):
-        return [Text("No epoch was completed.")]
+        return [TextBlock("No epoch was completed.")]
     kind = str(result.settings.get("loss", ""))
-    return [Curve("loss"), note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""])]
+    return [CurveBlock("loss"), note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""])]
 
 
 def _quality(data: PageData, result: Result, against: Truthful | None) -> list[Block | None]:
@@ -115,24 +126,28 @@ def _quality(data: PageData, result: Result, against: Truthful | None) -> list[B
         known = result.pixel_size is not None
         rows.append(("Error", f"{error:.4f}", "complex difference from the truth over the truth, root mean square"))
         show_correlation(data, "frc", "Fourier ring correlation with the truth", rings, known)
-        explanation = [Curve("frc"), note([crossing_sentence(rings, known)])]
-    return [Table(("what", "value", "meaning"), rows, "Agreement of model and data"), *explanation]
+        explanation = [CurveBlock("frc"), note([crossing_sentence(rings, known)])]
+    return [TableBlock(("what", "value", "meaning"), rows, "Agreement of model and data"), *explanation]
 
 
 def _settings(result: Result) -> list[Block]:
     changed, every = settings_rows(result.settings)
-    first: Block = Text("All settings have their default values.")
+    first: Block = TextBlock("All settings have their default values.")
     if changed:
         columns = ("setting", "value", "default", "description")
-        first = Table(columns, changed, "Settings that differ from the defaults")
+        first = TableBlock(columns, changed, "Settings that differ from the defaults")
     names = ("setting", "value", "description")
-    return [first, Table(names, every, "All settings", summary=f"All {len(every)} settings")]
+    return [first, TableBlock(names, every, "All settings", summary=f"All {len(every)} settings")]
 
 
 def _changes(result: Result) -> Block:
     rows = changes_rows(result.changes)
     columns = ("number", "when", "setting", "before", "after", "clock [UTC]")
-    return Table(columns, rows, "Changes during the run") if rows else Text("Nothing was changed during the run.")
+    return (
+        TableBlock(columns, rows, "Changes during the run")
+        if rows
+        else TextBlock("Nothing was changed during the run.")
+    )
 
 
 def reproduce(results: Mapping[str, Result], paths: Mapping[str, Path | None]) -> list[Block]:
@@ -140,13 +155,13 @@ def reproduce(results: Mapping[str, Result], paths: Mapping[str, Path | None]) -
     blocks: list[Block] = []
     for number, (name, result) in enumerate(results.items(), start=1):
         if name:
-            blocks.append(Heading(name))
+            blocks.append(HeadingBlock(name))
         saved = "" if paths.get(name) else ', once it is saved (recon.save("scan.result.h5"))'
         blocks += [
-            Text(f"From the result's own record, with the changes during the run{saved}:"),
-            Code(command_of(paths.get(name)), f"command-{number}"),
-            Text("In Python:"),
-            Code(lines_of(result), f"lines-{number}"),
+            TextBlock(f"From the result's own record, with the changes during the run{saved}:"),
+            CodeBlock(command_of(paths.get(name)), f"command-{number}"),
+            TextBlock("In Python:"),
+            CodeBlock(lines_of(result), f"lines-{number}"),
         ]
     return blocks
 
@@ -155,8 +170,8 @@ def files_table(data: PageData, saved: SavedFiles) -> list[Block]:
     """The files that can be saved, and those that exceeded the byte budget."""
     names = {key: str(data.files[key]["name"]) for key, _, _ in saved.rows}
     rows = [(names[key], what, size, SaveButton(key, names[key])) for key, what, size in saved.rows]
-    blocks: list[Block] = [Table(("file", "content", "size", "save"), rows, "Files contained in this page")]
+    blocks: list[Block] = [TableBlock(("file", "content", "size", "save"), rows, "Files contained in this page")]
     if saved.left_out:
         left_out = ", ".join(saved.left_out)
-        blocks.append(Text(f"Left out to stay below 10 MB; full=True (ptynb report --full) adds: {left_out}."))
+        blocks.append(TextBlock(f"Left out to stay below 10 MB; full=True (ptynb report --full) adds: {left_out}."))
     return blocks
