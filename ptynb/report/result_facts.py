@@ -125,7 +125,7 @@ def environment_rows(result: Result) -> list[Row]:
         "Extensions": ", ".join(machines.extensions),
         "Seed": "" if result.seed is None else result.seed,
         "Started": result.started[:19].replace("T", " "),
-        "Saved state of": result.ended[:19].replace("T", " "),
+        "Result taken": result.ended[:19].replace("T", " "),
         "Failure": result.failure,
     }
     rows = {name: value for name, value in rows.items() if value != ""}

@@ -126,7 +126,7 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
         assert (one.pixels("object", "phase") != whole).mean() > 0.05
         assert (one.pixels("object", "complex") != colours).mean() > 0.05
     expect(one.page.get_by_label("Slice", exact=True)).to_have_attribute("aria-valuetext", "product of all")
-    expect(one.page.get_by_text("After epoch 6, reduced 2 × 2")).to_be_visible()
+    expect(one.page.get_by_text("After epoch 6, stored with a reduction of 2 × 2")).to_be_visible()
     epochs.focus()
     one.page.keyboard.press("End")
     expect(epochs).to_have_attribute("aria-valuetext", "epoch 12, the result")
