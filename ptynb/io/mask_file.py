@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io.hdf5_file import open_for_reading, replacing
-from ptynb.io.reading.memory_limit import check_small, mapped
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked, check_small, mapped
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 

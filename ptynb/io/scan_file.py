@@ -28,9 +28,7 @@ from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading, replacing
-from ptynb.io.reading.records import Given
-from ptynb.io.reading.safe_hdf5 import Checked
-from ptynb.io.scan_identity import opened
+from ptynb.io.reading.safe_reading import Checked
 
 FORMAT = "ptynb scan"
 VERSION = 1
@@ -72,8 +70,7 @@ def write_scan(
         if ground_truth is not None:
             file["truth/object"] = ground_truth.object
             file["truth/probe"] = ground_truth.probe
-    scan = read_scan(path)
-    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
+    return read_scan(path).loaded_from(path, {})
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.file_units import factor
+from ptynb.io.reading.hdf5_reading import factor
 
 
 def length(unit: str) -> float | None:

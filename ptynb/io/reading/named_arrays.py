@@ -28,8 +28,9 @@ from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import values_text
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.memory_limit import check_small, size
-from ptynb.io.reading.records import FileRecord, Given
+from ptynb.io.reading.records import FileRecord
+from ptynb.io.reading.safe_reading import check_small, size
+from ptynb.settings.load_options import LoadOptions
 
 Raster = tuple[int, int]
 
@@ -62,7 +63,7 @@ class StoredArray:
 
 
 def found_in(
-    form: str, arrays: Mapping[str, StoredArray], given: Given, path: Path, notes: tuple[str, ...] = ()
+    form: str, arrays: Mapping[str, StoredArray], given: LoadOptions, path: Path, notes: tuple[str, ...] = ()
 ) -> FileRecord:
     """What the arrays of a file say of a scan. Raises FileError for numbers that can't be what their names say."""
     return _Reading(form, arrays, given, path, list(notes)).found()
@@ -72,7 +73,7 @@ def found_in(
 class _Reading:
     form: str
     arrays: Mapping[str, StoredArray]
-    given: Given
+    given: LoadOptions
     path: Path
     notes: list[str]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames, PlacedFrames, TransformedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.hdf5_patterns import MOST_PATTERNS, MOST_PIXELS, other_axes
+from ptynb.io.reading.hdf5_reading import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:

@@ -8,7 +8,7 @@ import pytest
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
@@ -109,7 +109,7 @@ def test_axes_say_what_the_calibration_does_not(tmp_path):
     none = dict.fromkeys(("R_pixel_size", "R_pixel_units", "Q_pixel_size", "Q_pixel_units"))
     path = write(tmp_path / "scan.h5", original, axes=axes, **none)
     agrees(load(path, voltage=VOLTAGE), original.scan)
-    assert find(path, Given()).places["step"] == "/datacube_root/datacube: axes 0 and 1"
+    assert find(path, LoadOptions()).places["step"] == "/datacube_root/datacube: axes 0 and 1"
 
 
 def test_an_older_file_of_berkeleys_is_read_by_its_axes(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
@@ -114,13 +114,13 @@ def test_without_calibration_the_nominal_camera_length_is_used_and_said(tmp_path
     path = write(tmp_path, original, calibrated="")
     geometry = load(path).geometry
     assert (geometry.distance, geometry.detector_pixel) == (0.2, (150e-6, 150e-6))
-    assert "nominal camera length" in find(path, Given()).notes[0]
+    assert "nominal camera length" in find(path, LoadOptions()).notes[0]
 
 
 def test_patterns_after_the_raster_are_left_out_and_said(tmp_path, original):
     path = write(tmp_path, original, size="<pix_x>6</pix_x><pix_y>3</pix_y>")
     assert len(load(path)) == 18
-    assert "the 6 after the raster's are left out" in find(path, Given()).notes[0]
+    assert "the 6 after the raster's are left out" in find(path, LoadOptions()).notes[0]
 
 
 def test_a_series_has_no_raster(tmp_path, original):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.io
 
-import ptynb.io.reading.memory_limit
+import ptynb.io.reading.safe_reading
 from ptynb.data.patterns import ArrayFrames
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
@@ -95,7 +95,7 @@ def test_the_struct_p_describes_the_scan(tmp_path, original, metres):
             scan = load(home / "scan.mat")
             agrees(scan, original.scan)
             assert scan.geometry.wavelength == pytest.approx(1.5e-12, rel=1e-9)
-            assert find(home / "scan.mat", Given()).places["positions"] == "p/positions_real"
+            assert find(home / "scan.mat", LoadOptions()).places["positions"] == "p/positions_real"
 
 
 def test_the_stage_moves_the_other_way_than_the_probe(tmp_path, original, metres):
@@ -111,7 +111,7 @@ def test_positions_lie_beside_the_patterns_of_fold_slice(tmp_path, original, met
         file["dp"] = original.stack
     with h5py.File(tmp_path / "data_roi0_para.hdf5", "w") as file:
         file["ppY"], file["ppX"], file["lambda"] = -metres[:, 0], -metres[:, 1], 1.5e-10
-    found = find(tmp_path / "data_roi0_dp.hdf5", Given())
+    found = find(tmp_path / "data_roi0_dp.hdf5", LoadOptions())
     np.testing.assert_array_equal(found.positions, metres)
     assert found.wavelength == 1.5e-10
     agrees(load(tmp_path / "data_roi0_dp.hdf5", **BEAM), original.scan)
@@ -253,7 +253,7 @@ def test_a_file_that_is_not_whole_is_saved_again_as_the_message_says(tmp_path, o
 
 
 def test_patterns_larger_than_memory_are_saved_as_7_3_as_the_message_says(tmp_path, original, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-9)
+    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-9)
     variables = {"cbed": original.patterns.transpose(2, 3, 0, 1)}
     version_5(tmp_path / "scan.mat", variables)
     with pytest.raises(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-import ptynb.io.reading.memory_limit
+import ptynb.io.reading.safe_reading
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.formats.zarr_store import ZarrFrames
 from ptynb.io.load import load
@@ -187,7 +187,7 @@ def test_without_zarr_the_line_that_installs_it_is_said(tmp_path, original, metr
 
 
 def test_a_chunk_larger_than_memory_is_refused(tmp_path, original, metres, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-12)
+    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-12)
     with pytest.raises(FileError, match=r"announces 20\.5 kB for one chunk of scan/patterns"):
         load(group(tmp_path / "scan.zarr", original, metres))
 
