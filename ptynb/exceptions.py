@@ -11,7 +11,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.conflict": "arguments exclude each other",
+    "argument.invalid-type": "an argument has a type that is not supported",
+    "argument.invalid-value": "an argument is out of range or not among the choices",
+    "argument.unknown": "there is no argument of this name",
+    "file.damaged": "a file is damaged or cut short; copy it again",
+    "file.incomplete": "a file lacks a group, dataset or attribute",
+    "file.link-not-allowed": "a file refers to another one that may not be read",
+    "file.not-found": "a file or folder does not exist",
+    "file.not-writable": "a file cannot be written there",
+    "file.several-choices": "several datasets may be the requested one; name one",
+    "file.too-large": "what a file announces is too large to be read",
+    "file.too-many-links": "links of a file are too many, too deep, or circular",
+    "file.unexpected-content": "a value in a file has another type or shape than expected",
+    "file.unknown-format": "a file is of no supported format",
+    "file.unsupported-version": "a file was written by a newer version of ptynb",
+    "package.not-installed": "an optional package is not installed",
+    "scan.implausible-metadata": "a number in a file is only explained by a wrong unit",
+    "scan.missing-metadata": "a file lacks metadata that a scan needs; give them as options",
+    "scan.raster-mismatch": "a raster has another number of positions than there are patterns",
+}
 """Each code and what it means."""
 
 

@@ -115,8 +115,13 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
     path = Path(path).expanduser()
     found = find(path, options)
     scan = found if isinstance(found, Scan) else assemble(found, options, path)
+    return _finished(scan, options, path)
+
+
+def _finished(scan: Scan, options: LoadOptions, path: Path) -> Scan:
+    """Warn about suspicious patterns, and record where the scan is from."""
     for warning in check_patterns(scan.frames, scan.counts, masked=scan.mask is not None):
-        warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=3)
+        warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=4)
     return scan.loaded_from(path, options.arguments)
 
 
@@ -173,7 +178,7 @@ def opened(path: Path) -> Iterator[Head]:
 
 def _unknown(head: Head, written_by: str) -> FileError:
     if head.file is None:
-        kind = "a folder" if head.path.is_dir() else "not a readable HDF5 file, and of no other supported format"
+        kind = "a folder" if head.path.is_dir() else "not a readable HDF5 file, and of no other format that is known"
         message = f"{head.path} is {kind}; expected a scan: {', '.join(one.name for one in FORMATS)}, or ptynb's own."
     elif written_by == "ptynb result":
         message = f"{head.path} is a result of ptynb, not a scan; open it with load_result."

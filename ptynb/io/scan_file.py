@@ -106,11 +106,15 @@ def read_scan(path: Path) -> Scan:
         version = checked.real(file, "version")
         if version != VERSION:
             raise FileError(
-                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb."
+                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb.",
+                code="file.unsupported-version",
             )
         patterns, truth = checked.dataset("patterns"), None
         if patterns.ndim != 3:
-            raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
+            raise FileError(
+                f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).",
+                code="file.unexpected-content",
+            )
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         return Scan(
@@ -143,7 +147,7 @@ def _read_geometry(checked: Checked) -> AnyGeometry:
     except FileError:
         raise
     except ValueError as error:  # of a geometry that can't be
-        raise FileError(f"{checked.path}: {error}") from None
+        raise FileError(f"{checked.path}: {error}", code="scan.implausible-metadata") from None
 
 
 def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
@@ -153,7 +157,10 @@ def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
 
     steps = np.asarray(checked.attribute(group, "detector_steps"))
     if steps.shape != (2, 3) or steps.dtype.kind not in "fiu" or not np.isfinite(steps).all():
-        raise FileError(f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).")
+        raise FileError(
+            f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).",
+            code="file.unexpected-content",
+        )
     along_y, along_x = ((float(x), float(y), float(z)) for x, y, z in steps)
     return TiltedGeometry(
         wavelength=checked.real(group, "wavelength"),

@@ -52,12 +52,15 @@ def geometry_from(plain: dict[str, Any]) -> AnyGeometry | None:
     if kind is None:
         raise InvalidValueError(
             f"The geometry's kind is {plain.get('kind')!r}; expected one of "
-            f"{', '.join(one.__name__ for one in GEOMETRIES)}."
+            f"{', '.join(one.__name__ for one in GEOMETRIES)}.",
+            code="file.unexpected-content",
         )
     try:
         found: AnyGeometry = kind(**values)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"The geometry is {sorted(values)}; expected the fields of {kind.__name__}.") from None
+        raise InvalidValueError(
+            f"The geometry is {sorted(values)}; expected the fields of {kind.__name__}.", code="file.unexpected-content"
+        ) from None
     return found
 
 

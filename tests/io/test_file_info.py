@@ -156,7 +156,7 @@ def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
     path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
     options = ["--raster", "4", "4", "--step", "1e-7", "2e-7"]
     assert main.main(["estimate", str(path)]) == 1
-    assert "does not say the positions" in capsys.readouterr().err
+    assert "does not contain the positions" in capsys.readouterr().err
     assert main.main(["estimate", str(path), "--device", "cpu", *options]) == 0
 
 

@@ -297,7 +297,8 @@ def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tup
         listed = ", ".join(f"{name.strip('/')} {_shape(found[name])}" for name in near[:6])
         raise FileError(
             f"{path} has {len(near)} datasets that may be the patterns ({listed}); say which: "
-            f"load(..., patterns='{near[0].strip('/')}')."
+            f"load(..., patterns='{near[0].strip('/')}').",
+            code="file.several-choices",
         )
     name = ordered[0].strip("/")
     rest = ", ".join(other.strip("/") for other in ordered[1:4])

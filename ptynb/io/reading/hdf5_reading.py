@@ -133,26 +133,32 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
     """
     path = Path(dataset.file.filename)
     if dataset.shape is None:
-        raise FileError(f"{path} has {what} at {where(dataset)} with nothing in it; the file is incomplete.")
+        raise FileError(
+            f"{path} has {what} at {where(dataset)} with nothing in it; the file is incomplete.", code="file.incomplete"
+        )
     size = math.prod(dataset.shape) * dataset.dtype.itemsize
     if size > MOST_BYTES:
         raise FileError(
             f"{path} announces {what} of shape {dataset.shape} at {where(dataset)}, {size / 2**30:.3g} GiB; expected "
-            f"at most {MOST_BYTES / 2**30:.3g}. Is the file damaged?"
+            f"at most {MOST_BYTES / 2**30:.3g}. Is the file damaged?",
+            code="file.too-large",
         )
     check_chunks(dataset, path)
     try:
         require_filters(dataset)
         return np.asarray(read_all(dataset))
     except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise FileError(f"{path} has {what} at {where(dataset)} that can't be read ({reason(error)}).") from None
+        raise FileError(
+            f"{path} has {what} at {where(dataset)} that can't be read ({reason(error)}).", code="file.damaged"
+        ) from None
 
 
 def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
     """All of a dataset as float64. Raises FileError where it holds no real numbers."""
     if not is_real(dataset.dtype):
         raise FileError(
-            f"{dataset.file.filename} has {what} of type {dataset.dtype} at {where(dataset)}; expected real numbers."
+            f"{dataset.file.filename} has {what} of type {dataset.dtype} at {where(dataset)}; expected real numbers.",
+            code="file.unexpected-content",
         )
     return array(dataset, what).astype(np.float64)
 
@@ -244,7 +250,8 @@ def patterns_at(linked: Linked, name: str) -> PatternSource:
     if not isinstance(found, h5py.Dataset):
         what = "is a group" if isinstance(found, h5py.Group) else "is not there"
         raise FileError(
-            f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'."
+            f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'.",
+            code="file.incomplete",
         )
     return _of(linked, found, name.strip("/"), 0)
 
@@ -277,7 +284,8 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
     at = f" in {where}" if where else ""
     remedy = ": sum or choose along the others, and give the rest to Scan.from_arrays" if len(shape) > 4 else ""
     return FileError(
-        f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x){remedy}."
+        f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x){remedy}.",
+        code="file.unexpected-content",
     )
 
 
@@ -295,7 +303,9 @@ def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:
         with linked.aside() as other:
             found = other.get(place)
             if not isinstance(found, h5py.Dataset):
-                raise FileError(f"{linked.path} has {place}, which leads to nothing; the scan is not whole.")
+                raise FileError(
+                    f"{linked.path} has {place}, which leads to nothing; the scan is not whole.", code="file.incomplete"
+                )
             part = _of(other, found, place, 0)
         parts.append(part.frames)
         remarks += part.notes
@@ -308,7 +318,7 @@ def _stacked(parts: Sequence[Frames], path: Path) -> Frames:
     try:
         return StackedFrames.of(parts)
     except ValueError as error:
-        raise FileError(f"{path}: {error}") from None
+        raise FileError(f"{path}: {error}", code="file.unexpected-content") from None
 
 
 def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> PatternSource:
@@ -325,33 +335,42 @@ def _of(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> Patter
 def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
     shape = dataset.shape
     if shape is None or len(shape) < 3:
-        raise FileError(f"{path} has patterns of shape {shape} at {place}; expected (pattern, y, x).")
+        raise FileError(
+            f"{path} has patterns of shape {shape} at {place}; expected (pattern, y, x).",
+            code="file.unexpected-content",
+        )
     if scan_axes(shape) is None:
         raise other_axes(shape, path, place)
     pixels, count = math.prod(shape[-2:]), math.prod(shape[:-2])
     if pixels > MOST_PIXELS or count > MOST_PATTERNS:
         raise FileError(
             f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels at {place}; expected at most "
-            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?",
+            code="file.too-large",
         )
     if dataset.chunks and math.prod(dataset.chunks) * dataset.dtype.itemsize > MOST_CHUNK:
         raise FileError(
             f"{path} stores {place} in chunks of {dataset.chunks} values, of which one takes "
             f"{math.prod(dataset.chunks) * dataset.dtype.itemsize / 2**30:.3g} GiB of memory; expected at most 1. "
-            "Write it in chunks of a few patterns: h5repack -l CHUNK=..."
+            "Write it in chunks of a few patterns: h5repack -l CHUNK=...",
+            code="file.too-large",
         )
     check_chunks(dataset, path)
     if dataset.size and not dataset.is_virtual and not dataset.external and not dataset.id.get_storage_size():
         raise FileError(
             f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan ended "
-            "before the first one, or are they in another file?"
+            "before the first one, or are they in another file?",
+            code="file.incomplete",
         )
 
 
 def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> tuple[Frames, tuple[str, ...]]:
     """Frames of a virtual dataset: those of its sources where each has whole patterns, else read through HDF5."""
     if depth >= DEEPEST:
-        raise FileError(f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.")
+        raise FileError(
+            f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.",
+            code="file.too-many-links",
+        )
     parts: list[tuple[int, int, Frames]] = []
     sources: list[Path] = []
     mapped, whole, remarks = 0, True, []
@@ -394,20 +413,28 @@ def _source(
     file = other.source_file(dataset, name, what)
     found = other.get(inside, file["/"])
     if not isinstance(found, h5py.Dataset):
-        raise FileError(f"{what} in {file.filename} at {inside}, where there is no dataset; is that file whole?")
+        raise FileError(
+            f"{what} in {file.filename} at {inside}, where there is no dataset; is that file whole?",
+            code="file.incomplete",
+        )
     if found.id == dataset.id:
-        raise FileError(f"{linked.path} has a virtual dataset at {place} that is made of itself; expected other data.")
+        raise FileError(
+            f"{linked.path} has a virtual dataset at {place} that is made of itself; expected other data.",
+            code="file.too-many-links",
+        )
     low, high = _bounds(space)
     if low is not None and (len(low) != found.ndim or any(h >= s for h, s in zip(high, found.shape, strict=True))):
         raise FileError(
             f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects values up to {high} there; "
-            "the file is cut short, or of another scan."
+            "the file is cut short, or of another scan.",
+            code="file.damaged",
         )
     wanted = min(int(vspace.get_select_npoints()), dataset.size)
     if low is None and found.size != wanted:
         raise FileError(
             f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
-            "the file is cut short, or of another scan."
+            "the file is cut short, or of another scan.",
+            code="file.damaged",
         )
     if found.ndim < 3 or scan_axes(found.shape) is None:
         return _flat(found), None

@@ -58,6 +58,7 @@ def volts(number: float, where: str) -> float:
     if not (math.isfinite(found) and 3e3 <= found <= 3e6):
         raise FileError(
             f"{where} says an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
-            "voltage=300e3 [V]."
+            "voltage=300e3 [V].",
+            code="scan.implausible-metadata",
         )
     return found

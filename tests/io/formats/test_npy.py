@@ -229,7 +229,7 @@ NPZ_BROKEN = {
     ),
     "a pickle": (pickled, "Python objects in patterns.npy, which are never read"),
     "not numpy's": (lambda path, arrays: archive(path, {"patterns": "hello"}), "does not begin as .npy does"),
-    "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "does not say the patterns"),
+    "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "does not contain the patterns"),
     "complex": (saved(patterns=np.ones((3, 8, 8), complex)), "complex128 in patterns.npy; expected real counts"),
     "two axes": (saved(patterns=np.ones((8, 8))), r"shape \(8, 8\) in patterns.npy"),
     "positions of another length": (saved(positions=np.zeros((23, 2))), r"shape \(23, 2\); expected \(24, 2\)"),

@@ -134,7 +134,7 @@ BROKEN = {
     ),
     "another shape": (says(put("shape", value=[23, 32, 32])), r"positions have shape \(24, 2\); expected \(23, 2\)"),
     "two axes": (array(np.ones((32, 32), np.float32)), r"patterns of shape \(32, 32\) in scan/patterns"),
-    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "length 0|does not say the patterns"),
+    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "length 0|does not contain the patterns"),
     "complex": (array(np.ones((24, 32, 32), complex)), "complex128 in scan/patterns; expected real counts"),
     "NaN": (array(np.full((24, 32, 32), np.nan)), "Pattern 0 has the count nan"),
     "negative": (array(-np.ones((24, 32, 32))), "Pattern 0 has the count -1.0"),
