@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import STRUCT, variables
+from ptynb.io.hdf5_file import has
 from ptynb.io.initial_guess.imported_guess import Start
 from ptynb.io.initial_guess.result_arrays import array, as_complex, as_numbers, as_places
-from ptynb.io.reading.hdf5_links import has
 
 Array = NDArray[Any]
 ANGSTROM = 1e-10

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import has, inside
 from ptynb.io.initial_guess.imported_guess import Start
 from ptynb.io.initial_guess.result_arrays import array, as_complex, as_places, first
-from ptynb.io.reading.hdf5_links import has, inside
 
 PROBE, OBJECT, POSITIONS = "content/probe", "content/obj", "content/positions"
 

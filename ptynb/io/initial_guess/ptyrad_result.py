@@ -20,9 +20,9 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import has, inside
 from ptynb.io.initial_guess.imported_guess import Start
 from ptynb.io.initial_guess.result_arrays import array, as_complex, as_places, first, number, square
-from ptynb.io.reading.hdf5_links import has, inside
 
 TENSORS = "optimizable_tensors"
 ATTRIBUTES = "model_attributes"

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import values_text
+from ptynb.io.hdf5_file import has, values_text
 from ptynb.io.initial_guess.imported_guess import Start
 from ptynb.io.initial_guess.result_arrays import array, as_complex, as_places, flag
-from ptynb.io.reading.hdf5_links import has
 
 ANGSTROM = 1e-10
 OBJECT, PROBE = "_object_emd/data", "_probe_emd/data"
