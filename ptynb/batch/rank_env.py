@@ -16,7 +16,7 @@ from ptynb.cluster.cpu_cores import usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable
 from ptynb.cluster.gpus import GPU, find_gpus
 from ptynb.exceptions import ClusterError
-from ptynb.settings.run_file import Device
+from ptynb.settings.cluster_options import Device
 
 
 @dataclass(frozen=True)

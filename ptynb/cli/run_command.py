@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_given, as_options, given_words, in_folder
 from ptynb.cli.module_path import with_working_folder
 
@@ -18,8 +19,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     run = commands.add_parser("run", help="reconstruct without a notebook, as a file says")
     add_options(run)
-    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
-    run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
+    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="kind of cluster")
+    add_cluster_options(run, "engines")
     run.add_argument(
         "--reproduce", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
     )
@@ -37,8 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where states and pictures are kept")
     parser.add_argument("--pictures", type=float, metavar="SECONDS", help="between pictures there, for ptynb watch")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="what engines compute on")
-    parser.add_argument("--threads", type=int, metavar="N", help="of each engine on the CPU")
+    add_cluster_options(parser, "device", "threads")
     parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
     parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
     parser.add_argument(

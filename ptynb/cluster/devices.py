@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch.distributed as dist
 
@@ -14,8 +14,7 @@ from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable,
 from ptynb.cluster.gpus import GPU as GPU
 from ptynb.cluster.gpus import find_gpus as find_gpus
 from ptynb.exceptions import ClusterError as ClusterError
-
-Device = Literal["auto", "cpu", "cuda"]
+from ptynb.settings.cluster_options import Device as Device
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ptynb.cluster.addresses import environment_towards
-from ptynb.cluster.launchers.allocation import own_gpu
+from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
 
 CONNECTION_SECONDS = 60.0

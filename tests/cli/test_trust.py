@@ -22,7 +22,8 @@ from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import trusted_file
 from ptynb.engine import checkpoint_writer
-from ptynb.settings.run_file import CLUSTERS, RunFile, read_run
+from ptynb.settings.cluster_options import CLUSTERS
+from ptynb.settings.run_file import RunFile, read_run
 from ptynb.settings.run_file_example import example
 from ptynb.settings.trusted_fields import lines_to_confirm
 from ptynb.settings.validation import TRUST, kinds_in

@@ -1,4 +1,7 @@
-"""Slurm by its own commands: what the present allocation offers, and submitting, looking at, cancelling a job."""
+"""Slurm by its own commands: allocations, the state of a job, and submitting, cancelling, asking for one.
+
+Imports neither torch nor ipyparallel: an engine's process chooses its GPU (`own_gpu`) before torch loads.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,226 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import Self
 
 from ptynb.cluster.addresses import address_towards
-from ptynb.cluster.devices import Device
-from ptynb.cluster.launchers.allocation import Allocation
-from ptynb.cluster.launchers.job_state import JobState
 from ptynb.exceptions import ClusterError
+from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import has_control_characters
 
 COMMAND_SECONDS = 30.0
 """How long a command of Slurm may take: its controller is slow where thousands of jobs wait."""
 KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """Of SLURM_... all else describes a job or step around this process, and would be taken for options of a new one."""
+
+
+USUAL_CORES = 4
+"""Of an engine by default: it computes, reads frames, answers and writes checkpoints at the same time."""
+REASONS = {
+    "Resources": "waiting for resources",
+    "Priority": "others come first",
+    "Dependency": "waiting for another job",
+    "BeginTime": "its time of beginning has not come",
+    "Licenses": "waiting for a licence",
+    "Reservation": "waiting for its reservation",
+    "ReqNodeNotAvail": "a node it needs is not available",
+    "JobHeldUser": "held; 'scontrol release' lets it go",
+    "JobHeldAdmin": "held by an administrator",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+}
+NEVER = {
+    "BadConstraints": "no node has what it asks for",
+    "PartitionTimeLimit": "its time is longer than the partition allows",
+    "PartitionNodeLimit": "the partition allows no such number of nodes",
+    "DependencyNeverSatisfied": "the job it depends on did not end as it should",
+    "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the quality of service is not valid",
+    "QOSMaxWallDurationPerJobLimit": "its time is longer than the quality of service allows",
+    "AssocMaxWallDurationPerJobLimit": "its time is longer than the account allows",
+}
+"""Reasons for which a waiting job will wait for ever, unless somebody changes it."""
+ENDS = {
+    "COMPLETED": "has ended",
+    "FAILED": "failed",
+    "TIMEOUT": "reached its time limit; start again with a longer time=",
+    "CANCELLED": "was cancelled",
+    "NODE_FAIL": "ended because a node failed",
+    "OUT_OF_MEMORY": "ran out of the memory it asked for; start again with more memory=",
+    "PREEMPTED": "had to make room for another job",
+    "BOOT_FAIL": "ended because a node did not boot",
+    "DEADLINE": "reached its deadline",
+    "REVOKED": "was revoked",
+    "GONE": "has ended, and Slurm has forgotten how",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """Nodes of a Slurm cluster, and how engines are spread over them. Raises ValueError where that can't be.
+
+    engines_per_node: 0: one per GPU, or one where there are none.
+    cpus_per_engine: processor cores of each engine, on which it reads frames and, without a GPU, computes; 0: its share
+        of the present job, or 4.
+    time: of the whole job, for example "01:00:00" or "2-12" (days-hours); empty: the partition's own limit.
+    memory: of each node, for example "64G"; empty: the partition's own.
+    extra: further options of sbatch, for example "--qos=high"; the last word where they repeat one of the others.
+    """
+
+    nodes: int = 1
+    engines_per_node: int = 0
+    gpus_per_node: int = 0
+    cpus_per_engine: int = 0
+    time: str = ""
+    partition: str = ""
+    account: str = ""
+    memory: str = ""
+    extra: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: ClusterSection) -> Self:
+        """From options of `Cluster.slurm`."""
+        fields = [name for name in cls.__dataclass_fields__ if name != "nodes"]
+        chosen = {name: value for name in fields if (value := getattr(options, name))}
+        return cls(nodes=options.nodes or 1, **chosen)
+
+    @property
+    def per_node(self) -> int:
+        """How many engines each node has."""
+        return self.engines_per_node or self.gpus_per_node or 1
+
+    @property
+    def cores(self) -> int:
+        """How many processor cores each engine has."""
+        return self.cpus_per_engine or USUAL_CORES
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
+        return self.nodes * self.per_node
+
+    def place(self, rank: int) -> tuple[int, int]:
+        """Number of the node, and number on it, of this rank: ranks fill one node after the other."""
+        return divmod(rank, self.per_node)
+
+    def options(self) -> tuple[str, ...]:
+        """The options of sbatch that ask for it."""
+        return (
+            f"--nodes={self.nodes}",
+            f"--ntasks-per-node={self.per_node}",
+            f"--cpus-per-task={self.cores}",
+            *([f"--gres=gpu:{self.gpus_per_node}"] if self.gpus_per_node else []),
+            *([f"--time={self.time}"] if self.time else []),
+            *([f"--partition={self.partition}"] if self.partition else []),
+            *([f"--account={self.account}"] if self.account else []),
+            *([f"--mem={self.memory}"] if self.memory else []),
+            *self.extra,
+        )
+
+    def lacks(self, wanted: Allocation) -> str:
+        """What of `wanted` is not here, in words; empty where all is."""
+        for what, has, needs in (
+            ("nodes", self.nodes, wanted.nodes),
+            ("GPUs on each node", self.gpus_per_node, wanted.gpus_per_node),
+            ("cores on each node", self.per_node * self.cores, wanted.per_node * wanted.cpus_per_engine),
+        ):
+            if has < needs:
+                return f"{has} {what} where {needs} are wanted"
+        return ""
+
+
+def own_gpu(environment: Mapping[str, str]) -> str:
+    """What CUDA_VISIBLE_DEVICES is to be for a task of Slurm, so that it sees its own GPU only; "" without one.
+
+    Slurm shows a task either all GPUs of its node's share (numbers or UUIDs, of slices too), of which it takes the one
+    of its number on the node, or, with --gpus-per-task, its own alone. That number is PTYNB_LOCALID (an engine that was
+    started again is alone in its step) or SLURM_LOCALID. Raises ClusterError where tasks would have to share.
+    """
+    listed = [entry.strip() for entry in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
+    if not listed or listed[0].lower() in ("nodevfiles", "-1", "none", "void"):
+        return ""
+    local = int(environment.get("PTYNB_LOCALID") or environment.get("SLURM_LOCALID", "0"))
+    shared = environment.get("SLURM_GPUS_ON_NODE", "")
+    alone = len(listed) == 1 and shared.isdigit() and int(shared) > 1
+    if alone:
+        return listed[0]
+    if local >= len(listed):
+        raise ClusterError(
+            f"Task {local} of this node has no GPU of its own: Slurm shows it {len(listed)} "
+            f"({','.join(listed)}); ask for as many GPUs as engines on each node."
+        )
+    return listed[local]
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as Slurm describes it.
+
+    name, reason: Slurm's own words, as PENDING and Resources. nodes: empty while it waits.
+    start: when it began or is expected to, in local time as 2026-01-31T14:05:00; empty where that is not known.
+    exit: exit code and signal of what failed, as 1:0.
+    """
+
+    job: str
+    name: str
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    start: str = ""
+    exit: str = ""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not begun."""
+        return self.name in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.name in ENDS
+
+    @property
+    def never(self) -> str:
+        """Why it will wait for ever; empty where it will not."""
+        return NEVER.get(self.reason.split(",")[0], "") if self.waiting else ""
+
+    def words(self, now: float | None = None) -> str:
+        """One line for people. now: seconds since 1970."""
+        if self.waiting:
+            reason = self.reason.split(",")[0]
+            why = NEVER.get(reason) or REASONS.get(reason) or reason.strip("()")
+            told = "; ".join(part for part in (why if why != "None" else "", _expected(self.start, now)) if part)
+            return f"job {self.job} waits in the queue" + (f" ({told})" if told else "")
+        if self.over:
+            return f"job {self.job} {ENDS[self.name]}{self._why_failed()}"
+        if self.name in ("RUNNING", "COMPLETING"):
+            verb = "runs" if self.name == "RUNNING" else "is ending"
+            return f"job {self.job} {verb} on {', '.join(self.nodes)}"
+        if self.name == "CONFIGURING":
+            return f"job {self.job} has {', '.join(self.nodes)}, which are being made ready"
+        return f"job {self.job} is {self.name.lower().replace('_', ' ')}"
+
+    def _why_failed(self) -> str:
+        if self.name != "FAILED":
+            return ""
+        if self.reason == "JobLaunchFailure":
+            return " (its first node, where its script runs, was lost or did not start it)"
+        return f" (exit code {self.exit.split(':')[0]})" if self.exit else ""
+
+
+def _expected(start: str, now: float | None) -> str:
+    """'may start at 14:05', with the day where that is not today."""
+    try:
+        when = time.strptime(start, "%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        return ""
+    today = time.localtime(now)
+    same = (when.tm_year, when.tm_yday) == (today.tm_year, today.tm_yday)
+    return "may start at " + time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", when)
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -225,13 +431,11 @@ def _counted(ranges: str) -> int:
     return sum(part[-1] - part[0] + 1 for part in bounds)
 
 
-def asked(nodes: int | None, device: str, allocation: Allocation) -> Allocation | None:
+def requested(nodes: int | None, device: str, allocation: Allocation) -> Allocation | None:
     """What a user asks for: `allocation` on so many nodes; None where it is all that the present job has.
 
     nodes: None: those of the present job. Raises ClusterError where device and GPUs do not go together.
     """
-    if device not in get_args(Device):
-        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
     gpus, engines = allocation.gpus_per_node, allocation.engines_per_node
     if device == "cpu" and gpus:
         raise ClusterError(f"CPU engines and {gpus} GPUs of each node were asked for; leave out one of them.")
