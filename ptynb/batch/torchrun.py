@@ -234,7 +234,10 @@ def check_folder(plan: RunFile) -> None:
     """Raises FileError where the result could not be written, before hours go by."""
     folder = plan.result.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(f"The result is to be written to {folder}, which is no folder to write in; make it first.")
+        raise FileError(
+            f"The result is to be written to {folder}, which is no folder to write in; make it first.",
+            code="file.not-writable",
+        )
 
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
@@ -246,7 +249,8 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     if not resume:
         raise FileError(
             f"{folder} holds states of a run before, the newest {states(line)[-1].name}; go on from it with --resume, "
-            "or name another folder with --keep."
+            "or name another folder with --keep.",
+            code="checkpoint.exists",
         )
     newest = newest_state(line)
     log(console, f"Going on from {newest}.")

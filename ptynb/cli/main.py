@@ -29,6 +29,7 @@ from ptynb.cli import (
 from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_given, given_words
 from ptynb.cli.module_path import without_working_folder
+from ptynb.exceptions import FileError
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ def notebooks_folder() -> Path:
     for folder in (package / "notebooks", package.parent / "notebooks"):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(f"The starter notebooks are neither in {package} nor beside it; install ptynb again.")
+    raise FileError(
+        f"The starter notebooks are neither in {package} nor beside it; install ptynb again.", code="file.not-found"
+    )
 
 
 def _lab(chosen: argparse.Namespace) -> int:

@@ -127,7 +127,8 @@ def _stop(chosen: argparse.Namespace) -> int:
 
     if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
         raise InvalidValueError(
-            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned."
+            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.",
+            code="argument.missing",
         )
     found = orphans.find()
     wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
@@ -157,9 +158,13 @@ def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundClus
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
             told = f"near to it: {', '.join(near)}" if near else "there is none"
-            raise InvalidValueError(f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).")
+            raise InvalidValueError(
+                f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).", code="cluster.not-found"
+            )
         if known[name].place == "elsewhere":
-            raise InvalidValueError(f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.")
+            raise InvalidValueError(
+                f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.", code="cluster.elsewhere"
+            )
     return [known[name] for name in dict.fromkeys(names)]
 
 

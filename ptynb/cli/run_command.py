@@ -56,7 +56,10 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     from ptynb.settings.run_file import read_run
 
     if chosen.file is None:
-        raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
+        raise SettingsError(
+            "No run file was named; expected one, and 'ptynb run --example' prints one to begin with.",
+            code="argument.missing",
+        )
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
     options["load"] = in_folder(given_words(chosen), Path.cwd())
@@ -156,15 +159,22 @@ def _again(chosen: argparse.Namespace) -> int:
     from ptynb.session.reproduce import reproduce as repeat
 
     if chosen.file is None:
-        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.")
+        raise SettingsError(
+            "No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.",
+            code="argument.missing",
+        )
     refused = [f"--{name.replace('_', '-')}" for name in NOT_AGAIN if getattr(chosen, name)]
     if refused:
-        raise SettingsError(f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.")
+        raise SettingsError(
+            f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.",
+            code="argument.conflict",
+        )
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
     if chosen.cluster in ("slurm", "ssh"):
         raise SettingsError(
-            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...)."
+            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...).",
+            code="argument.conflict",
         )
     device: Any = chosen.device or "auto"
     alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)

@@ -41,7 +41,7 @@ def check_room(scan: Scan, asked: Workload, room: Room) -> None:
     """Raises SettingsError where it can't fit, with one sentence that names a remedy."""
     problem = refusal(scan, asked, room)
     if problem is not None:
-        raise SettingsError(problem)
+        raise SettingsError(problem, code="memory.insufficient")
 
 
 def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:

@@ -162,7 +162,8 @@ def own_gpu(environment: Mapping[str, str]) -> str:
     if local >= len(listed):
         raise ClusterError(
             f"Task {local} of this node has no GPU of its own: Slurm shows it {len(listed)} "
-            f"({','.join(listed)}); ask for as many GPUs as engines on each node."
+            f"({','.join(listed)}); ask for as many GPUs as engines on each node.",
+            code="gpu.too-few",
         )
     return listed[local]
 
@@ -248,7 +249,8 @@ def require(name: str) -> str:
     if found is None:
         raise ClusterError(
             f"{name} was not found on this machine; run the notebook on a login node of the Slurm cluster, "
-            "or load the module that has Slurm's commands first."
+            "or load the module that has Slurm's commands first.",
+            code="slurm.not-installed",
         )
     return found
 
@@ -270,12 +272,15 @@ def ask(*command: str, text: str | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise ClusterError(
             f"{command[0]} did not answer within {COMMAND_SECONDS:.0f} s; "
-            "Slurm's controller is down or busy: try again later."
+            "Slurm's controller is down or busy: try again later.",
+            code="slurm.no-answer",
         ) from None
     if done.returncode != 0:
         lines = [re.sub(rf"^{command[0]}: (error: )?", "", line) for line in done.stderr.splitlines() if line]
         told = "; ".join(lines)
-        raise ClusterError(f"{command[0]} failed: {told or f'exit code {done.returncode}'}")
+        raise ClusterError(
+            f"{command[0]} failed: {told or f'exit code {done.returncode}'}", code="slurm.command-failed"
+        )
     return done.stdout
 
 
@@ -295,7 +300,8 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
     )
     if has_control_characters(str(folder)):
         raise ClusterError(
-            f"The cluster's folder is {str(folder)!r}; expected a path that fits into one line of a job."
+            f"The cluster's folder is {str(folder)!r}; expected a path that fits into one line of a job.",
+            code="argument.invalid-value",
         )
     there = shlex.quote(str(folder))
     return "\n".join(
@@ -334,7 +340,7 @@ def submit(text: str) -> str:
     answer = ask("sbatch", "--parsable", text=text).strip().split("\n")[-1]
     job = answer.split(";")[0]
     if not job.isdigit():
-        raise ClusterError(f"sbatch answered {answer!r}; expected the number of a job.")
+        raise ClusterError(f"sbatch answered {answer!r}; expected the number of a job.", code="slurm.command-failed")
     return job
 
 
@@ -395,7 +401,8 @@ def inside() -> Allocation | None:
     listing = ask("scontrol", "show", "job", "--details", "--oneliner", job)
     if (found := _field(listing, "JobState")) != "RUNNING":
         raise ClusterError(
-            f"SLURM_JOB_ID names job {job}, which is {found or 'unknown'}; leave its shell, or unset SLURM_JOB_ID."
+            f"SLURM_JOB_ID names job {job}, which is {found or 'unknown'}; leave its shell, or unset SLURM_JOB_ID.",
+            code="slurm.no-job",
         )
     return offered(listing, os.environ)
 
@@ -407,11 +414,17 @@ def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
         for nodes, cores, resources in re.findall(r"\sNodes=(\S+) CPU_IDs=(\S+) \S* GRES=(\S*)", listing)
     ]
     if not shares:
-        raise ClusterError("scontrol does not say which cores and GPUs the present job has; give nodes= and so on.")
+        raise ClusterError(
+            "scontrol does not say which cores and GPUs the present job has; give nodes= and so on.",
+            code="slurm.unequal-nodes",
+        )
     gpus = {number for _, _, number in shares}
     if len(gpus) > 1:
         told = ", ".join(f"{number} on {nodes}" for nodes, _, number in shares)
-        raise ClusterError(f"The present job has unequal numbers of GPUs ({told}); ask Slurm for equal ones.")
+        raise ClusterError(
+            f"The present job has unequal numbers of GPUs ({told}); ask Slurm for equal ones.",
+            code="slurm.unequal-nodes",
+        )
     tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
     engines = 0 if max(gpus) else int(tasks) if tasks.isdigit() else 1
     cores = min(number for _, number, _ in shares)
@@ -438,15 +451,19 @@ def requested(nodes: int | None, device: str, allocation: Allocation) -> Allocat
     """
     gpus, engines = allocation.gpus_per_node, allocation.engines_per_node
     if device == "cpu" and gpus:
-        raise ClusterError(f"CPU engines and {gpus} GPUs of each node were asked for; leave out one of them.")
+        raise ClusterError(
+            f"CPU engines and {gpus} GPUs of each node were asked for; leave out one of them.", code="argument.conflict"
+        )
     if nodes is None and not gpus and not engines and device != "cpu":
         return None
     if not gpus and (device == "cuda" or not (engines or device == "cpu")):
-        raise ClusterError("No GPUs were asked for; add gpus_per_node=, or device='cpu' for CPU engines.")
+        raise ClusterError(
+            "No GPUs were asked for; add gpus_per_node=, or device='cpu' for CPU engines.", code="argument.missing"
+        )
     if nodes is None:
         has = inside()
         if has is None:
-            raise ClusterError("There is no Slurm job around this process; add nodes=.")
+            raise ClusterError("There is no Slurm job around this process; add nodes=.", code="slurm.no-job")
         nodes = has.nodes
     return replace(allocation, nodes=nodes)
 
@@ -459,7 +476,10 @@ def own_address(partition: str) -> str:
         with contextlib.suppress(ClusterError):
             return address_towards(node)
     found = f"none of {', '.join(nodes[:8])} is known here" if nodes else f"sinfo lists no node {' '.join(chosen)}"
-    raise ClusterError(f"This machine's address towards Slurm's nodes can't be told ({found}); give address=.")
+    raise ClusterError(
+        f"This machine's address towards Slurm's nodes can't be told ({found}); give address=.",
+        code="cluster.no-address",
+    )
 
 
 def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Allocation, str]:
@@ -471,17 +491,20 @@ def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Alloc
     if within is False or (within is None and not present_job()):
         if wanted is None:
             raise ClusterError(
-                "There is no Slurm job around this process; say what to ask for, as nodes=1, gpus_per_node=1."
+                "There is no Slurm job around this process; say what to ask for, as nodes=1, gpus_per_node=1.",
+                code="slurm.no-job",
             )
         return wanted, ""
     has = inside()
     if has is None:
         raise ClusterError(
-            "There is no Slurm job around this process (SLURM_JOB_ID is not set); leave out within=True."
+            "There is no Slurm job around this process (SLURM_JOB_ID is not set); leave out within=True.",
+            code="slurm.no-job",
         )
     if wanted is not None and (lacking := has.lacks(wanted)):
         raise ClusterError(
-            f"The present job {present_job()} has {lacking}; ask for less, or for a job of its own: within=False."
+            f"The present job {present_job()} has {lacking}; ask for less, or for a job of its own: within=False.",
+            code="slurm.job-too-small",
         )
     if wanted is None:
         return has, present_job()

@@ -150,13 +150,16 @@ class SlurmLauncher(Launcher):
         state = self._look(fresh=True)
         if state is None or state.name != "RUNNING":
             told = self._silence if state is None else state.words()
-            raise ClusterError(f"The engine of rank {rank} can't be started again: {told}.")
+            raise ClusterError(
+                f"The engine of rank {rank} can't be started again: {told}.", code="cluster.engine-not-replaced"
+            )
         place, local = self._allocation.place(rank)
         node = self._nodes[place]
         if node not in state.nodes:
             raise ClusterError(
                 f"The engine of rank {rank} can't be started again: its node {node} is lost to job {self._job}; "
-                "go on with the remaining engines, or start the cluster again."
+                "go on with the remaining engines, or start the cluster again.",
+                code="cluster.engine-not-replaced",
             )
         self._end(self._again.pop(rank, None))
         output = self._folder / "log" / f"engine-rank{rank}.log"
