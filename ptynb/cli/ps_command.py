@@ -123,7 +123,7 @@ def plain(found: FoundCluster) -> dict[str, Any]:
 
 
 def _stop(chosen: argparse.Namespace) -> int:
-    from ptynb.cluster.lifetime import orphans, shutdown
+    from ptynb.cluster.lifetime import orphans
 
     if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
         raise InvalidValueError(
@@ -140,7 +140,7 @@ def _stop(chosen: argparse.Namespace) -> int:
             continue
         console.print(f"{one.name}: ends {what(one)}.", markup=False, highlight=False, soft_wrap=True)
         with console.status("Waiting for the state to be kept, for a minute at most."):
-            ended = shutdown.end(one)
+            ended = orphans.end(one)
         for failure in ended.failures:
             failed = True
             errors.print(f"ptynb: {one.name}: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)

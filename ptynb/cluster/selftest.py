@@ -93,7 +93,7 @@ def _failed(failures: dict[int, str], world: int, logs: str) -> str:
     rank = min(failures, key=lambda rank: (echoes(rank), explain(failures[rank]) is None, rank))
     # What torch adds below its message is where in its own code that was.
     words = re.split(r"\n(?:Traceback|Exception raised from|frame #)", failures[rank])[0]
-    sentence = re.sub(r"^\w+Error: ", "", " ".join(words.split()))
+    sentence = re.sub(r"^(Runtime|Cluster|InvalidValue|Reconstruction)Error: ", "", " ".join(words.split()))
     known = explain(logs) if "NCCL error" in failures[rank] else None
     known = known or explain(failures[rank])
     told = f"The self-test of {counted(world, 'engine')} failed on rank {rank}: {sentence}"

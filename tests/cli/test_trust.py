@@ -260,7 +260,7 @@ def test_modules_beside_a_run_file_are_no_packages(
     path = run_file(text)
     (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
     monkeypatch.chdir(path.parent)
-    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.remote_cleanup", "no cluster"]
+    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.watchdog", "--engines", "no cluster"]
     monkeypatch.setattr(run_on_cluster, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
     before = dict(os.environ)
     assert main.main(["run", str(path), "--trust"]) == 0

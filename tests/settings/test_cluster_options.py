@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from typing import Any, get_args
 
@@ -57,16 +56,13 @@ def test_a_run_file_takes_each_section() -> None:
         assert chosen == section(**values)
 
 
-def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    return {action.dest: action for action in parser._actions}
-
-
 @pytest.mark.parametrize("command", ["run", "demo", "doctor", "advise", "estimate", "scaling"])
 def test_the_command_line_has_choices_and_texts_of_the_list(command: str) -> None:
     commands = main._parser()._subparsers
     assert commands is not None
     choices: Any = commands._group_actions[0].choices
-    options = _options(choices[command])
+    choices[command].parse_known_args(["x"])  # which adds them
+    options = {action.dest: action for action in choices[command]._actions}
     assert tuple(options["device"].choices or ()) == get_args(Device)
     for name in {"device", "threads", "engines"} & {*options} if command in ("run", "demo", "doctor") else {"device"}:
         about = (LocalCluster.model_fields[name].description or "?").partition(";")[0]

@@ -24,7 +24,7 @@ from ptynb.cluster.controller import engine_file
 from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.exceptions import ClusterError
 from ptynb.text import has_control_characters, quoted
 
@@ -280,7 +280,7 @@ class SshLauncher(Launcher):
         self._processes[rank].kill()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             sweep = self._remote.command(
-                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.remote_cleanup", self._name, str(rank)
+                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
             )
             subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
 
@@ -314,7 +314,7 @@ class SshLauncher(Launcher):
         """The ssh processes here; and for each host the command that ends what is left there."""
         alive = [process for process in self._processes.values() if is_alive(process)]
         hosts = list(dict.fromkeys(self._homes))
-        sweep = ("-m", "ptynb.cluster.lifetime.remote_cleanup", self._name)
+        sweep = ("-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
         return {
             "processes": [[process.pid, process.create_time()] for process in alive],
             "end": [self._remote.command(host, {}, *sweep) for host in hosts] if self._processes else [],
