@@ -179,7 +179,8 @@ BROKEN = {
         ("plain",),
     ),
     "an infinite distance": (replaced(DISTANCE, lambda distance: np.inf), "distance is inf m", ("plain",)),
-    "distances that are none": (replaced(DISTANCE, lambda distance: b"far"), "does not contain .*the distance", ("plain",)),
+    "distances that are none":
+        (replaced(DISTANCE, lambda distance: b"far"), "does not contain .*the distance", ("plain",)),
 }  # fmt: skip
 CASES = [
     (case, format)
@@ -276,7 +277,9 @@ def test_what_no_experiment_has_is_refused_and_the_remedy_named_works(tmp_path, 
 def test_a_number_in_a_unit_nobody_knows_is_asked_for(tmp_path, simulated):
     path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
     change(path, f"{DETECTOR}/distance", 3.0, "furlong")
-    with pytest.raises(FileError, match=r"does not contain the distance to the detector; give it: load\(\.\.\., distance="):
+    with pytest.raises(
+        FileError, match=r"does not contain the distance to the detector; give it: load\(\.\.\., distance="
+    ):
         load(path)
     assert load(path, distance=2.0).geometry.distance == 2.0
 
