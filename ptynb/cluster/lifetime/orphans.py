@@ -24,7 +24,7 @@ from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.remote_cleanup import RANK
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.cluster.rpc import Caller
-from ptynb.engine import keepalive, registry
+from ptynb.engine import keepalive, run_registry
 
 LOOK_SECONDS = 2.0
 """How long a cluster may take to tell what it does."""
@@ -303,8 +303,8 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
     """As rank 0 tells it, or another one where that is lost."""
     found = None
     for rank in ranks:
-        for _, opening, _, status in caller.call_all([rank], registry.joinable, [()], LOOK_SECONDS)[0]:
-            keep = opening.keep
+        for _, opening, _, status in caller.call_all([rank], run_registry.joinable, [()], LOOK_SECONDS)[0]:
+            keep = opening.checkpointing
             folder = directory / keep.folder.expanduser() if keep is not None and keep.folder is not None else None
             if status.kept is not None:
                 folder = Path(status.kept).parent
