@@ -11,7 +11,45 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.conflict": "Arguments exclude each other.",
+    "argument.invalid-type": "An argument has an unsupported type.",
+    "argument.invalid-value": "An argument is out of range or not among the choices.",
+    "argument.missing": "A required argument is missing.",
+    "checkpoint.exists": "The folder holds checkpoints of an earlier run.",
+    "cluster.elsewhere": "A cluster was started on another machine and cannot be ended from here.",
+    "cluster.engine-not-replaced": "Slurm cannot start an engine again in the place of a lost one.",
+    "cluster.mixed-devices": "Some engines of a cluster compute on GPUs and others on the CPU.",
+    "cluster.no-address": "No address or interface of this machine leads to the engines.",
+    "cluster.not-found": "No cluster has this name.",
+    "cluster.selftest-failed": "The self-test of the engines failed.",
+    "cluster.start-failed": "A process of the cluster ended while the cluster started.",
+    "environment.invalid": "Environment variables of ranks (RANK, WORLD_SIZE) are missing or contradict each other.",
+    "file.not-found": "A file does not exist.",
+    "file.not-private": "A file that only its user may write can be written by others.",
+    "file.not-writable": "A file or folder cannot be written.",
+    "file.unknown-format": "A file has another format than expected.",
+    "gpu.driver-failed": "nvidia-smi failed, or a GPU does not respond.",
+    "gpu.not-found": "GPU engines are requested and no GPU is found or visible.",
+    "gpu.too-few": "There are fewer GPUs than engines.",
+    "gpu.unusable": "No engine can start on a GPU, because of its mode, memory, UUID or MIG slices.",
+    "group.address-invalid": "The address by which ranks find each other is missing or wrong.",
+    "group.join-failed": "Ranks did not join a group in time, or do not match.",
+    "group.no-answer": "Another rank did not answer within the time limit.",
+    "memory.insufficient": "The memory does not suffice for a reconstruction.",
+    "package.missing": "An optional package is not installed.",
+    "settings.not-confirmed": "A run file has lines that run code or reach other machines, which were not confirmed.",
+    "slurm.command-failed": "A command of Slurm failed.",
+    "slurm.job-too-small": "The present Slurm job lacks what is requested.",
+    "slurm.no-answer": "A command of Slurm did not answer in time.",
+    "slurm.no-job": "There is no running Slurm job around this process.",
+    "slurm.not-installed": "A command of Slurm is not found.",
+    "slurm.unequal-nodes": "The nodes of the present Slurm job differ, or Slurm does not list their resources.",
+    "ssh.not-installed": "The ssh command is not found.",
+    "ssh.unreachable": "A host cannot be used by ssh.",
+    "ssh.version-mismatch": "A host lacks a package, or has another version than this machine.",
+    "sweep.no-parameters": "A notebook lacks a valid cell of parameters.",
+}
 """Each code and what it means."""
 
 

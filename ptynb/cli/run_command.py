@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_given, as_options, given_words, in_folder
 from ptynb.cli.module_path import with_working_folder
 
@@ -18,8 +19,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     run = commands.add_parser("run", help="reconstruct without a notebook, as a file says")
     add_options(run)
-    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
-    run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
+    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="kind of cluster")
+    add_cluster_options(run, "engines")
     run.add_argument(
         "--reproduce", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
     )
@@ -37,8 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where states and pictures are kept")
     parser.add_argument("--pictures", type=float, metavar="SECONDS", help="between pictures there, for ptynb watch")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="what engines compute on")
-    parser.add_argument("--threads", type=int, metavar="N", help="of each engine on the CPU")
+    add_cluster_options(parser, "device", "threads")
     parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
     parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
     parser.add_argument(
@@ -56,7 +56,10 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     from ptynb.settings.run_file import read_run
 
     if chosen.file is None:
-        raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
+        raise SettingsError(
+            "No run file was named; expected one, and 'ptynb run --example' prints one to begin with.",
+            code="argument.missing",
+        )
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
     options["load"] = in_folder(given_words(chosen), Path.cwd())
@@ -156,15 +159,22 @@ def _again(chosen: argparse.Namespace) -> int:
     from ptynb.session.reproduce import reproduce as repeat
 
     if chosen.file is None:
-        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.")
+        raise SettingsError(
+            "No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.",
+            code="argument.missing",
+        )
     refused = [f"--{name.replace('_', '-')}" for name in NOT_AGAIN if getattr(chosen, name)]
     if refused:
-        raise SettingsError(f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.")
+        raise SettingsError(
+            f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.",
+            code="argument.conflict",
+        )
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
     if chosen.cluster in ("slurm", "ssh"):
         raise SettingsError(
-            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...)."
+            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...).",
+            code="argument.conflict",
         )
     device: Any = chosen.device or "auto"
     alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)

@@ -37,17 +37,22 @@ def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:
     if len(shown) > LONGEST_SHOWN:
         raise SettingsError(
             f"{file} does more than reconstruct, in lines too long to be shown here ({named}); read the file, and add "
-            "--trust if you know who wrote them."
+            "--trust if you know who wrote them.",
+            code="settings.not-confirmed",
         )
     if not (ask and sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingsError(
             f"{file} does more than reconstruct ({named}), and nobody has confirmed these lines; if you know who wrote "
-            "them, add --trust, or run it once with 'ptynb run' at a terminal, which asks."
+            "them, add --trust, or run it once with 'ptynb run' at a terminal, which asks.",
+            code="settings.not-confirmed",
         )
     print(f"{file} does more than reconstruct:\n{shown}", file=sys.stderr)
     print("Go on, now and whenever these lines are the same? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise SettingsError(f"{file} was not run, since its lines were not confirmed; take them out, or answer y.")
+        raise SettingsError(
+            f"{file} was not run, since its lines were not confirmed; take them out, or answer y.",
+            code="settings.not-confirmed",
+        )
     try:
         _remember(sorted(new))
     except OSError as error:  # it holds for this run all the same
@@ -87,4 +92,7 @@ def _check_own(handle: int, path: Path) -> None:
 
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise SettingsError(f"{path} is not a file that you alone can write; remove it, and confirm run files again.")
+        raise SettingsError(
+            f"{path} is not a file that you alone can write; remove it, and confirm run files again.",
+            code="file.not-private",
+        )

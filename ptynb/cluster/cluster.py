@@ -14,20 +14,20 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import psutil
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards
 from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
-from ptynb.cluster.devices import ClusterPlan, Device, counted, plan_for, plan_of
+from ptynb.cluster.devices import ClusterPlan, counted, plan_for, plan_of
 from ptynb.cluster.errors import log_end, summarize
-from ptynb.cluster.launchers import slurm
-from ptynb.cluster.launchers.allocation import Allocation
+from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
+from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
-from ptynb.cluster.launchers.ssh import Remote, SshLauncher, ask_hosts, place_engines
+from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.rpc import Caller
 from ptynb.cluster.selftest import SelfTest, run_selftest
@@ -35,6 +35,16 @@ from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
+from ptynb.settings.cluster_options import (
+    LocalCluster,
+    LocalOptions,
+    SlurmCluster,
+    SlurmOptions,
+    SshCluster,
+    SshOptions,
+    checked,
+    documented,
+)
 from ptynb.table import gigabytes
 
 LEASE_SECONDS = 3600.0
@@ -56,21 +66,28 @@ Launch = Callable[[str, Path], Launcher]
 """Makes the launcher of a cluster of this name, with its files in this folder."""
 
 
+@documented(LocalCluster, engines="n")
 class Cluster:
     """Engines on this machine: one per GPU, or CPU engines that share the cores.
 
-    n: how many engines; None: one per GPU, or two on the CPU. One that can't be had is an error.
-    device: "auto", "cuda" or "cpu".
-    threads: with which each engine computes on the CPU; None: its share of the cores.
-    engines_per_gpu: how many may share a GPU, which then exchange gradients by gloo.
-    detached_timeout: seconds that a run goes on after the process that holds the cluster has ended (a kernel that is
-        restarted, say), for `ptynb.attach` to find it; when they are over, or the run is, the state is kept and
-        the engines leave. None: an hour for a notebook's kernel, 0 for a script. Engines without a run leave soon in
-        any case.
-    timeout: seconds to wait for the engines to start.
+    The engines start at once and test each other: devices, gradients, bandwidth; what makes them slower than possible
+    is a warning. `stop()` or the end of a `with` block stops them.
 
-    Starts at once, and lets the engines test each other: devices, gradients, bandwidth. `stop()` or the end of a `with`
-    block stops it. What makes it slower than it could be is warned of. Raises ClusterError.
+    Parameters
+    ----------
+    {options}
+    engines_per_gpu : int, default 1
+        Number of engines that may share a GPU; they exchange gradients by gloo.
+
+    Raises
+    ------
+    ClusterError
+        An option is not valid, or the engines cannot be started.
+
+    Notes
+    -----
+    A run that continues without its process (`detached_timeout`) is found by `ptynb.attach`. At the end of that time,
+    or of the run, a checkpoint is written and the engines end.
     """
 
     _selftest: SelfTest | None
@@ -79,73 +96,65 @@ class Cluster:
         self,
         n: int | None = None,
         *,
-        device: Device = "auto",
-        threads: int | None = None,
         engines_per_gpu: int = 1,
-        detached_timeout: float | None = None,
-        timeout: float = 120.0,
+        **options: Unpack[LocalOptions],
     ) -> None:
-        plan = plan_for(n, device, threads, engines_per_gpu)
+        chosen = checked(LocalCluster, engines=n, **options)
+        plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
         self._set_up(
             lambda name, folder: LocalLauncher(plan, name, folder),
             len(plan.engines),
             plan,
             LOOPBACK,
-            detached_timeout,
-            timeout,
+            chosen.detached_timeout,
+            chosen.timeout,
         )
         self.start()
 
     @classmethod
+    @documented(SlurmCluster)
     def slurm(
         cls,
         nodes: int | None = None,
         *,
-        gpus_per_node: int = 0,
-        engines_per_node: int = 0,
-        device: Device = "auto",
-        cpus_per_engine: int = 0,
-        time: str = "",
-        partition: str = "",
-        account: str = "",
-        memory: str = "",
-        extra: tuple[str, ...] = (),
         within: bool | None = None,
-        address: str = "",
-        detached_timeout: float | None = None,
-        timeout: float = 300.0,
         report: Report | None = print,
+        **options: Unpack[SlurmOptions],
     ) -> Self:
-        """Engines on nodes of a Slurm cluster: in a job that is submitted, or in the one around this process (salloc).
+        """Engines on nodes of a Slurm cluster, in a new job or in the present one (salloc).
 
-        Without arguments: all that the present job has. nodes to extra: see `Allocation`.
-        device: "cpu": engines_per_node CPU engines, or one of each node.
-        within: whether in the present job; None: where there is one.
-        address: of this machine, on which engines reach it; "": found by the way to the nodes.
-        timeout: seconds to wait for the engines once the job has begun; in the queue there is no end to waiting (Ctrl-C
-            cancels the job). report: told, line by line, what it waits for; None: nobody.
+        Without arguments the engines use all that the present job has. The cluster's folder, below Jupyter's runtime
+        folder, must be on a file system that the nodes share. Waiting in the queue has no time limit; Ctrl-C cancels
+        the job.
 
-        The cluster's folder, below Jupyter's runtime folder, must be on a file system that the nodes share.
-        Raises ValueError, ClusterError.
+        Parameters
+        ----------
+        {options}
+        within : bool, optional
+            Whether to use the present job. None: if there is one.
+        report : callable, optional
+            Function of a line of text: what the launcher waits for. None: no report.
+
+        Returns
+        -------
+        Cluster
+            The running cluster.
+
+        Raises
+        ------
+        ClusterError
+            An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
-        asked = Allocation(
-            gpus_per_node=gpus_per_node,
-            engines_per_node=engines_per_node,
-            cpus_per_engine=cpus_per_engine,
-            time=time,
-            partition=partition,
-            account=account,
-            memory=memory,
-            extra=extra,
-        )
-        allocation, job = slurm.choose(slurm.asked(nodes, device, asked), within)
-        address = address or slurm.own_address(allocation.partition)
+        chosen = checked(SlurmCluster, nodes=nodes, **options)
+        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
+        allocation, job = slurm_commands.choose(wanted, within)
+        address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls._elsewhere(
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
             allocation.engines,
             address,
-            detached_timeout,
-            timeout,
+            chosen.detached_timeout,
+            chosen.timeout,
             report,
         )
         if allocation.gpus_per_node and not cluster.plan.on_gpu:
@@ -158,42 +167,56 @@ class Cluster:
         return cluster
 
     @classmethod
+    @documented(SshCluster)
     def ssh(
         cls,
         hosts: Mapping[str, int | None] | Sequence[str],
         *,
-        device: Device = "auto",
-        threads: int | None = None,
-        python: str | None = None,
-        ssh: Sequence[str] = ("ssh",),
         environment: Mapping[str, str] | None = None,
-        address: str | None = None,
-        detached_timeout: float | None = None,
-        timeout: float = 120.0,
+        **options: Unpack[SshOptions],
     ) -> Self:
         """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
 
-        hosts: names for ssh, and how many engines each gets; None, or only names: one per GPU there, or two on its CPU.
-        device, threads, detached_timeout, timeout: as of `Cluster`. python: on the hosts; None: the path of this one.
-        ssh: the command, with options of yours ("-J", "gate"). environment: of the engines, beside the host's own.
-        address: of this machine, where the engines find it; None: the one on the way to the first host.
+        A host without a number of engines gets one per GPU, or two on its CPU.
 
-        What notebook and engines tell each other is encrypted (CURVE). What engines send each other (gradients) is not,
-        and goes from host to host: the network between them must be one that can be trusted.
+        Parameters
+        ----------
+        {options}
+        environment : mapping of str to str, optional
+            Additional environment variables of the engines.
+
+        Returns
+        -------
+        Cluster
+            The running cluster.
+
+        Raises
+        ------
+        ClusterError
+            An option is not valid, a host cannot be reached or lacks ptynb, or the engines cannot be started.
+
+        Notes
+        -----
+        Messages between notebook and engines are encrypted (CURVE). Gradients between engines are not: the network
+        between the hosts must be trusted.
         """
-        names = [hosts] if isinstance(hosts, str) else [*hosts]
-        counts = dict(hosts) if isinstance(hosts, Mapping) else dict.fromkeys(names)
-        remote = Remote(ssh=tuple(ssh), python=python or sys.executable, environment=dict(environment or {}))
+        chosen = checked(SshCluster, hosts=[hosts] if isinstance(hosts, str) else hosts, **options)
+        names, counts = [*chosen.hosts], chosen.hosts
+        remote = Remote(
+            ssh=("ssh",) if chosen.ssh is None else chosen.ssh,
+            python=chosen.python or sys.executable,
+            environment=dict(environment or {}),
+        )
         found = ask_hosts(names, remote)
-        plan, homes = place_engines(found, counts, device, threads)
+        plan, homes = place_engines(found, counts, chosen.device, chosen.threads)
         made = cls.__new__(cls)
         made._set_up(
             lambda name, folder: SshLauncher(plan, homes, remote, name, folder),
             len(homes),
             plan,
-            address or address_towards(found[0].answers["address"] or found[0].name),
-            detached_timeout,
-            timeout,
+            chosen.address or address_towards(found[0].answers["address"] or found[0].name),
+            chosen.detached_timeout,
+            chosen.timeout,
         )
         return made.start()
 

@@ -19,8 +19,7 @@ from ptynb.io import checkpoint_branches as files
 from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, save_state, states
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory_check import Room, place_of_patterns, refusal, room_for
-from ptynb.planning.memory_model import Workload, memory_of, totals
+from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.session.checkpoint_result import result_of
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote

@@ -50,8 +50,7 @@ from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory_check import check_room, room_for
-from ptynb.planning.memory_model import Workload
+from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient

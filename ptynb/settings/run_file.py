@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.checkpointing import Checkpointing
+from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import Load
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
@@ -24,8 +24,6 @@ from ptynb.settings.validation import (
     LONGEST_NAME,
     MOST_EPOCHS,
     MOST_PROBLEMS,
-    MOST_SECONDS,
-    TRUST,
     SettingsModel,
     check_names,
     dotted,
@@ -35,107 +33,6 @@ from ptynb.settings.validation import (
 )
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
-
-Device = Literal["auto", "cpu", "cuda"]
-TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
-"""As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes ..."""
-
-
-Count = Annotated[int, Field(ge=1, le=4096)]
-"""Of what one machine has: engines, GPUs, cores."""
-DetachedTimeout = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
-DETACHED = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
-Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
-ADDRESS = "Of this machine, where the engines find it; none: found"
-LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
-
-
-class LocalCluster(SettingsModel):
-    """Engines on this machine."""
-
-    kind: Literal["local"] = "local"
-    engines: Count | None = Field(default=None, description="How many; none: one a GPU, or 2 on the CPU")
-    device: Device = Field(default="auto", description="What engines compute on")
-    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share of the cores")
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
-
-
-class NoCluster(SettingsModel):
-    """No engines: the process that runs reconstructs."""
-
-    kind: Literal["none"] = "none"
-    device: Device = Field(default="auto", description="What it computes on")
-    threads: Count | None = Field(default=None, description="Of this process on the CPU; none: all cores")
-
-
-class SlurmCluster(SettingsModel):
-    """Engines on nodes that Slurm gives."""
-
-    kind: Literal["slurm"] = "slurm"
-    nodes: int | None = Field(
-        default=None, ge=1, le=100_000, description="How many nodes; none: those of the job around it"
-    )
-    gpus_per_node: Count | None = Field(default=None, description="GPUs, and engines, of each node")
-    engines_per_node: Count | None = Field(default=None, description="Engines of each node, where they have no GPU")
-    device: Device = Field(default="auto", description="What engines compute on")
-    cpus_per_engine: Count | None = Field(default=None, description="Cores, and threads, of each engine")
-    time: str | None = Field(default=None, pattern=TIME, description="Longest time of the job, hours:minutes:seconds")
-    partition: str | None = Field(default=None, description="Slurm's partition")
-    account: str | None = Field(default=None, description="Slurm's account")
-    memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
-    extra: tuple[str, ...] | None = Field(
-        default=None, max_length=64, description="More options for sbatch", json_schema_extra={TRUST: "goes to sbatch"}
-    )
-    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
-
-    @property
-    def threads(self) -> int | None:
-        """With which an engine computes on the CPU."""
-        return self.cpus_per_engine
-
-
-class SshCluster(SettingsModel):
-    """Engines on hosts that ssh reaches."""
-
-    kind: Literal["ssh"] = "ssh"
-    hosts: dict[str, Count | None] = Field(
-        min_length=1,
-        max_length=4096,
-        description="Names of the hosts for ssh, as a list, or with how many engines each gets",
-        json_schema_extra={TRUST: "are the hosts that ssh connects to, and that run engines as you"},
-    )
-    device: Device = Field(default="auto", description="What engines compute on")
-    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share")
-    python: str | None = Field(
-        default=None,
-        description="On the hosts; none: the path of this one",
-        json_schema_extra={TRUST: "is the program that is run on the hosts"},
-    )
-    ssh: tuple[str, ...] | None = Field(
-        default=None,
-        max_length=64,
-        description="The command, with its options",
-        json_schema_extra={TRUST: "is the command that is run here for each host"},
-    )
-    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
-
-    @field_validator("hosts", mode="before")
-    @classmethod
-    def _named(cls, hosts: Any) -> Any:
-        if not isinstance(hosts, list | tuple):
-            return hosts
-        if not all(isinstance(host, str) for host in hosts):
-            raise InvalidValueError("expected names, or names with numbers of engines as {name: 2}")
-        return dict.fromkeys(hosts)
-
-
-AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
-CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
 
 
 class RunFile(SettingsModel):

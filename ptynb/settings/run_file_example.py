@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ptynb.settings.checkpointing import Checkpointing
+from ptynb.settings.cluster_options import CLUSTERS, LocalCluster
 from ptynb.settings.load_options import Load
-from ptynb.settings.run_file import CLUSTERS, LocalCluster, RunFile
+from ptynb.settings.run_file import RunFile
 from ptynb.settings.settings import Settings
 
 HEAD = """\

@@ -12,8 +12,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory_check import check_room, room_for
-from ptynb.planning.memory_model import Workload
+from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 

@@ -21,8 +21,7 @@ from ptynb.data.scan import Scan, check_scan
 from ptynb.data.trial_record import TrialState, TunedTrial, best_of, value_text
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EnginesBusyError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_dir import new_folder
-from ptynb.planning.memory_check import Room, refusal, room_for
-from ptynb.planning.memory_model import Workload
+from ptynb.planning.memory import Room, Workload, refusal, room_for
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Between, Range, checked_ranges, value_of, with_values

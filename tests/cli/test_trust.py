@@ -22,7 +22,8 @@ from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import trusted_file
 from ptynb.engine import checkpoint_writer
-from ptynb.settings.run_file import CLUSTERS, RunFile, read_run
+from ptynb.settings.cluster_options import CLUSTERS
+from ptynb.settings.run_file import RunFile, read_run
 from ptynb.settings.run_file_example import example
 from ptynb.settings.trusted_fields import lines_to_confirm
 from ptynb.settings.validation import TRUST, kinds_in
@@ -259,7 +260,7 @@ def test_modules_beside_a_run_file_are_no_packages(
     path = run_file(text)
     (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
     monkeypatch.chdir(path.parent)
-    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.remote_cleanup", "no cluster"]
+    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.watchdog", "--engines", "no cluster"]
     monkeypatch.setattr(run_on_cluster, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
     before = dict(os.environ)
     assert main.main(["run", str(path), "--trust"]) == 0

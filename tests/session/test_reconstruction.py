@@ -22,7 +22,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import RenderRequest
 from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
-from ptynb.planning import memory_check as rooms
+from ptynb.planning import memory as rooms
 from tests.cluster.test_errors import file_of
 from tests.planning.peak import scan_of
 

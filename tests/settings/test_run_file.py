@@ -7,16 +7,15 @@ import pytest
 from ptynb.cli import main
 from ptynb.cli.load_arguments import WORDS
 from ptynb.cli.run_command import plan_of, resume_command
-from ptynb.cluster.cluster import Cluster
 from ptynb.exceptions import SettingsError
 from ptynb.io.file_info import info
 from ptynb.io.load import load
 from ptynb.io.reading.records import Given
 from ptynb.settings import Checkpointing, Settings
+from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
 from ptynb.settings.load_options import Load
-from ptynb.settings.run_file import LocalCluster, SlurmCluster, SshCluster, read_run
+from ptynb.settings.run_file import read_run
 from ptynb.settings.run_file_example import MARK, example
-from tests.pairs import each
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
 
@@ -72,15 +71,6 @@ def test_times_stay_times_and_numbers_numbers(read):
     assert (plan.settings.object.learning_rate, plan.settings.seed) == (0.001, 10)
 
 
-@each(("made", "kind"), [(Cluster.__init__, LocalCluster), (Cluster.ssh, SshCluster)])
-def test_a_cluster_takes_every_field_of_its_kind_and_has_the_same_defaults(made, kind):
-    taken = inspect.signature(made).parameters
-    for name, field in kind.model_fields.items():
-        if name != "kind":
-            there = taken["n" if name == "engines" else name]
-            assert there.default in (inspect.Parameter.empty, field.default) or field.default is None
-
-
 def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
     assert read(f"{LEAST}cluster: {{kind: ssh, hosts: [a, b]}}").cluster.hosts == {"a": None, "b": None}
     assert read(f"{LEAST}cluster: {{kind: ssh, hosts: {{a: 4, b: null}}}}").cluster.hosts == {"a": 4, "b": None}
@@ -109,7 +99,7 @@ def test_hosts_are_a_list_or_say_how_many_engines_each_gets(read):
             "cluster.kind is 'slrum'; expected one of 'local', 'none', 'slurm', 'ssh'.",
         ),
         (f"{LEAST}cluster: {{kind: ssh}}", "'cluster.hosts' is missing (names of the hosts for ssh"),
-        (f"{LEAST}cluster: {{kind: slurm, time: later}}", "cluster.time is 'later'; expected longest time of the job"),
+        (f"{LEAST}cluster: {{kind: slurm, time: later}}", "cluster.time is 'later': expected hours:minutes:seconds"),
         (
             f"{LEAST}checkpointing: {{max_to_keep: 0}}",
             "checkpointing.max_to_keep is 0: expected greater than or equal to 1.",

@@ -18,8 +18,7 @@ import ptynb as pt
 from ptynb.analysis import split_scan
 from ptynb.cluster import processes
 from ptynb.data.scan import Scan
-from ptynb.planning.memory_check import Room
-from ptynb.planning.memory_model import Workload, memory_of, totals
+from ptynb.planning.memory import Room, Workload, memory_of, totals
 from ptynb.tuning import trial as attempt
 from ptynb.tuning.metrics import frc_score
 from ptynb.tuning.study import Study

@@ -123,11 +123,12 @@ def plain(found: FoundCluster) -> dict[str, Any]:
 
 
 def _stop(chosen: argparse.Namespace) -> int:
-    from ptynb.cluster.lifetime import orphans, shutdown
+    from ptynb.cluster.lifetime import orphans
 
     if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
         raise InvalidValueError(
-            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned."
+            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.",
+            code="argument.missing",
         )
     found = orphans.find()
     wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
@@ -139,7 +140,7 @@ def _stop(chosen: argparse.Namespace) -> int:
             continue
         console.print(f"{one.name}: ends {what(one)}.", markup=False, highlight=False, soft_wrap=True)
         with console.status("Waiting for the state to be kept, for a minute at most."):
-            ended = shutdown.end(one)
+            ended = orphans.end(one)
         for failure in ended.failures:
             failed = True
             errors.print(f"ptynb: {one.name}: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -157,9 +158,13 @@ def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundClus
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
             told = f"near to it: {', '.join(near)}" if near else "there is none"
-            raise InvalidValueError(f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).")
+            raise InvalidValueError(
+                f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).", code="cluster.not-found"
+            )
         if known[name].place == "elsewhere":
-            raise InvalidValueError(f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.")
+            raise InvalidValueError(
+                f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.", code="cluster.elsewhere"
+            )
     return [known[name] for name in dict.fromkeys(names)]
 
 

@@ -5,13 +5,13 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.planning.performance_model import (
+from ptynb.planning.performance import (
     Compute,
     Interconnect,
     Measured,
     cost_of,
     exchanged_bytes,
-    own_patterns,
+    patterns_per_update,
     touched_part,
     wire_bytes,
 )
@@ -122,9 +122,9 @@ def test_the_touched_part_is_that_of_the_tiles_below_a_batch():
 
 def test_updates_and_own_patterns_follow_the_batch():
     scan, settings = object_of(1024)
-    assert own_patterns(scan, settings.replace(batch=50), 2) == 25
-    assert own_patterns(scan, settings.replace(batch=50, batch_per="engine"), 2) == 50
-    assert own_patterns(scan, settings.replace(optimiser="lbfgs"), 4) == 100
+    assert patterns_per_update(scan, settings.replace(batch=50), 2) == 25
+    assert patterns_per_update(scan, settings.replace(batch=50, batch_per="engine"), 2) == 50
+    assert patterns_per_update(scan, settings.replace(optimiser="lbfgs"), 4) == 100
     found = Measured(Compute(1.0, 0.1), Interconnect(0.25, 1e30))
     for changes, computing, exchanging, updates in (
         ({}, 3.5, 0.25, 8),

@@ -24,7 +24,7 @@ from ptynb.cluster.controller import engine_file
 from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.exceptions import ClusterError
 from ptynb.text import has_control_characters, quoted
 
@@ -76,17 +76,20 @@ class Remote:
         """Raises ClusterError for words that would be read as something else than they are."""
         if not self.ssh or self.ssh[0].startswith("-") or any(map(has_control_characters, self.ssh)):
             raise ClusterError(
-                f"ssh is {quoted(self.ssh)}; expected a command and its options, as ('ssh', '-J', 'gate')."
+                f"ssh is {quoted(self.ssh)}; expected a command and its options, as ('ssh', '-J', 'gate').",
+                code="argument.invalid-value",
             )
         if not self.python or self.python.startswith("-") or "=" in self.python or has_control_characters(self.python):
             raise ClusterError(
-                f"python is {quoted(self.python)}; expected a path, without '=', that does not begin with '-'."
+                f"python is {quoted(self.python)}; expected a path, without '=', that does not begin with '-'.",
+                code="argument.invalid-value",
             )
         for name, value in self.environment.items():
             if not VARIABLE.fullmatch(name) or has_control_characters(str(value)):
                 raise ClusterError(
                     f"environment has {quoted(name)}: {quoted(value)}; expected a name of letters, digits and '_', and "
-                    "a value in one line."
+                    "a value in one line.",
+                    code="argument.invalid-value",
                 )
 
     def command(self, host: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
@@ -115,15 +118,21 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
     Raises ClusterError where one can't be reached, has no ptynb, or has other versions than this machine.
     """
     if not names:
-        raise ClusterError("No host was named; expected at least one: Cluster.ssh({'host': engines}).")
+        raise ClusterError(
+            "No host was named; expected at least one: Cluster.ssh({'host': engines}).", code="argument.missing"
+        )
     for name in names:
         if not HOST.fullmatch(name):
             raise ClusterError(
                 f"A host is named {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (no - at "
-                "its beginning); give a host with another name such a one in ~/.ssh/config."
+                "its beginning); give a host with another name such a one in ~/.ssh/config.",
+                code="argument.invalid-value",
             )
     if len(set(names)) < len(names):
-        raise ClusterError(f"The hosts are {quoted([*names])}; expected names by which ssh reaches them, each once.")
+        raise ClusterError(
+            f"The hosts are {quoted([*names])}; expected names by which ssh reaches them, each once.",
+            code="argument.invalid-value",
+        )
     with ThreadPoolExecutor(len(names)) as pool:
         hosts = tuple(pool.map(lambda name: _ask(name, remote), names))
     for host in hosts:
@@ -138,14 +147,18 @@ def _ask(name: str, remote: Remote) -> Host:
             command, input=Path(host_probe.__file__).read_bytes(), capture_output=True, timeout=ASK_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise ClusterError(f"There is no {remote.ssh[0]!r} here to reach {name} with; install OpenSSH.") from None
+        raise ClusterError(
+            f"There is no {remote.ssh[0]!r} here to reach {name} with; install OpenSSH.", code="ssh.not-installed"
+        ) from None
     except subprocess.TimeoutExpired:
         told = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
-        raise ClusterError(told) from None
+        raise ClusterError(told, code="ssh.unreachable") from None
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith(host_probe.MARK):
             return Host(name, json.loads(line.removeprefix(host_probe.MARK)))
-    raise ClusterError(explain(name, remote, done.returncode, done.stderr.decode(errors="replace")))
+    raise ClusterError(
+        explain(name, remote, done.returncode, done.stderr.decode(errors="replace")), code="ssh.unreachable"
+    )
 
 
 def explain(host: str, remote: Remote, status: int, said: str) -> str:
@@ -172,11 +185,13 @@ def _check_versions(host: Host, remote: Remote) -> None:
             raise ClusterError(
                 f"{host.name} has no {package} for {remote.python}; install it there "
                 f"({remote.python} -m pip install {package}=={wanted}), or name another Python: "
-                "Cluster.ssh(..., python=...)."
+                "Cluster.ssh(..., python=...).",
+                code="ssh.version-mismatch",
             )
         if there.partition("+")[0] != wanted:
             raise ClusterError(
-                f"{host.name} has {package} {there}, and this machine has {own}; they must be the same version."
+                f"{host.name} has {package} {there}, and this machine has {own}; they must be the same version.",
+                code="ssh.version-mismatch",
             )
 
 
@@ -192,12 +207,12 @@ def place_engines(
     homes: list[str] = []
     for host in hosts:
         if device != "cpu" and host.answers["gpu_problem"]:
-            raise ClusterError(f"On {host.name}: {host.answers['gpu_problem']}")
+            raise ClusterError(f"On {host.name}: {host.answers['gpu_problem']}", code="gpu.driver-failed")
         gpus = () if device == "cpu" else tuple(GPU(**gpu) for gpu in host.answers["gpus"])
         try:
             plan = plan_cluster(counts[host.name], device, gpus, host.answers["cores"], threads)
         except ClusterError as error:
-            raise ClusterError(f"On {host.name}: {error}") from None
+            raise ClusterError(f"On {host.name}: {error}", code=error.code) from None
         for engine in plan.engines:
             environment = {name: value for name, value in engine.environment.items() if name not in OWN_INTERFACES}
             rank = len(engines)
@@ -208,7 +223,10 @@ def place_engines(
     kinds = {home: engine.kind for home, engine in zip(homes, engines, strict=True)}
     without = [home for home, kind in kinds.items() if kind == "CPU"]
     if without and len(without) < len(kinds):
-        raise ClusterError(f"{' and '.join(without)} would compute on the CPU and others on GPUs; leave them out.")
+        raise ClusterError(
+            f"{' and '.join(without)} would compute on the CPU and others on GPUs; leave them out.",
+            code="cluster.mixed-devices",
+        )
     backend = choose_backend(len(engines), 0 if without else len(engines), sys.platform, dist.is_nccl_available())
     return ClusterPlan(tuple(engines), *backend), tuple(homes)
 
@@ -262,7 +280,7 @@ class SshLauncher(Launcher):
         self._processes[rank].kill()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             sweep = self._remote.command(
-                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.remote_cleanup", self._name, str(rank)
+                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
             )
             subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
 
@@ -296,7 +314,7 @@ class SshLauncher(Launcher):
         """The ssh processes here; and for each host the command that ends what is left there."""
         alive = [process for process in self._processes.values() if is_alive(process)]
         hosts = list(dict.fromkeys(self._homes))
-        sweep = ("-m", "ptynb.cluster.lifetime.remote_cleanup", self._name)
+        sweep = ("-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
         return {
             "processes": [[process.pid, process.create_time()] for process in alive],
             "end": [self._remote.command(host, {}, *sweep) for host in hosts] if self._processes else [],

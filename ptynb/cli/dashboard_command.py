@@ -10,6 +10,7 @@ import webbrowser
 from pathlib import Path
 
 from ptynb.cli.load_arguments import add_given, given_words, in_folder
+from ptynb.exceptions import InvalidValueError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,7 +28,10 @@ def _dashboard(chosen: argparse.Namespace) -> int:
     try:
         import voila  # noqa: F401
     except ImportError:
-        raise RuntimeError("Voila, which makes the page, is not installed; pip install 'ptynb[dashboard]'.") from None
+        raise InvalidValueError(
+            "Voila, which serves the page, is not installed; run pip install 'ptynb[dashboard]'.",
+            code="package.missing",
+        ) from None
     from ptynb.app.dashboard_page import FOLDER, GIVEN, NOTEBOOK, SCAN
     from ptynb.cli.dashboard_server import OPTIONS, OnePageServer
     from ptynb.io.load import load
