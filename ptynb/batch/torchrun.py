@@ -192,7 +192,9 @@ class Rank:
             identity=seat.identity,
         )
         owned = BatchSampler.of(scan, plan.settings, place.world).owned(place.rank, place.world)
-        self._worker = Worker(scan.part(owned), plan.settings, membership, keep=plan.checkpointing, start=start)
+        self._worker = Worker(
+            scan.part(owned), plan.settings, membership, checkpointing=plan.checkpointing, start=start
+        )
 
     @property
     def _opened(self) -> Worker:

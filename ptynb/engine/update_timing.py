@@ -13,7 +13,7 @@ import torch
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, SingleGroup, join
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.engine.loop import Loop
 from ptynb.settings import WHOLE_PASSES, Settings
 
@@ -106,7 +106,7 @@ def time_sums(group: Group, size: int, rounds: int, warm_ups: int) -> list[float
 
 def refuse_where_open() -> None:
     """Raises RuntimeError where this engine has a reconstruction open."""
-    if registry.open_names():
+    if run_registry.open_names():
         raise RuntimeError(
             "A reconstruction is open on this engine, which nothing can be measured beside; close() it first."
         )

@@ -20,7 +20,7 @@ import ptynb as pt
 from ptynb.cluster import processes
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import RenderRequest
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
 from ptynb.planning import memory as rooms
 from tests.cluster.test_errors import file_of
@@ -403,7 +403,7 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     gc.collect()
     with pt.Reconstruction(scan, pt.Settings(), cluster, ranks=[1]) as recon:
         assert recon.step().number == 1
-        assert cluster.call(0, registry.open_names) == []
+        assert cluster.call(0, run_registry.open_names) == []
     alone = pt.Reconstruction(scan)
     alone.start(5000)
     assert "ptynb training" in [thread.name for thread in threading.enumerate()]

@@ -305,7 +305,7 @@ def test_trials_run_at_the_same_time_and_as_they_would_alone(
 
     def meeting(tried: Any, *arguments: Any) -> Any:
         if not pids or len(pids) < 2:
-            pids.add(cluster.status()[tried.recon._link.engines._places[0]]["pid"])
+            pids.add(cluster.status()[tried.recon._client.engines._places[0]]["pid"])
             together.wait()  # until another trial is open too, on another engine
         return follow(tried, *arguments)
 
@@ -369,7 +369,7 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
         assert name.startswith(cluster.name)
         joined = pt.attach(name)
         assert joined.scan.name == small.name
-        assert joined._link.engines.world == 1
+        assert joined._client.engines.world == 1
         del joined  # ends its thread
         one.stop()
     for wrong in ([2], [0, 0], []):
@@ -391,7 +391,7 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
 
     def cut_off(tried: Any, told: Any, stopping: Any) -> Any:
         def at_an_epoch(epoch: int, loss: float) -> bool:
-            if [*tried.recon._link.engines._places] == [1] and not killed:
+            if [*tried.recon._client.engines._places] == [1] and not killed:
                 killed.append(pid)
                 os.kill(pid, signal.SIGKILL)
             return bool(told(epoch, loss))
@@ -421,8 +421,8 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
     def refuse(ranks: object) -> None:
         raise pt.ClusterError("Its machine is gone.")
 
-    assert cluster._crew is not None
-    monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+    assert cluster._launcher is not None
+    monkeypatch.setattr(cluster._launcher, "start", refuse)
     for status in cluster.status():
         os.kill(status["pid"], signal.SIGKILL)
     told = "No engines are left for the other trials; start a new cluster, and tune again"

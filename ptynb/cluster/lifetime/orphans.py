@@ -26,7 +26,7 @@ from ptynb.cluster.gpus import memory_by_process
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK, RANK
 from ptynb.cluster.rpc import Caller
-from ptynb.engine import keepalive, registry
+from ptynb.engine import keepalive, run_registry
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import NAME, newest_written, states
@@ -310,8 +310,8 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
     """As rank 0 tells it, or another one where that is lost."""
     found = None
     for rank in ranks:
-        for _, opening, _, status in caller.call_all([rank], registry.joinable, [()], LOOK_SECONDS)[0]:
-            keep = opening.keep
+        for _, opening, _, status in caller.call_all([rank], run_registry.joinable, [()], LOOK_SECONDS)[0]:
+            keep = opening.checkpointing
             folder = directory / keep.folder.expanduser() if keep is not None and keep.folder is not None else None
             if status.kept is not None:
                 folder = Path(status.kept).parent

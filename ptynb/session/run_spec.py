@@ -1,4 +1,4 @@
-"""What it takes to open a reconstruction on engines, and to open or join it again later."""
+"""RunSpec: everything that is needed to open a reconstruction on engines, or to attach to it later."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ OnFailure = Literal["pause", "continue"]
 
 
 @dataclass(frozen=True)
-class Opening:
-    """A reconstruction that can be opened. Engines remember it for who joins them later.
+class RunSpec:
+    """Arguments of a reconstruction; engines remember them for `attach`.
 
-    extensions: pieces and constraints of the user's, by value (cloudpickle). keep: how states are kept; None: not.
-    timeout: seconds after which engines give up waiting for each other. opened: when, seconds since 1970.
-    ranks: those of the cluster that it is confined to, in the order of the group's; None: all of them.
+    extensions: the user's components and constraints, pickled (cloudpickle). checkpointing: None: no checkpoints.
+    timeout: after which engines give up waiting for each other [s]. opened: when [s since 1970].
+    ranks: engines of the cluster that it uses, in the order of the group's; None: all.
     """
 
     scan: Scan
     settings: Settings
     extensions: bytes
-    keep: Checkpointing | None
+    checkpointing: Checkpointing | None
     timeout: float
     on_failure: OnFailure
     opened: float
     ranks: tuple[int, ...] | None = None
 
-    def for_memory(self) -> Opening:
-        """The same for engines to remember: patterns that are in no file stay behind."""
+    def without_patterns(self) -> RunSpec:
+        """A copy for engines to remember, without patterns that are in no file."""
         frames = self.scan.frames
         if frames.in_file:
             return self

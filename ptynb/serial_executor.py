@@ -1,8 +1,9 @@
-"""Ctrl-C: what must not be cut in two, and what goes on to its end though nobody waits for it any more.
+"""Serial execution of work that Ctrl-C must not cut in two.
 
 Python raises KeyboardInterrupt in the main thread, between any two of its instructions: between the start of a process
 and the note that it was started, say, and again while the first interrupt is being answered. So what takes moments
-holds it back, and what takes longer runs in a thread of its own, where an interrupt only ends the waiting.
+defers it (`held_back`), and what takes longer runs in a thread of its own (`SerialExecutor`), where an interrupt only
+ends the waiting.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 PATIENCE_SECONDS = 0.25
-"""How long one who was interrupted waits for what is then still to be done: the prompt has to be back in a second."""
+"""How long an interrupted caller waits for the clean-up: the prompt has to be back within a second."""
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Inside, an interrupt waits for the end of the block: for what takes moments and can't be done by half."""
+    """Defer an interrupt to the end of the block, which must be short."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is None:  # the main thread's only, or not Python's to handle
         yield
@@ -52,45 +53,55 @@ def waiting() -> Iterator[None]:
         raise
 
 
-class Errands:
-    """Work that is done to its end, one piece after the other, even where an interrupt has ended the waiting for it."""
+class SerialExecutor:
+    """Runs work in the order of submission, each to its end, even where an interrupt has ended the waiting for it."""
 
     def __init__(self, name: str, *, finish: bool = False) -> None:
-        """name: of the threads. finish: Python does not end before them."""
+        """name: of the threads. finish: Python does not exit before they have ended."""
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
         self._last: threading.Thread | None = None
         self._here = threading.local()
 
-    def run(self, work: Callable[[], Answer], patience: float | None = None) -> Answer:
-        """Does the work after all that was given before, and returns its answer or raises its error.
+    def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
+        """Queue the work and return its future, whose `cancel()` drops it unless it has begun."""
+        future: Future[Answer] = Future()
 
-        patience: seconds after which TimeoutError is raised, while the work goes on.
-        """
-        if getattr(self._here, "inside", False):  # part of an errand
-            return work()
-        outcome: Future[Answer] = Future()
-
-        def do(before: threading.Thread | None) -> None:
-            if before is not None:
-                before.join()
+        def execute(previous: threading.Thread | None = None) -> None:
+            if previous is not None:
+                previous.join()
+            if not future.set_running_or_notify_cancel():
+                return
             self._here.inside = True
             try:
-                outcome.set_result(work())
+                future.set_result(work())
             except BaseException as error:  # noqa: BLE001 - goes to whoever waits
-                outcome.set_exception(error)
+                future.set_exception(error)
 
         with held_back(), self._lock:
-            thread = threading.Thread(target=do, args=(self._last,), name=self._name, daemon=not self._finish)
+            thread = threading.Thread(target=execute, args=(self._last,), name=self._name, daemon=not self._finish)
             try:
                 thread.start()
-            except RuntimeError:  # Python is ending, and nobody waits for anything any more
-                return work()
-            self._last = thread
+            except RuntimeError:  # Python is exiting and starts no threads; nobody waits for anything any more
+                execute()
+                self._here.inside = False
+            else:
+                self._last = thread
+        return future
+
+    def run(self, work: Callable[[], Answer], patience: float | None = None) -> Answer:
+        """Run the work after all that was submitted before, and return its answer or raise its error.
+
+        patience: seconds after which TimeoutError is raised, while the work continues. Inside other work of this
+        executor it runs at once.
+        """
+        if getattr(self._here, "inside", False):
+            return work()
+        future = self.submit(work)
         with waiting():
-            return outcome.result(patience)
+            return future.result(patience)
 
     def wait(self) -> None:
-        """Waits until all that was given is done."""
+        """Wait until everything submitted so far is done."""
         if self._last is not None and not getattr(self._here, "inside", False):
             self._last.join()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ptynb.cluster.interrupts import Errands, waiting
 from ptynb.io.hdf5_file import open_for_reading, replacing
+from ptynb.serial_executor import SerialExecutor, waiting
 
 
 def interrupted_while_locking() -> None:
@@ -31,7 +31,7 @@ def test_an_error_of_the_work_is_no_interrupt() -> None:
         raise RuntimeError("wrong")
 
     with pytest.raises(RuntimeError, match="wrong"):
-        Errands("test").run(fails)
+        SerialExecutor("test").run(fails)
 
 
 class Identifier:
