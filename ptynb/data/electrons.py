@@ -62,4 +62,7 @@ def interaction_parameter(voltage: float) -> float:
 
 def _check(voltage: float) -> None:
     if not (math.isfinite(voltage) and voltage > 0):
-        raise InvalidValueError(f"The acceleration voltage is {voltage!r} V; it has to be a positive, finite number.")
+        raise InvalidValueError(
+            f"The acceleration voltage is {voltage!r} V; it has to be a positive, finite number.",
+            code="argument.invalid-value",
+        )

@@ -86,7 +86,8 @@ class NearField:
         if not self.focus_to_sample > 0:
             raise InvalidValueError(
                 f"The distance from focus to sample is {self.focus_to_sample!r} m; it has to be positive, "
-                "or math.inf for a parallel beam."
+                "or math.inf for a parallel beam.",
+                code="argument.invalid-value",
             )
         _positive(self.sample_to_detector, "distance from sample to detector", "m")
         for size in self.detector_pixel:
@@ -129,5 +130,7 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
 
 def _positive(value: float, name: str, unit: str) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+        raise InvalidValueError(
+            f"The {name} is {value!r} {unit}; it has to be a positive, finite number.", code="argument.invalid-value"
+        )
     return value

@@ -85,13 +85,15 @@ class Scan:
             if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
                     f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
-                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values."
+                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values.",
+                    code="scan.invalid-guess",
                 )
         if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
             raise ScanError(
                 f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
                 f"the patterns' {self.pattern_shape[0]} x {self.pattern_shape[1]} pixels. Crop, pad or resample one "
-                "of them."
+                "of them.",
+                code="scan.invalid-guess",
             )
         _check_positions(self.positions, len(self), self.pattern_shape, self.object)
         if self.mask is not None:
@@ -126,18 +128,21 @@ class Scan:
         Raises ScanError for anything that does not fit together.
         """
         if units not in ("pixels", "metres"):
-            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.")
+            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.", code="argument.invalid-value")
         if order not in ("centred", "fft"):
-            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.")
+            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.", code="argument.invalid-value")
         array = np.asarray(patterns)
         if array.ndim != 3:
-            raise ScanError(f"The patterns have shape {array.shape}; expected (pattern, y, x).")
+            raise ScanError(
+                f"The patterns have shape {array.shape}; expected (pattern, y, x).", code="array.shape-mismatch"
+            )
         places = _as_float(positions, "positions")
         if units == "metres":
             if geometry is None:
                 raise ScanError(
                     "The positions are in metres, and without geometry=Geometry(wavelength=..., distance=..., "
-                    "detector_pixel=...) they can't be turned into pixels."
+                    "detector_pixel=...) they can't be turned into pixels.",
+                    code="scan.no-geometry",
                 )
             if isinstance(geometry, TiltedGeometry) and places.ndim == 2 and places.shape[1] == 3:
                 places = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), places)[0]
@@ -196,7 +201,8 @@ class Scan:
                 raise ScanError(
                     f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
                     "expected finite numbers. "
-                    "Give a mask that is False at bad pixels."
+                    "Give a mask that is False at bad pixels.",
+                    code="scan.invalid-count",
                 )
             if self.clip_negative:
                 counts = np.maximum(counts, 0)
@@ -205,7 +211,8 @@ class Scan:
                 raise ScanError(
                     f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
                     "expected counts of at least 0. "
-                    "Give a mask that is False at bad pixels, or clip_negative=True if a background was subtracted."
+                    "Give a mask that is False at bad pixels, or clip_negative=True if a background was subtracted.",
+                    code="scan.invalid-count",
                 )
         return counts
 
@@ -257,7 +264,8 @@ def check_scan(scan: object) -> None:
         several = " Several scans can't be reconstructed together; reconstruct each by itself."
         raise InvalidTypeError(
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
-            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
+            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}",
+            code="argument.invalid-type",
         )
 
 
@@ -270,23 +278,37 @@ def _as_float(values: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ScanError(f"The {name} are not real numbers.") from None
+        raise ScanError(f"The {name} are not real numbers.", code="argument.invalid-type") from None
 
 
 def _check_frames(frames: Frames) -> None:
     if len(frames.shape) != 3 or min(frames.shape) < 1:
-        raise ScanError(f"The patterns have shape {frames.shape}; expected (pattern, y, x), none of them 0.")
+        raise ScanError(
+            f"The patterns have shape {frames.shape}; expected (pattern, y, x), none of them 0.",
+            code="array.shape-mismatch",
+        )
     if min(frames.shape[1:]) < 4:
-        raise ScanError(f"The patterns are {frames.shape[1]} x {frames.shape[2]} pixels; expected at least 4 x 4.")
+        raise ScanError(
+            f"The patterns are {frames.shape[1]} x {frames.shape[2]} pixels; expected at least 4 x 4.",
+            code="scan.too-small",
+        )
     if not (np.issubdtype(frames.dtype, np.integer) or np.issubdtype(frames.dtype, np.floating)):
-        raise ScanError(f"The patterns are of type {frames.dtype}; expected real counts (integers or floats).")
+        raise ScanError(
+            f"The patterns are of type {frames.dtype}; expected real counts (integers or floats).",
+            code="argument.invalid-type",
+        )
 
 
 def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
     if mask.shape != window:
-        raise ScanError(f"The mask has shape {mask.shape}; expected that of a pattern, {window}.")
+        raise ScanError(
+            f"The mask has shape {mask.shape}; expected that of a pattern, {window}.", code="array.shape-mismatch"
+        )
     if not mask.any():
-        raise ScanError("The mask is False everywhere; expected True where the detector works. Is it inverted?")
+        raise ScanError(
+            "The mask is False everywhere; expected True where the detector works. Is it inverted?",
+            code="scan.mask-empty",
+        )
 
 
 def _check_positions(
@@ -296,11 +318,14 @@ def _check_positions(
         hint = " They look transposed." if positions.shape == (2, count) else ""
         raise ScanError(
             f"The positions have shape {positions.shape}; expected ({count}, 2): "
-            f"(y, x) for each of the {count} patterns.{hint}"
+            f"(y, x) for each of the {count} patterns.{hint}",
+            code="array.shape-mismatch",
         )
     if not np.isfinite(positions).all():
         bad = int(np.argwhere(~np.isfinite(positions))[0, 0])
-        raise ScanError(f"Position {bad} is {_place(positions[bad])}; expected finite numbers.")
+        raise ScanError(
+            f"Position {bad} is {_place(positions[bad])}; expected finite numbers.", code="array.not-finite"
+        )
     if guess is not None:
         corner = np.rint(positions)
         outside = (corner < 0).any(1) | (corner + window > guess.shape[-2:]).any(1)
@@ -309,7 +334,8 @@ def _check_positions(
             raise ScanError(
                 f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
                 "is not inside the given "
-                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels."
+                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels.",
+                code="scan.position-outside",
             )
     far = _disconnected(positions, window)
     if len(far):
@@ -320,7 +346,8 @@ def _check_positions(
             f"Position {bad}{others} at {_place(positions[bad])} pixels "
             f"lies more than a probe window ({window[0]} x {window[1]}) "
             f"away from all others, and would need an object of {extent[0]:.0f} x {extent[1]:.0f} pixels. "
-            "Leave such patterns out, or check the positions' units."
+            "Leave such patterns out, or check the positions' units.",
+            code="scan.position-disconnected",
         )
 
 

@@ -43,13 +43,17 @@ class Tilted:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.wavelength) and self.wavelength > 0):
-            raise InvalidValueError(f"The wavelength is {self.wavelength!r} m; it has to be a positive, finite number.")
+            raise InvalidValueError(
+                f"The wavelength is {self.wavelength!r} m; it has to be a positive, finite number.",
+                code="argument.invalid-value",
+            )
         for name in ("sample_basis", "detector_basis"):
             object.__setattr__(self, name, basis_of(getattr(self, name), name))
         centre = vector_of(self.detector_centre, "detector_centre")
         if not np.linalg.norm(centre) > 0:
             raise InvalidValueError(
-                "detector_centre is (0, 0, 0), in the sample; give the vector from it to the detector [m]."
+                "detector_centre is (0, 0, 0), in the sample; give the vector from it to the detector [m].",
+                code="geometry.degenerate",
             )
         object.__setattr__(self, "detector_centre", centre)
         outgoing = centre / np.linalg.norm(centre) if self.outgoing is None else self.outgoing
@@ -58,10 +62,14 @@ class Tilted:
             vector = vector_of(direction, name)
             if abs(np.linalg.norm(vector) - 1) > 1e-6:
                 raise InvalidValueError(
-                    f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector."
+                    f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector.",
+                    code="argument.invalid-value",
                 )
             if abs(vector @ normal) < 1e-6:
-                raise InvalidValueError(f"{name} lies in the sample's plane; turn one of them, or mend sample_basis.")
+                raise InvalidValueError(
+                    f"{name} lies in the sample's plane; turn one of them, or mend sample_basis.",
+                    code="geometry.degenerate",
+                )
             object.__setattr__(self, name, vector / np.linalg.norm(vector))
 
     @property
@@ -93,7 +101,8 @@ def conjugate_basis(
     seen = steps.T @ plane
     if np.linalg.cond(seen) > 1e6:
         raise InvalidValueError(
-            "The detector is seen edge on, or along the sample's plane; mend its basis or the normal."
+            "The detector is seen edge on, or along the sample's plane; mend its basis or the normal.",
+            code="geometry.degenerate",
         )
     basis: Reals = plane @ np.linalg.solve(seen, np.diag(wavelength / np.array(window)))
     return basis
@@ -108,7 +117,8 @@ def mirror_normal(beam: ArrayLike, outgoing: ArrayLike) -> Reals:
     length = float(np.linalg.norm(difference))
     if length < 1e-9:
         raise InvalidValueError(
-            "beam and outgoing have one direction, which no mirror makes; give the sample's own normal (sample_normal)."
+            "beam and outgoing are parallel, which no mirror reflects; give the normal of the sample (sample_normal).",
+            code="geometry.degenerate",
         )
     return difference / length
 
@@ -174,7 +184,8 @@ def positions_on_sample(geometry: Tilted, positions: ArrayLike) -> tuple[Reals, 
     places = np.asarray(positions, dtype=np.float64)
     if places.ndim != 2 or places.shape[1] != 3:
         raise InvalidValueError(
-            f"Positions have the shape {places.shape}; give (pattern, 3) [m] in the laboratory's frame."
+            f"Positions have the shape {places.shape}; give (pattern, 3) [m] in the laboratory's frame.",
+            code="array.shape-mismatch",
         )
     plane_and_beam = np.column_stack([geometry.sample_basis, -geometry.beam])
     solved: Reals = np.asarray(np.linalg.solve(plane_and_beam, places.T), dtype=np.float64)
@@ -201,7 +212,7 @@ def vector_of(values: Any, name: str) -> Reals:
     """Three finite numbers. Raises ValueError for anything else."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (3,) or not np.isfinite(vector).all():
-        raise InvalidValueError(f"{name} is {values!r}; give three finite numbers.")
+        raise InvalidValueError(f"{name} is {values!r}; give three finite numbers.", code="array.shape-mismatch")
     return vector
 
 
@@ -209,8 +220,14 @@ def basis_of(values: Any, name: str) -> Reals:
     """A basis (3, 2) of a plane. Raises ValueError for anything else."""
     basis = np.asarray(values, dtype=np.float64)
     if basis.shape != (3, 2) or not np.isfinite(basis).all():
-        raise InvalidValueError(f"{name} has the shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.")
+        raise InvalidValueError(
+            f"{name} has the shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.",
+            code="array.shape-mismatch",
+        )
     lengths = np.linalg.norm(basis, axis=0)
     if not np.linalg.norm(cross_of(basis)) > 1e-6 * lengths.prod():
-        raise InvalidValueError(f"The columns of {name} span no plane; give the step along y and the step along x [m].")
+        raise InvalidValueError(
+            f"The columns of {name} span no plane; give the step along y and the step along x [m].",
+            code="geometry.degenerate",
+        )
     return basis

@@ -18,8 +18,8 @@ from ptynb.preparation.counts import remove_negatives as remove_negatives
 from ptynb.preparation.counts import subtract_dark as subtract_dark
 from ptynb.preparation.crop_and_pad import crop as crop
 from ptynb.preparation.crop_and_pad import pad as pad
-from ptynb.preparation.degrading import add_poisson_noise as add_poisson_noise
-from ptynb.preparation.degrading import blur as blur
+from ptynb.preparation.noise_and_blur import add_poisson_noise as add_poisson_noise
+from ptynb.preparation.noise_and_blur import blur as blur
 from ptynb.preparation.orientation import flip as flip
 from ptynb.preparation.orientation import transpose as transpose
 from ptynb.preparation.pixel_mask import find_bad_pixels as find_bad_pixels

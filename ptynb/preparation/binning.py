@@ -47,7 +47,8 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
         raise InvalidValueError(
             f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels can't be binned by {factors[0]} x "
             f"{factors[1]}; "
-            "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first."
+            "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first.",
+            code="argument.invalid-value",
         )
     scan = as_centred(scan)
     window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
@@ -87,12 +88,16 @@ def resample(scan: Scan, factor: float) -> Scan:
     Raises ValueError unless `factor` is positive and leaves 4 x 4 pixels, and ScanError for a tilted geometry.
     """
     if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
-        raise InvalidValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
+        raise InvalidValueError(
+            f"The factor to resample by is {factor!r}; expected a positive, finite number.",
+            code="argument.invalid-value",
+        )
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(
             f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
-            f"{window[0]} x {window[1]}; expected at least 4 x 4."
+            f"{window[0]} x {window[1]}; expected at least 4 x 4.",
+            code="argument.invalid-value",
         )
     scan = as_centred(scan)
     weights, covered = zip(

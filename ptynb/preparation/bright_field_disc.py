@@ -39,7 +39,9 @@ def bright_field_disc(scan: Scan) -> Disc:
     a near field or a tilted geometry.
     """
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns show no bright-field disc.")
+        raise ScanError(
+            "The scan is a near-field one, whose patterns show no bright-field disc.", code="scan.near-field"
+        )
     facing_geometry(scan, "a bright-field disc")
     scan = as_centred(scan)
     mean = mean_pattern(scan)
@@ -50,14 +52,16 @@ def bright_field_disc(scan: Scan) -> Disc:
     if math.sqrt(area / math.pi) < SMALLEST_RADIUS or border:
         raise ScanError(
             f"The mean pattern has {area} connected pixels above half its height{', up to its edge' if border else ''}"
-            f"; expected a disc of at least {SMALLEST_RADIUS:.0f} pixels radius inside the pattern."
+            f"; expected a disc of at least {SMALLEST_RADIUS:.0f} pixels radius inside the pattern.",
+            code="scan.no-bright-field-disc",
         )
     rough = np.argwhere(inside).mean(0)
     edge = _edge(mean, good, height / 2, rough, math.sqrt(area / math.pi))
     if len(edge) < RAYS // 8:
         raise ScanError(
             f"The edge of the bright-field disc is seen along {len(edge)} of {RAYS} rays, the others meet bad pixels "
-            f"or no edge; expected at least {RAYS // 8}."
+            f"or no edge; expected at least {RAYS // 8}.",
+            code="scan.no-bright-field-disc",
         )
     y, x, radius = _circle(edge)
     middle = middle_of(scan)
@@ -75,12 +79,20 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
     an object guess, whose pixels would change their size.
     """
     if not (math.isfinite(convergence_angle) and 0 < convergence_angle < math.pi / 2):
-        raise InvalidValueError(f"The convergence angle is {convergence_angle!r} rad; expected one between 0 and π/2.")
+        raise InvalidValueError(
+            f"The convergence angle is {convergence_angle!r} rad; expected one between 0 and π/2.",
+            code="argument.invalid-value",
+        )
     geometry = scan.geometry if isinstance(scan.geometry, Geometry) else None
     if wavelength is None and geometry is None:
-        raise InvalidValueError("The scan has no geometry that knows the wavelength; give wavelength=... [m].")
+        raise InvalidValueError(
+            "The scan has no geometry that knows the wavelength; give wavelength=... [m].", code="argument.missing"
+        )
     if geometry is not None and scan.object is not None:
-        raise ScanError("The scan has an object guess, whose pixels a calibration would change; leave it out.")
+        raise ScanError(
+            "The scan has an object guess, whose pixels a calibration would change; leave it out.",
+            code="scan.has-object-guess",
+        )
     disc = bright_field_disc(scan)
     distance = 1.0 if geometry is None else geometry.distance
     size = convergence_angle / disc.radius * distance

@@ -71,7 +71,8 @@ def facing_geometry(scan: Scan, doing: str) -> Geometry | NearField | None:
     if isinstance(scan.geometry, TiltedGeometry):
         raise ScanError(
             f"The scan's geometry is tilted, and {doing} is for detectors that face the sample; "
-            "do it before the scan is given this geometry."
+            "do it before the scan is given this geometry.",
+            code="scan.tilted-geometry",
         )
     return scan.geometry
 
@@ -156,7 +157,9 @@ def whole_pair(value: Any, name: str) -> tuple[int, int]:
         if not np.issubdtype(pair.dtype, np.integer):
             raise TypeError
     except (TypeError, ValueError):
-        raise InvalidValueError(f"{name} is {value!r}; expected a whole number, or two: (y, x).") from None
+        raise InvalidValueError(
+            f"{name} is {value!r}; expected a whole number, or two: (y, x).", code="argument.invalid-value"
+        ) from None
     return int(pair[0]), int(pair[1])
 
 
@@ -164,5 +167,7 @@ def window_like(value: Any, name: str) -> Window:
     """`value` as a window of at least 4 x 4 pixels."""
     window = whole_pair(value, name)
     if min(window) < SMALLEST_WINDOW:
-        raise InvalidValueError(f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.")
+        raise InvalidValueError(
+            f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.", code="argument.invalid-value"
+        )
     return window

@@ -59,13 +59,18 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     another shape.
     """
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns have no zero frequency that could be centred.")
+        raise ScanError(
+            "The scan is a near-field one, whose patterns have no zero frequency that could be centred.",
+            code="scan.near-field",
+        )
     facing_geometry(scan, "moving the detector")
     given = None if mean is None else _fitting(scan, mean)
     scan = as_centred(scan)
     pattern = mean_pattern(scan) if given is None else given
     if not pattern.any():
-        raise ScanError("All patterns are empty at the good pixels, so they have no centre of mass.")
+        raise ScanError(
+            "All patterns are empty at the good pixels, so they have no centre of mass.", code="scan.no-counts"
+        )
     height, width = scan.pattern_shape
     shift = (
         round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,
@@ -86,7 +91,8 @@ def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
     given = np.asarray(mean, dtype=np.float64)
     if given.shape != scan.pattern_shape:
         raise InvalidValueError(
-            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}."
+            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.",
+            code="array.shape-mismatch",
         )
     given = known(scan.mask, given)
     return given if scan.centred else np.fft.fftshift(given)

@@ -36,7 +36,10 @@ def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     response = _image(scan, flat, "flat field")
     good = response > 0 if scan.mask is None else scan.mask & (response > 0)
     if not good.any():
-        raise InvalidValueError("The flat field is positive at no good pixel; expected the response of the detector.")
+        raise InvalidValueError(
+            "The flat field is positive at no good pixel; expected the response of the detector.",
+            code="argument.invalid-value",
+        )
     gain = np.where(good, response[good].mean() / np.where(good, response, 1), 0)
     return dataclasses.replace(
         scan,
@@ -51,7 +54,10 @@ def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
     Raises ValueError unless the threshold is finite and at least 0.
     """
     if not (math.isfinite(threshold) and threshold >= 0):
-        raise InvalidValueError(f"The threshold for counts is {threshold!r}; expected a finite number of at least 0.")
+        raise InvalidValueError(
+            f"The threshold for counts is {threshold!r}; expected a finite number of at least 0.",
+            code="argument.invalid-value",
+        )
     return dataclasses.replace(scan, frames=transformed(scan, _at_least, float(threshold)))
 
 
@@ -67,13 +73,17 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
     or for neither of the two.
     """
     if counts is None and monitor is None:
-        raise InvalidValueError("normalise was given nothing to scale by; expected counts=..., monitor=..., or both.")
+        raise InvalidValueError(
+            "normalise was given nothing to scale by; expected counts=..., monitor=..., or both.",
+            code="argument.missing",
+        )
     if monitor is not None:
         incident = np.asarray(monitor, dtype=np.float64)
         if incident.shape != (len(scan),) or not (np.isfinite(incident).all() and (incident > 0).all()):
             raise InvalidValueError(
                 f"The monitor has shape {incident.shape} and {int((~(incident > 0) | ~np.isfinite(incident)).sum())} "
-                f"values that are not positive and finite; expected one value for each of the {len(scan)} patterns."
+                f"values that are not positive and finite; expected one value for each of the {len(scan)} patterns.",
+                code="argument.invalid-value",
             )
         each = incident.mean() / incident
         scan = dataclasses.replace(scan, frames=transformed(scan, _times_each, each, scan.mask, dtype=real_type(scan)))
@@ -82,10 +92,15 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
 
 def _with_mean(scan: Scan, counts: float) -> Scan:
     if not (math.isfinite(counts) and counts > 0):
-        raise InvalidValueError(f"The counts to normalise to are {counts!r}; expected a positive, finite number.")
+        raise InvalidValueError(
+            f"The counts to normalise to are {counts!r}; expected a positive, finite number.",
+            code="argument.invalid-value",
+        )
     total = float(mean_pattern(scan).sum())
     if not total > 0:
-        raise ScanError("All patterns are empty at the good pixels, and no factor gives them counts.")
+        raise ScanError(
+            "All patterns are empty at the good pixels, and no factor gives them counts.", code="scan.no-counts"
+        )
     factor = counts / total
     frames = transformed(scan, _times, np.full(scan.pattern_shape, factor), scan.mask, dtype=real_type(scan))
     return dataclasses.replace(scan, frames=frames, **carried(scan, probe=lambda field: field * math.sqrt(factor)))
@@ -96,16 +111,18 @@ def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         image = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"The {name} does not consist of real numbers.") from None
+        raise InvalidValueError(f"The {name} does not consist of real numbers.", code="argument.invalid-type") from None
     if image.shape not in ((), scan.pattern_shape):
         raise InvalidValueError(
-            f"The {name} has shape {image.shape}; expected that of a pattern, {scan.pattern_shape}, or one number."
+            f"The {name} has shape {image.shape}; expected that of a pattern, {scan.pattern_shape}, or one number.",
+            code="array.shape-mismatch",
         )
     image = known(scan.mask, np.broadcast_to(image, scan.pattern_shape))
     if not np.isfinite(image).all():
         y, x = np.argwhere(~np.isfinite(image))[0]
         raise InvalidValueError(
-            f"The {name} is {image[y, x]} at pixel ({y}, {x}); expected finite numbers at good pixels."
+            f"The {name} is {image[y, x]} at pixel ({y}, {x}); expected finite numbers at good pixels.",
+            code="array.not-finite",
         )
     return image
 

@@ -48,7 +48,8 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     ):
         raise InvalidValueError(
             f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not lie inside patterns of "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first."
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first.",
+            code="argument.invalid-value",
         )
     if at != middle:
         facing_geometry(scan, "a crop beside the middle")
@@ -70,7 +71,8 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
         raise InvalidValueError(
             f"The window to pad to is {wanted[0]} x {wanted[1]} pixels, and the patterns have "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected no fewer. Crop them, or bin them."
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected no fewer. Crop them, or bin them.",
+            code="argument.invalid-value",
         )
     return _reframed(scan, middle_start(scan.pattern_shape, wanted), wanted, measured, True)
 

@@ -30,7 +30,8 @@ def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
         raise InvalidValueError(
             f"The mask has shape {given.shape} and type {given.dtype}; expected that of a pattern, "
             f"{scan.pattern_shape}, "
-            "and True or 1 where the detector works, False or 0 elsewhere."
+            "and True or 1 where the detector works, False or 0 elsewhere.",
+            code="array.shape-mismatch",
         )
     good = given.astype(bool)
     return dataclasses.replace(scan, mask=good if scan.mask is None else scan.mask & good)
@@ -47,7 +48,10 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     Pixels masked already stay bad and judge no neighbour. Raises ValueError for a factor below 1 or negative sigmas.
     """
     if not (math.isfinite(factor) and factor >= 1 and math.isfinite(sigmas) and sigmas >= 0):
-        raise InvalidValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
+        raise InvalidValueError(
+            f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.",
+            code="argument.invalid-value",
+        )
     seen = _statistics(scan)
     kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
     working = seen.finite if scan.mask is None else seen.finite & scan.mask

@@ -43,7 +43,9 @@ def estimate_rotation(scan: Scan) -> tuple[float, bool]:
 def check_deflections(scan: Scan) -> None:
     """Raises ScanError for scans whose centres of mass are no deflections: near field and tilted geometry."""
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns' centres of mass are no deflections.")
+        raise ScanError(
+            "The scan is a near-field one, whose patterns' centres of mass are no deflections.", code="scan.near-field"
+        )
     facing_geometry(scan, "the rotation of a scan")
 
 
@@ -75,7 +77,8 @@ def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) 
     if len(places) < FEWEST_PATTERNS or np.linalg.matrix_rank(places - places.mean(0), tol=1e-6 * np.ptp(places)) < 2:
         raise ScanError(
             f"The rotation can't be found from {len(places)} patterns with counts, on a line or fewer than "
-            f"{FEWEST_PATTERNS}; expected a scan of an area."
+            f"{FEWEST_PATTERNS}; expected a scan of an area.",
+            code="scan.too-few-patterns",
         )
     derivatives, weights = local_gradients(places, field)
     return derivatives * np.sqrt(weights)[:, None, None]
@@ -96,7 +99,8 @@ def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, 
     if not derivatives.any() or curl > MOST_CURL:
         raise ScanError(
             f"The centres of mass of the patterns vary by {spread:.3g} pixels and are no gradient in any "
-            "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help."
+            "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help.",
+            code="scan.no-rotation",
         )
     return (angle if angle > -math.pi / 2 else math.pi / 2), transposed, curl
 

@@ -32,7 +32,8 @@ def affine_matrix(
     if not (all(map(math.isfinite, numbers)) and scale > 0 and abs(asymmetry) < 2 and abs(shear) < math.pi / 2):
         raise InvalidValueError(
             f"affine_matrix got scale={scale}, asymmetry={asymmetry}, rotation={rotation}, shear={shear}; expected "
-            "a positive scale, an asymmetry within ±2, a shear within ±π/2 and a finite rotation."
+            "a positive scale, an asymmetry within ±2, a shear within ±π/2 and a finite rotation.",
+            code="argument.invalid-value",
         )
     sizes = scale * np.diag([1 + asymmetry / 2, 1 - asymmetry / 2])
     turn = np.array([[math.cos(rotation), math.sin(rotation)], [-math.sin(rotation), math.cos(rotation)]])
@@ -54,7 +55,8 @@ def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     if not usable:
         raise InvalidValueError(
             f"The affine matrix is {np.asarray(matrix).tolist()}; expected 2 x 2 finite numbers, (y, x) by (y, x), "
-            "that can be inverted."
+            "that can be inverted.",
+            code="argument.invalid-value",
         )
     facing_geometry(scan, "a map of positions in metres")
     pixel = pixel_of(scan)
@@ -110,7 +112,7 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
 def axes_of(axes: str) -> tuple[int, ...]:
     """0 for "y", 1 for "x", both for "yx"."""
     if axes not in ("y", "x", "yx", "xy"):
-        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.")
+        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.", code="argument.invalid-value")
     return tuple("yx".index(axis) for axis in axes)
 
 

@@ -22,7 +22,9 @@ def select(scan: Scan, which: ArrayLike | slice) -> Scan:
     """
     indices = np.arange(len(scan))[which] if isinstance(which, slice) else _indices(np.asarray(which), len(scan))
     if not len(indices):
-        raise InvalidValueError(f"select was asked for none of the {len(scan)} patterns; expected at least one.")
+        raise InvalidValueError(
+            f"select was asked for none of the {len(scan)} patterns; expected at least one.", code="scan.nothing-left"
+        )
     return dataclasses.replace(scan, frames=SelectedFrames.of(scan.frames, indices), positions=scan.positions[indices])
 
 
@@ -33,6 +35,7 @@ def _indices(which: NDArray[Any], count: int) -> NDArray[np.int64]:
     if not whole or (which.size and not (-count <= which.min() and which.max() < count)):
         raise InvalidValueError(
             f"select got an array of shape {which.shape} and type {which.dtype}; expected indices from {-count} to "
-            f"{count - 1}, a slice, or {count} truth values."
+            f"{count - 1}, a slice, or {count} truth values.",
+            code="argument.invalid-value",
         )
     return which.astype(np.int64) % count

@@ -20,7 +20,9 @@ SMALLEST_SIDE = 8
 def check_metric(metric: Metric) -> None:
     """Raises SettingsError for what is no metric."""
     if metric not in ("loss", "frc") and not callable(metric):
-        raise SettingsError(f"metric is {metric!r}; expected 'loss', 'frc' or a function of a Result.")
+        raise SettingsError(
+            f"metric is {metric!r}; expected 'loss', 'frc' or a function of a Result.", code="argument.invalid-value"
+        )
 
 
 def metric_name(metric: Metric) -> str:
@@ -35,10 +37,14 @@ def of_function(metric: Callable[[Result], float], result: Result) -> float:
         score = float(given)
     except (TypeError, ValueError):
         raise InvalidValueError(
-            f"The metric returned {given!r:.80}; expected a number, small for what is good."
+            f"The metric returned {given!r:.80}; expected a number, small for what is good.",
+            code="tuning.invalid-score",
         ) from None
     if not math.isfinite(score):
-        raise InvalidValueError(f"The metric returned {score}; expected a finite number, small for what is good.")
+        raise InvalidValueError(
+            f"The metric returned {score}; expected a finite number, small for what is good.",
+            code="tuning.invalid-score",
+        )
     return score
 
 
@@ -68,7 +74,8 @@ def _shared_area(one: Result, other: Result) -> tuple[slice, slice]:
     if (stops - starts).min() < SMALLEST_SIDE:
         raise InvalidValueError(
             f"The halves of the scan share an area of {' x '.join(str(side) for side in stops - starts)} pixels, too "
-            "small for a Fourier ring correlation; use the metric 'loss'."
+            "small for a Fourier ring correlation; use the metric 'loss'.",
+            code="comparison.area-too-small",
         )
     return slice(int(starts[0]), int(stops[0])), slice(int(starts[1]), int(stops[1]))
 

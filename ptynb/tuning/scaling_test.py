@@ -76,10 +76,18 @@ def _run(scan: Scan, settings: Settings, plan: ClusterPlan, number: int, epochs:
 
 def _check_numbers(engines: Sequence[int], trials: int, threads: Sequence[int] | None, epochs: int) -> None:
     if not engines or min(engines) < 1:
-        raise SettingsError(f"engines is {[*engines]}; expected numbers of engines, each at least 1.")
+        raise SettingsError(
+            f"engines is {[*engines]}; expected numbers of engines, each at least 1.", code="argument.invalid-value"
+        )
     if threads is not None and (not threads or min(threads) < 1):
-        raise SettingsError(f"threads is {[*threads]}; expected numbers of threads, each at least 1, or None.")
+        raise SettingsError(
+            f"threads is {[*threads]}; expected numbers of threads, each at least 1, or None.",
+            code="argument.invalid-value",
+        )
     if trials < 1:
-        raise SettingsError(f"trials is {trials}; expected at least 1.")
+        raise SettingsError(f"trials is {trials}; expected at least 1.", code="argument.invalid-value")
     if epochs < 2:
-        raise SettingsError(f"epochs is {epochs}; expected at least 2, since the first one only warms up.")
+        raise SettingsError(
+            f"epochs is {epochs}; expected at least 2, since the first one only warms up.",
+            code="argument.invalid-value",
+        )

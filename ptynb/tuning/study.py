@@ -25,7 +25,7 @@ from ptynb.planning.memory_check import Room, refusal, room_for
 from ptynb.planning.memory_model import Workload
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
-from ptynb.settings.ranges import Between, Range, checked_ranges, value_of, with_values
+from ptynb.settings.ranges import Between, Range, checked_ranges, value_of
 from ptynb.settings.validation import flat
 from ptynb.table import Table, duration
 from ptynb.tuning.metrics import Metric, check_metric, metric_name
@@ -63,14 +63,15 @@ class Study:
     ) -> None:
         for name, number in (("trials", trials), ("epochs", epochs), ("engines_per_trial", engines_per_trial)):
             if number < 1:
-                raise SettingsError(f"{name} is {number}; expected at least 1.")
+                raise SettingsError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
         check_scan(scan)
         check_metric(metric)
         self.settings, self.ranges = settings, checked_ranges(settings, ranges)
         if metric == "loss" and "loss" in self.ranges:
             raise SettingsError(
                 "loss is among the ranges, and values of different losses can't be compared; use the metric 'frc', or "
-                "a function of yours."
+                "a function of yours.",
+                code="argument.conflict",
             )
         self.path = new_folder(scan.name) / "tuning.journal" if study is None else Path(study).expanduser().absolute()
         self.metric, self.epochs, self.wanted = metric_name(metric), epochs, trials
@@ -97,9 +98,11 @@ class Study:
         Raises ReconstructionError where it runs already, or where a reconstruction runs on its engines.
         """
         if trials is not None and trials < 1:
-            raise SettingsError(f"trials is {trials}; expected at least 1.")
+            raise SettingsError(f"trials is {trials}; expected at least 1.", code="argument.invalid-value")
         if self.running:
-            raise ReconstructionError(f"It is already running: {self!r}; stop() it first, or wait().")
+            raise ReconstructionError(
+                f"It is already running: {self!r}; stop() it first, or wait().", code="tuning.already-running"
+            )
         if self._task.cluster is not None:
             make_way(self._task.cluster, [place for places in self._engine_groups for place in places])
             self._check_room(self._task.cluster)
@@ -125,7 +128,10 @@ class Study:
         asked = Workload(self.settings, len(self._engine_groups[0]), True, keep=False)
         problem = refusal(self._task.scan, asked, Room(room.host / lanes, room.device))
         if problem is not None:
-            raise SettingsError(f"Of {lanes} trials at the same time each has its share of the memory. {problem}")
+            raise SettingsError(
+                f"Of {lanes} trials at the same time each has its share of the memory. {problem}",
+                code="tuning.too-little-memory",
+            )
 
     def stop(self) -> None:
         """Ends the trials under way, whose values are tried again after `start`; does nothing where none are."""
@@ -173,8 +179,10 @@ class Study:
         """The settings of the best trial. Raises ReconstructionError where none is complete."""
         best = self.best
         if best is None:
-            raise ReconstructionError("No trial is complete yet; wait() for one, or try other ranges.")
-        return with_values(self.settings, best.values)
+            raise ReconstructionError(
+                "No trial is complete yet; wait() for one, or try other ranges.", code="tuning.no-complete-trial"
+            )
+        return self.settings.with_values(best.values)
 
     def __iter__(self) -> Iterator[TunedTrial]:
         """Trials as they come to an end, waiting for those under way; the ones in the file first."""
@@ -234,7 +242,8 @@ class Study:
         self._file.close()
         if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
             self.failure = ClusterError(
-                "No engines are left for the other trials; start a new cluster, and tune again."
+                "No engines are left for the other trials; start a new cluster, and tune again.",
+                code="tuning.no-engines-left",
             )
 
     def _next(self, places: tuple[int, ...]) -> optuna.Trial | None:
@@ -260,7 +269,11 @@ class Study:
         except Exception as error:  # noqa: BLE001 - the user's metric may raise anything; told with the trial
             stopped = self._task.cluster is not None and not self._task.cluster.running
             if stopped:
-                self._fail(ClusterStoppedError("The cluster was stopped; start() it, and then the study again."))
+                self._fail(
+                    ClusterStoppedError(
+                        "The cluster was stopped; start() it, and then the study again.", code="cluster.stopped"
+                    )
+                )
             # A step that was too large is a verdict on the values, and the sampler is to learn from it.
             state: TrialState = "stopped" if stopped else "pruned" if "FloatingPointError" in str(error) else "failed"
             record = dataclasses.replace(record, state=state, reason=str(error) or repr(error))
@@ -272,7 +285,12 @@ class Study:
             hopeless = self._failures_in_a_row >= MOST_FAILURES
             self._changed.notify_all()
         if hopeless:
-            self._fail(ReconstructionError(f"{MOST_FAILURES} trials in a row have failed, at last: {record.reason}"))
+            self._fail(
+                ReconstructionError(
+                    f"{MOST_FAILURES} trials in a row have failed, at last: {record.reason}",
+                    code="tuning.trials-failed",
+                )
+            )
 
     def _told(self, trial: optuna.Trial, epoch: int, loss: float) -> bool:
         with self._changed:
@@ -316,10 +334,16 @@ def _engine_groups(cluster: Cluster | None, engines: int) -> list[tuple[int, ...
     """The ranks of the cluster in groups; one group of none is this process."""
     if cluster is None:
         if engines > 1:
-            raise SettingsError(f"engines_per_trial is {engines}, and there is no cluster; give one, or leave it at 1.")
+            raise SettingsError(
+                f"engines_per_trial is {engines}, and there is no cluster; give one, or leave it at 1.",
+                code="tuning.too-many-engines",
+            )
         return [()]
     if engines > len(cluster):
-        raise SettingsError(f"engines_per_trial is {engines}, and the cluster has {len(cluster)}; give fewer.")
+        raise SettingsError(
+            f"engines_per_trial is {engines}, and the cluster has {len(cluster)}; give fewer.",
+            code="tuning.too-many-engines",
+        )
     return [tuple(range(first, first + engines)) for first in range(0, len(cluster) - engines + 1, engines)]
 
 

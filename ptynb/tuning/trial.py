@@ -16,7 +16,6 @@ from ptynb.data.trial_record import TrialState
 from ptynb.exceptions import ClusterStoppedError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
-from ptynb.settings.ranges import with_values
 from ptynb.tuning.metrics import Metric, frc_score, of_function
 
 POLL_SECONDS = 0.05
@@ -56,7 +55,7 @@ def attempt(
 
     Raises what ended it where that is a failure.
     """
-    settings = with_values(task.settings, values)
+    settings = task.settings.with_values(values)
     if task.metric == "frc":
         return _of_halves(task, settings, places, report, stopping)
     with _Tried(task, task.scan, settings, places) as tried:
@@ -122,9 +121,11 @@ class _Tried:
             if recon.failure is not None:
                 raise recon.failure
             if recon.cluster is not None and not recon.cluster.running:
-                raise ClusterStoppedError("The cluster was stopped; start() it, and then the study again.")
+                raise ClusterStoppedError(
+                    "The cluster was stopped; start() it, and then the study again.", code="cluster.stopped"
+                )
             if recon.closed:
-                raise ReconstructionError("It was closed from elsewhere before its end.")
+                raise ReconstructionError("It was closed from elsewhere before its end.", code="tuning.run-closed")
             if stopping.wait(POLL_SECONDS):
                 recon.stop()
                 return Outcome("stopped", reason="The study was stopped; its values will be tried again.")

@@ -94,7 +94,8 @@ class StudyFile:
             if about.get(name) != before.get(name):
                 raise FileError(
                     f"{self.path} holds a study whose {name} is {before.get(name)!s:.200}, and here it is "
-                    f"{about.get(name)!s:.200}, so that scores can't be compared; give another file, or the same."
+                    f"{about.get(name)!s:.200}, so that scores can't be compared; give another file, or the same.",
+                    code="tuning.different-study",
                 )
 
     def _take_over(self, known: list[FrozenTrial]) -> None:
@@ -156,13 +157,16 @@ def _hold(path: Path) -> int:
     try:
         held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise FileError(f"{path} can't be written: {error.strerror}; give a file in a folder of yours.") from None
+        raise FileError(
+            f"{path} can't be written: {error.strerror}; give a file in a folder of yours.", code="file.not-writable"
+        ) from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(held)
         raise FileError(
-            f"Another study has {path} open; stop that one (or end its kernel), or give another file."
+            f"Another study has {path} open; stop that one (or end its kernel), or give another file.",
+            code="tuning.file-in-use",
         ) from None
     except OSError:  # a file system without locks
         pass
@@ -174,7 +178,10 @@ def _mend(path: Path, file: int) -> None:
     content = os.pread(file, os.fstat(file).st_size, 0)
     whole = content.rfind(b"\n") + 1
     if content and not content.startswith(FIRST_BYTES):
-        raise FileError(f"{path} is not the journal of a study; give a new file, or one that tune() wrote.")
+        raise FileError(
+            f"{path} is not the journal of a study; give a new file, or one that tune() wrote.",
+            code="file.unknown-format",
+        )
     if whole < len(content):
         os.truncate(file, whole)
 
@@ -184,7 +191,9 @@ def _opened(path: Path) -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(path)))
         return optuna.create_study(storage=storage, study_name=NAME, direction="minimize", load_if_exists=True)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        raise FileError(f"{path} is damaged, or of another version of Optuna ({error}); give another file.") from None
+        raise FileError(
+            f"{path} is damaged, or of another version of Optuna ({error}); give another file.", code="file.damaged"
+        ) from None
 
 
 def _distribution(name: str, range: Range) -> BaseDistribution:

@@ -85,7 +85,8 @@ class SelectedFrames(Frames):
         if chosen.ndim != 1 or (chosen.size and not 0 <= chosen.min() <= chosen.max() < source.shape[0]):
             raise InvalidValueError(
                 f"The indices of the selected patterns have shape {chosen.shape} and lie in [{chosen.min(initial=0)}, "
-                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}."
+                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}.",
+                code="argument.invalid-value",
             )
         return cls(source, chosen)
 
@@ -139,7 +140,8 @@ class StackedFrames(Frames):
         if len(windows) != 1 or len(types) != 1:
             raise InvalidValueError(
                 f"The parts of the scan have patterns of {' and '.join(f'{y} x {x}' for y, x in sorted(windows))} "
-                f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type."
+                f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type.",
+                code="array.shape-mismatch",
             )
         return parts[0] if len(parts) == 1 else cls(tuple(parts))
 

@@ -66,7 +66,8 @@ class AbsentFrames(Frames):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         raise InvalidValueError(
             "The patterns were in the memory of a notebook that has ended, and in no file; make the scan again, and go "
-            "on with ptynb.resume(state, scan)."
+            "on with ptynb.resume(state, scan).",
+            code="scan.patterns-lost",
         )
 
     def part(self, start: int, stop: int) -> Frames:

@@ -25,7 +25,9 @@ def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> S
     Raises ValueError for a dose that is not positive and finite, or a negative seed.
     """
     if not (isinstance(seed, int) and seed >= 0):
-        raise InvalidValueError(f"The seed of the noise is {seed!r}; expected a whole number of at least 0.")
+        raise InvalidValueError(
+            f"The seed of the noise is {seed!r}; expected a whole number of at least 0.", code="argument.invalid-value"
+        )
     if dose is not None:
         scan = normalise(scan, counts=dose)
     return dataclasses.replace(scan, frames=transformed(scan, _noisy, seed, scan.mask, dtype=real_type(scan)))
@@ -41,7 +43,8 @@ def blur(scan: Scan, sigma: float) -> Scan:
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InvalidValueError(
-            f"The sigma of the blur is {sigma!r} detector pixels; expected a positive, finite number."
+            f"The sigma of the blur is {sigma!r} detector pixels; expected a positive, finite number.",
+            code="argument.invalid-value",
         )
     return dataclasses.replace(scan, frames=transformed(scan, _blurred, float(sigma), scan.mask, dtype=real_type(scan)))
 
