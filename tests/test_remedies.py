@@ -287,13 +287,15 @@ SETTINGS = {
     "no ranges": Case(
         lambda _: pt.tune(plain, pt.Settings(), {}),
         "name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}",
-        lambda folder, _: pt.Study(
+        lambda folder, _: pt.tune(
             plain,
             pt.Settings(),
             {"probe.learning_rate": pt.between(1e-4, 1e-1)},
             study=folder / "a.journal",
+            trials=1,
+            epochs=1,
             device="cpu",
-        ),
+        ).wait(),
     ),
 }
 

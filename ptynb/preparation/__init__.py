@@ -1,7 +1,7 @@
-"""Preparing scans: functions from a scan to a scan. Patterns stay where they are and change when they are read.
+"""Preparation of scans: functions from a scan to a scan. Patterns are not copied; they are changed when they are read.
 
-Each keeps mask, positions, guesses, geometry and truth in step with the patterns, so that a model which fitted before
-fits afterwards. Functions that have to look at the patterns to know what to do say so.
+Mask, positions, guesses, geometry and ground truth are changed together with the patterns, so that a model that fits
+before also fits afterwards. Functions that read the patterns state it.
 """
 
 from ptynb.preparation.binning import bin as bin
