@@ -241,7 +241,7 @@ FILES |= {
 SETTINGS = {
     "slices without thickness": Case(
         lambda _: built(slices={"count": 2}),
-        "set the distance of two slices [m]",
+        "give the distance of two slices [m]",
         lambda *_: built(slices={"count": 2, "thickness": 1e-6}),
     ),
     "tilts of one slice": Case(

@@ -126,7 +126,7 @@ def resample(scan: Scan, factor: float) -> Scan:
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(
-            f"Resampled by the factor {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
+            f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
             f"{window[0]} x {window[1]}; expected at least 4 x 4.",
             code="argument.invalid-value",
         )
@@ -182,6 +182,7 @@ def _blocks(field: Array, factors: tuple[int, int]) -> Array:
 
 
 def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type for sums of counts."""
     if np.issubdtype(dtype, np.floating):
         return np.result_type(dtype, np.float32)
     if np.issubdtype(dtype, np.unsignedinteger):
@@ -190,6 +191,7 @@ def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
+    """Sum blocks of patterns, with 0 at bad pixels."""
     return _blocks(known(mask, patterns), factors).sum((-3, -1), dtype=_sum_type(patterns.dtype))
 
 

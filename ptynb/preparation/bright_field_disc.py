@@ -89,8 +89,7 @@ def bright_field_disc(scan: Scan) -> Disc:
 
 
 def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float | None = None) -> Scan:
-    """Set the detector pixels so that the radius of the bright-field disc is the convergence angle. Reads all patterns
-    once.
+    """Calibrate the detector pixels by the radius of the bright-field disc. Reads all patterns once.
 
     The distance is that of the geometry, or 1 m. Positions of a scan with a geometry are preserved in metres, and so
     are converted to the new object pixels; those of a scan without one are taken as object pixels.

@@ -105,7 +105,7 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
         raise InvalidValueError(
             f"window is {wanted[0]} x {wanted[1]} pixels and the patterns have "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected at least as many. Crop or bin them to make them smaller.",
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected at least as many. Crop or bin them instead.",
             code="argument.invalid-value",
         )
     return _reframed(scan, middle_start(scan.pattern_shape, wanted), wanted, measured, True)

@@ -39,7 +39,7 @@ def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def ramped(field: Array, shift: tuple[float, float]) -> Array:
-    """Return field (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
+    """Return (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
     y, x = (
         np.exp(-2j * np.pi * distance * (np.arange(side) - side // 2) / side)
         for side, distance in zip(field.shape[-2:], shift, strict=True)

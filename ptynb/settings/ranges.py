@@ -166,7 +166,7 @@ def _check_value(settings: Settings, name: str, value: Any) -> None:
             if problem["type"] == "extra_forbidden" or ".".join(str(part) for part in problem["loc"]) == name
         ]
         if own or not error.problems:
-            raise SettingsError(f"The range of {name} is not valid: {error}", code=error.code) from None
+            raise SettingsError(f"The range of {name} can't be used: {error}", code=error.code) from None
 
 
 def _part(name: str) -> type[BaseModel] | None:

@@ -432,7 +432,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
 def _thickness(settings: Settings) -> Iterator[str]:
     slices = settings.slices
     if slices.count > 1 and slices.thickness is None:
-        yield f"slices.count is {slices.count} and slices.thickness is missing; set the distance of two slices [m]"
+        yield f"slices.count is {slices.count} and slices.thickness is missing; give the distance of two slices [m]"
     if slices.count > 1:
         return
     if slices.learning_rate > 0 or settings.tilt.learning_rate > 0:

@@ -157,7 +157,7 @@ def check_span(start_epoch: int, end_epoch: int | None) -> None:
     """Raise InvalidValueError if the last epoch comes before the first."""
     if end_epoch is not None and end_epoch < start_epoch:
         raise InvalidValueError(
-            f"end_epoch is {end_epoch} and start_epoch is {start_epoch}; give an end_epoch that is not earlier",
+            f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier",
             code="settings.wrong-order",
         )
 

@@ -126,18 +126,9 @@ def stopped_scan():
 
 
 REFUSED = {
-    "near field": (
-        lambda: prepare.bright_field_disc(smooth_scan(geometry=NEAR)),
-        "near-field one, whose patterns show",
-    ),
-    "flat": (
-        lambda: prepare.bright_field_disc(flat_scan()),
-        "4032 connected pixels above half .*, up to its edge; exp",
-    ),
-    "tiny": (
-        lambda: prepare.bright_field_disc(disc_scan(radius=1.5)),
-        "connected pixels above half its height; expected",
-    ),
+    "near field": (lambda: prepare.bright_field_disc(smooth_scan(geometry=NEAR)), "scan.near-field"),
+    "flat": (lambda: prepare.bright_field_disc(flat_scan()), "scan.no-bright-field-disc", "4032", "up to its edge"),
+    "tiny": (lambda: prepare.bright_field_disc(disc_scan(radius=1.5)), "scan.no-bright-field-disc", "at least 2"),
     "outside": (
         lambda: prepare.bright_field_disc(disc_scan(centre=(25.0, 0.0))),
         "scan.no-bright-field-disc",

@@ -1,4 +1,4 @@
-"""What frames are, and what all kinds of them share."""
+"""Base classes of frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Frames(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
+        """Shape (pattern, y, x)."""
 
     @property
     @abstractmethod
@@ -30,20 +30,20 @@ class Frames(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1 as an array (pattern, y, x) of the stored type."""
+        """Return patterns start to stop - 1 (pattern, y, x) in the stored type."""
 
     @abstractmethod
     def part(self, start: int, stop: int) -> Frames:
-        """What an engine needs to read patterns start to stop - 1: the same indices stay valid."""
+        """Return what an engine needs to read patterns start to stop - 1, with the same indices."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all patterns in memory."""
+        """Size of all patterns in memory [bytes]."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def stored_bytes(self) -> int | None:
-        """Bytes that the patterns take on the disk, or more; None where that is not known."""
+        """Upper limit of the size of the patterns on disk [bytes]; None if unknown."""
         return None
 
     @property
@@ -53,15 +53,15 @@ class Frames(ABC):
 
     @property
     def stored_together(self) -> int:
-        """Patterns in one chunk of the file: to read one of them, all are decompressed."""
+        """Patterns in one chunk of the file, which are decompressed together."""
         return 1
 
     def local(self) -> Frames:
-        """The same patterns, as a process that is going to read many of them reads them best; not to be sent on."""
+        """Return the same patterns in a form that this process reads fastest; not for sending to others."""
         return self
 
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Reads the patterns with these indices, in any order, into `out` (pattern, y, x) of the stored type."""
+        """Read the patterns with these indices, in any order, into `out` (pattern, y, x) of the stored type."""
 
         def read(start: int, stop: int, target: NDArray[Any]) -> None:
             target[...] = self.read(start, stop)
@@ -72,7 +72,7 @@ class Frames(ABC):
 def gather(
     indices: NDArray[np.int64], near: int, read: Callable[[int, int, NDArray[Any]], None], out: NDArray[Any]
 ) -> None:
-    """Patterns with these indices into `out`, by reads (start, stop, target) of runs with steps of at most `near`."""
+    """Read patterns by index into `out`, by calls of read(start, stop, target) for runs with steps <= `near`."""
     order = np.argsort(indices, kind="stable")
     for run in np.split(order, np.flatnonzero(np.diff(indices[order]) > near) + 1) if len(indices) else ():
         first, last = int(indices[run[0]]), int(indices[run[-1]])
@@ -86,7 +86,7 @@ def gather(
 
 @contextmanager
 def readable(path: Path, start: int, stop: int) -> Iterator[None]:
-    """Turns what goes wrong inside into a sentence about patterns start to stop - 1."""
+    """Convert errors of reading patterns start to stop - 1."""
     try:
         yield
     except (OSError, KeyError, MemoryError) as error:
@@ -98,7 +98,7 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
 
 
 class FileFrames(Frames):
-    """Patterns of a file that each process opens by itself: what all kinds of files share."""
+    """Patterns of a file that each process opens: shared by all kinds of files."""
 
     file_shape: tuple[int, int, int]
     file_dtype: str

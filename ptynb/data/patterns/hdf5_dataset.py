@@ -1,4 +1,4 @@
-"""Patterns in a dataset of an HDF5 file: whole, compressed, in a grid of rows and columns, or virtual."""
+"""Patterns in a dataset of an HDF5 file: contiguous, compressed, in a grid of rows and columns, or virtual."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ptynb.data.patterns.hdf5_filters import require_filters
 from ptynb.data.patterns.raw_file import PlacedFrames
 
 MOST_TOGETHER = 2**28
-"""Bytes: rows of patterns that share chunks are read together up to this, else chunks are decompressed again."""
+"""Largest size of rows that share chunks and are read together [bytes]; larger ones are decompressed again."""
 
 
 @dataclass(frozen=True)
 class HDF5Frames(FileFrames):
     """Patterns in a dataset (pattern, y, x) of an HDF5 file, or (row, column, y, x), counted row by row.
 
-    chunk: patterns that are stored together. grid: the axes before the pattern's own two, where they are not one.
-    sources: other files that the patterns lie in, of a virtual dataset; HDF5 would read zeros where one is missing.
-    stored: bytes that they take on the disk; None: not known.
+    chunk: patterns that are stored together. grid: the axes before those of the pattern, if there are several.
+    sources: other files of a virtual dataset with the patterns, since HDF5 would read zeros for a missing one.
+    stored: size on disk [bytes]; None if unknown.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class HDF5Frames(FileFrames):
 
     @classmethod
     def of(cls, dataset: h5py.Dataset, sources: tuple[Path, ...] = ()) -> HDF5Frames:
-        """The patterns of an open dataset of three axes or more; only its place is kept."""
+        """Return the patterns of an open dataset of at least three axes; only its location is stored."""
         path, grid = Path(dataset.file.filename).resolve(), dataset.shape[:-2]
         shape = (math.prod(grid), *dataset.shape[-2:])
         chunk = _together(grid, dataset.chunks[:-2]) if dataset.chunks else 1
@@ -74,7 +74,7 @@ class HDF5Frames(FileFrames):
                 def read(start: int, stop: int, target: NDArray[Any]) -> None:
                     self._read(dataset, start, stop, target)
 
-                # A chunk that reaches over several rows is no reason to read all that lies between two patterns.
+                # If chunks span several rows, reading all patterns in between would be slower.
                 gather(indices, self.chunk if not self.grid or self.chunk <= self.grid[-1] else 1, read, out)
 
     def local(self) -> Frames:
@@ -83,7 +83,7 @@ class HDF5Frames(FileFrames):
         return self if places is None else PlacedFrames(self.path, places, self.shape, self.dtype)
 
     def _read(self, dataset: h5py.Dataset, start: int, stop: int, target: NDArray[Any]) -> None:
-        """Patterns start to stop - 1, of a grid in as few rectangles as there can be."""
+        """Read patterns start to stop - 1, those of a grid in as few rectangles as possible."""
         if not self.grid:
             dataset.read_direct(target, np.s_[start:stop])
             return
@@ -106,8 +106,8 @@ class HDF5Frames(FileFrames):
         with readable(self.path, start, stop), h5py.File(self.path, "r") as file:
             for source in self.sources:
                 if not source.is_file():
-                    raise OSError(f"they lie in {source}, which is not there")
-            # Raw files lie beside the file that names them; HDF5 would look for them in the working folder.
+                    raise OSError(f"they are stored in {source}, which does not exist")
+            # Raw files are in the folder of the file; HDF5 would look for them in the working folder.
             access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
             access.set_efile_prefix(b"${ORIGIN}")
             dataset = h5py.Dataset(h5py.h5d.open(file.id, self.dataset.encode(), access))
@@ -116,7 +116,7 @@ class HDF5Frames(FileFrames):
 
 
 def _together(grid: tuple[int, ...], chunk: tuple[int, ...]) -> int:
-    """Neighbours in the order of patterns of which none are in chunks that others beyond them need too."""
+    """Return the number of consecutive patterns in chunks that no other patterns share."""
     for axis, size in enumerate(chunk):
         if size > 1:
             return min(size, grid[axis]) * math.prod(grid[axis + 1 :])
@@ -124,10 +124,10 @@ def _together(grid: tuple[int, ...], chunk: tuple[int, ...]) -> int:
 
 
 def _places(dataset: h5py.Dataset) -> NDArray[np.int64] | None:
-    """Where each pattern of a dataset begins in the file [bytes]; None where they don't lie there whole, as they are.
+    """Return the offset of each pattern of a dataset in the file [bytes]; None if patterns are not stored as a whole.
 
-    So it is with compression, chunks that cut patterns, data in other files, numbers of unusual bits, a block of the
-    user's at the file's start.
+    This is the case with compression, chunks that divide patterns, data in other files, numbers with unusual bits, and
+    a user block at the start of the file.
     """
     size = math.prod(dataset.shape[-2:]) * dataset.dtype.itemsize
     count = math.prod(dataset.shape[:-2])

@@ -1,4 +1,4 @@
-"""Compression that HDF5 itself does not know: bitshuffle, LZ4, Blosc, Zstandard, as detectors write it."""
+"""Compression filters that are not part of HDF5: bitshuffle, LZ4, Blosc, Zstandard, as used by detectors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAMES = {
     32015: "Zstandard",
     32026: "Blosc2",
 }
-"""Of filters, by their registered numbers (https://github.com/HDFGroup/hdf5_plugins)."""
+"""Names of filters by their registered numbers (https://github.com/HDFGroup/hdf5_plugins)."""
 
 
 def require_filters(dataset: h5py.Dataset) -> None:
-    """Makes sure that what a dataset was compressed with is there. Raises OSError that names what to install.
+    """Load the filters of a dataset. Raises OSError with the package to install.
 
-    hdf5plugin brings the filters; it is loaded for the first dataset that needs it.
+    hdf5plugin contains the filters; it is imported for the first dataset that needs it.
     """
     properties = dataset.id.get_create_plist()
     for index in range(properties.get_nfilters()):
@@ -34,6 +34,6 @@ def require_filters(dataset: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(number):
             name = NAMES.get(number) or label.decode("utf-8", "replace").split(";")[0].strip() or "an unknown filter"
             raise OSError(
-                f"{dataset.name} is compressed with {name} (HDF5 filter {number}), which this Python can't read; "
+                f"{dataset.name} is compressed with {name} (HDF5 filter {number}), which is not installed; "
                 "pip install hdf5plugin, or write the data without it"
             )
