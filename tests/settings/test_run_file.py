@@ -7,7 +7,7 @@ from ptynb.cli.run_command import plan_of, resume_command
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_file import RunFile, read_run
 from ptynb.settings.run_file_example import MARK, example
 from tests.raising import raises
 

@@ -16,7 +16,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.analysis import split_scan
-from ptynb.cluster import processes
+from ptynb.cluster import cluster as cluster_module
 from ptynb.data.scan import Scan
 from ptynb.planning.memory import Room, Workload, memory_of, totals
 from ptynb.tuning import trial as trial_module
@@ -390,7 +390,7 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
 ) -> None:
     """The last test on this cluster, which it stops."""
     monkeypatch.setattr(
-        processes, "REPLACE_SECONDS", 120.0
+        cluster_module, "REPLACE_SECONDS", 120.0
     )  # a machine that does other things too starts engines slowly
     pid = cluster.status()[1]["pid"]
     follow, killed = trial_module._TrialRun.follow, []
