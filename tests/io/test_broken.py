@@ -4,11 +4,11 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case, refused, turns
+from tests.raising import raises
 
 WRITERS = {
     "CXI": layouts.cxidb,
@@ -165,7 +165,7 @@ BROKEN = {
     ),
     "positions in words": (
         replaced(POSITIONS, lambda positions: np.full(positions.shape, b"left")),
-        "of type|does not contain the positions|lie within|apart",
+        "of type|does not contain the positions|within|apart",
         ("Eiger",),
     ),
     "a distance of a nanometre": (
@@ -179,7 +179,7 @@ BROKEN = {
         ("plain",),
     ),
     "an infinite distance": (replaced(DISTANCE, lambda distance: np.inf), "distance is inf m", ("plain",)),
-    "distances that are none": (replaced(DISTANCE, lambda distance: b"far"), "does not contain .*the distance", ("plain",)),
+    "distances that are none": (replaced(DISTANCE, lambda distance: b"far"), "the distance", ("plain",)),
 }  # fmt: skip
 CASES = [
     (case, format)
@@ -243,7 +243,7 @@ ABSURD = {
     "positions in km": (
         TRANSLATION,
         lambda scan: layouts.of_sample(layouts.truth(scan)[1]) * 1e-6,
-        r"all positions lie within \d\.\de-06 object pixels .*fit if they were metres taken as micrometres",
+        r"all positions are within \d\.\de-06 object pixels .*fit if they were metres taken as micrometres",
         "positions",
     ),
     "positions in pixels": (
@@ -276,7 +276,7 @@ def test_what_no_experiment_has_is_refused_and_the_remedy_named_works(tmp_path, 
 def test_a_number_in_a_unit_nobody_knows_is_asked_for(tmp_path, simulated):
     path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
     change(path, f"{DETECTOR}/distance", 3.0, "furlong")
-    with pytest.raises(FileError, match=r"does not contain the distance to the detector; give it: load\(\.\.\., distance="):
+    with raises("scan.missing-metadata", "the distance to the detector", "load(..., distance="):
         load(path)
     assert load(path, distance=2.0).geometry.distance == 2.0
 
@@ -285,10 +285,10 @@ def test_several_datasets_that_may_be_the_patterns_are_named_and_one_can_be_chos
     path = layouts.plain(tmp_path / "scan.h5", simulated)
     with h5py.File(path, "r+") as file:
         file["other/frames"] = file["measurement/frames"][:12]
-    with pytest.raises(FileError, match=r"2 datasets .*measurement/frames 20 x 16 x 16, other/frames 12 x .*patterns="):
+    with raises("file.several-choices", "measurement/frames 20 x 16 x 16", "other/frames 12 x 16 x 16", "patterns="):
         load(path)
     assert len(load(path, patterns="measurement/frames")) == 20
-    with pytest.raises(FileError, match=r"no patterns at nowhere, which is not there; name a dataset"):
+    with raises("file.incomplete", "nowhere", "patterns="):
         load(path, patterns="nowhere")
 
 

@@ -100,7 +100,8 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
     except (OSError, KeyError, MemoryError) as error:
         raise InvalidValueError(
             f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
-            "Is the file whole, and reachable from every engine under this path?"
+            "Is the file whole, and reachable from every engine under this path?",
+            code="scan.patterns-unreadable",
         ) from error
 
 
