@@ -11,7 +11,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.conflict": "arguments exclude each other",
+    "argument.invalid-type": "an argument has a type that is not supported",
+    "argument.invalid-value": "an argument is out of range or not among the choices",
+    "array.not-finite": "an array contains NaN or infinite values",
+    "export.too-large": "the arrays are larger than the file format allows",
+    "file.count-mismatch": "the numbers of positions and patterns in a file differ",
+    "file.damaged": "a file is damaged or cut short; copy it again",
+    "file.incomplete": "a file lacks a group, dataset or attribute",
+    "file.link-not-allowed": "a file refers to another one that may not be read",
+    "file.not-found": "a file or folder does not exist",
+    "file.unknown-format": "a file is of no supported format",
+    "file.unsupported-content": "a file of a supported format has content that is not supported",
+    "guess.count-mismatch": "the initial guess and the scan have different numbers of patterns",
+    "guess.nothing-selected": "no part of the initial guess is selected or available",
+    "guess.pixel-size-mismatch": "the object pixels of the initial guess and of the scan have different sizes",
+    "guess.positions-outside-object": "the positions reach too far beyond the object of the initial guess",
+    "guess.window-mismatch": "the probe of the initial guess has another window than the patterns",
+}
 """Each code and what it means."""
 
 
