@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ptynb.cli import dashboard, export_command, info_command, ps, run_command, sweep_command, watch_command
 from ptynb.cli import report_command as report
-from ptynb.cli.load_arguments import add_given, given_words
+from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.progress import follow
 
@@ -110,7 +110,7 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
             "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-        add_given(command)
+        add_load_options(command)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -209,7 +209,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(
-        pt.load(chosen.scan, **given_words(chosen)),
+        pt.load(chosen.scan, **load_options_of(chosen)),
         _settings(chosen),
         chosen.engines,
         trials=chosen.trials,
@@ -228,7 +228,7 @@ def _advise(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     advice = pt.advise(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(advice, chosen)
     return 0
@@ -238,7 +238,7 @@ def _estimate(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     found = pt.estimate(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(found, chosen)
     return 0 if found.problem is None else 1

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptynb.cli.load_arguments import add_given, as_options, given_words, in_folder
+from ptynb.cli.load_arguments import add_load_options, load_options_as_text, load_options_of
 from ptynb.cli.module_path import with_working_folder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="obey lines of FILE that call functions, run programs or reach other hosts: you know who wrote them",
     )
     parser.add_argument("--example", action="store_true", help="print a run file to begin with")
-    add_given(parser)
+    add_load_options(parser)
 
 
 def plan_of(chosen: argparse.Namespace) -> RunFile:
@@ -59,7 +59,7 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
         raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
-    options["load"] = in_folder(given_words(chosen), Path.cwd())
+    options["load"] = load_options_of(chosen, Path.cwd())
     options["on_failure"] = chosen.on_failure
     options["checkpointing"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
@@ -114,7 +114,7 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     trust = ["--trust"] if chosen.trust else []
-    return f"{command} {shlex.join([*words, *as_options(chosen), *trust])} --resume"
+    return f"{command} {shlex.join([*words, *load_options_as_text(chosen), *trust])} --resume"
 
 
 def print_example() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -234,6 +236,49 @@ class Scan:
             found.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())
         return found.hexdigest()
 
+    @property
+    def metadata_digest(self) -> str:
+        """SHA-256 (hexadecimal) of everything but the counts: shape, order, positions, mask, geometry, guesses."""
+        facts = {
+            "shape": [int(side) for side in self.frames.shape],
+            "centred": self.centred,
+            "clip_negative": self.clip_negative,
+            "geometry": plain_geometry(self.geometry),
+        }
+        found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        for name in ("positions", "mask", "probe", "object"):
+            values: NDArray[Any] | None = getattr(self, name)
+            found.update(name.encode())
+            if values is not None:
+                little = values.dtype.newbyteorder("<")
+                found.update(f"{little.str}{values.shape}".encode())
+                found.update(np.ascontiguousarray(values, dtype=little).tobytes())
+        return found.hexdigest()
+
+    @property
+    def preparation_steps(self) -> int:
+        """How many steps change or select patterns when they are read; each preparation adds one."""
+        frames, steps = self.frames, 0
+        while (source := getattr(frames, "source", None)) is not None:
+            frames, steps = source, steps + 1
+        return steps
+
+    def loaded_from(self, path: Path, options: Mapping[str, Any]) -> Scan:
+        """The same scan with a record of the file and the options of `ptynb.load`; arrays are recorded by name."""
+        status = path.stat() if path.is_file() else None
+        arrays = {name for name in ("positions", "mask") if not isinstance(options.get(name, ""), str | Path)}
+        plain = {name: _plain(value) for name, value in options.items() if name not in arrays}
+        loaded = Loaded(
+            str(path.absolute()),
+            None if status is None else status.st_size,
+            None if status is None else status.st_mtime,
+            plain,
+            tuple(sorted(arrays)),
+            self.metadata_digest,
+            self.preparation_steps,
+        )
+        return dataclasses.replace(self, loaded=loaded)
+
     def with_frames(self, frames: Frames) -> Scan:
         """The same scan without its truth, where `frames` holds some of its patterns, or none, at the same indices."""
         scan = dataclasses.replace(self, frames=frames, ground_truth=None)
@@ -259,6 +304,25 @@ def check_scan(scan: object) -> None:
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
             f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
         )
+
+
+def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
+    """A geometry as plain values with its "kind"; empty for None."""
+    if geometry is None:
+        return {}
+    fields = {name: _plain(value) for name, value in dataclasses.asdict(geometry).items()}
+    return {"kind": type(geometry).__name__, **fields}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(one) for one in value]
+    return value
 
 
 def default_name(path: Path) -> str:

@@ -27,7 +27,7 @@ from ptynb.data.snapshot import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 
 MAIN = "main"
 FOLDER = "branches"

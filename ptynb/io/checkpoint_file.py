@@ -45,9 +45,8 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Change, Epoch, Thumbnail, as_plain
 from ptynb.exceptions import FileError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import open_for_reading
-from ptynb.io.reading.hdf5_links import dataset
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.hdf5_file import dataset, open_for_reading
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
 

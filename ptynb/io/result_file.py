@@ -16,7 +16,7 @@ from ptynb.exceptions import FileError
 from ptynb.io import result_record as record
 from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
 

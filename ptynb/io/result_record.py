@@ -13,7 +13,7 @@ import numpy as np
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Change, Epoch, Thumbnail
 from ptynb.exceptions import FileError
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 
 TEXT = h5py.string_dtype()
 EPOCHS = {"number": "i8", "loss": "f8", "seconds": "f8", "patterns_per_second": "f8", "ended": "f8"}

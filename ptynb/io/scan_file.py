@@ -28,9 +28,7 @@ from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading, replacing
-from ptynb.io.reading.records import Given
-from ptynb.io.reading.safe_hdf5 import Checked
-from ptynb.io.scan_identity import opened
+from ptynb.io.reading.safe_reading import Checked
 
 FORMAT = "ptynb scan"
 VERSION = 1
@@ -72,8 +70,7 @@ def write_scan(
         if ground_truth is not None:
             file["truth/object"] = ground_truth.object
             file["truth/probe"] = ground_truth.probe
-    scan = read_scan(path)
-    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
+    return read_scan(path).loaded_from(path, {})
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
@@ -109,11 +106,15 @@ def read_scan(path: Path) -> Scan:
         version = checked.real(file, "version")
         if version != VERSION:
             raise FileError(
-                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb."
+                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb.",
+                code="file.unsupported-version",
             )
         patterns, truth = checked.dataset("patterns"), None
         if patterns.ndim != 3:
-            raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
+            raise FileError(
+                f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).",
+                code="file.unexpected-content",
+            )
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         return Scan(
@@ -146,7 +147,7 @@ def _read_geometry(checked: Checked) -> AnyGeometry:
     except FileError:
         raise
     except ValueError as error:  # of a geometry that can't be
-        raise FileError(f"{checked.path}: {error}") from None
+        raise FileError(f"{checked.path}: {error}", code="scan.implausible-metadata") from None
 
 
 def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
@@ -156,7 +157,10 @@ def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
 
     steps = np.asarray(checked.attribute(group, "detector_steps"))
     if steps.shape != (2, 3) or steps.dtype.kind not in "fiu" or not np.isfinite(steps).all():
-        raise FileError(f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).")
+        raise FileError(
+            f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).",
+            code="file.unexpected-content",
+        )
     along_y, along_x = ((float(x), float(y), float(z)) for x, y, z in steps)
     return TiltedGeometry(
         wavelength=checked.real(group, "wavelength"),

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.load_options import Load
+from ptynb.settings.load_options import LoadOptions, without_arrays
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
 from ptynb.settings.validation import (
@@ -142,7 +142,9 @@ class RunFile(SettingsModel):
     """All that a run without a notebook needs."""
 
     scan: Path = Field(description="File with the scan")
-    load: Load = Field(default=Load(), description="What the scan's file lacks or has wrong")
+    load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
+        default=LoadOptions(), description="What the scan's file lacks or has wrong"
+    )
     epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Epochs in all, those before a --resume counted")
     result: Path = Field(description="File that the result is written to")
     start: Path | None = Field(
@@ -188,7 +190,7 @@ class RunFile(SettingsModel):
         folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
         checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
         start = None if self.start is None else folder / _expanded(self.start)
-        placed = {"scan": folder / _expanded(self.scan), "load": self.load.placed(folder), "start": start}
+        placed = {"scan": folder / _expanded(self.scan), "load": self.load.resolved(folder), "start": start}
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 
@@ -297,7 +299,7 @@ def _description(name: str) -> str:
     sections: dict[str, tuple[type[SettingsModel], ...]] = {
         "cluster": CLUSTERS,
         "checkpointing": (Checkpointing,),
-        "load": (Load,),
+        "load": (LoadOptions,),
     }
     models = sections.get(first, (RunFile,)) if rest else (RunFile,)
     for model in models:

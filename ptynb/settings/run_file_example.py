@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.load_options import Load
+from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.run_file import CLUSTERS, LocalCluster, RunFile
 from ptynb.settings.settings import Settings
 
@@ -36,7 +36,7 @@ def example() -> str:
         kind, about = model.model_fields["kind"].default, (model.__doc__ or "").rstrip(".")
         names = ", ".join(name for name in model.model_fields if name != "kind")
         lines.append(f"  # kind: {kind}  # {about}: {names}")
-    for name, section in (("load", Load()), ("checkpointing", Checkpointing()), ("settings", Settings())):
+    for name, section in (("load", LoadOptions()), ("checkpointing", Checkpointing()), ("settings", Settings())):
         lines += ["", _line(name, "", RunFile.model_fields[name])]
         lines += [f"  {line}" for line in _fields(section)]
     lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.patterns import ArrayFrames, HDF5Frames, PlacedFrames, StackedFrames
-from ptynb.data.patterns.hdf5_filters import require_filters
+from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import PtynbWarning
 from ptynb.io.load import load
 

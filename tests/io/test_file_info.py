@@ -15,7 +15,7 @@ from ptynb.io.load import load
 from ptynb.io.mask_file import save_mask
 from ptynb.io.result_file import save_result
 from ptynb.io.scan_file import save_scan
-from ptynb.settings.load_options import Load
+from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case
@@ -71,7 +71,8 @@ def test_one_number_stands_for_both_sides(tmp_path, simulated):
     assert one.geometry == two.geometry
     np.testing.assert_array_equal(one.positions, two.positions)
     assert "step=(1e-07, 1e-07)" in info(path, raster=(4, 4), step=1e-7).open
-    assert Load(step=1e-7, detector_pixel=5e-5).words == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
+    options = LoadOptions(step=1e-7, detector_pixel=5e-5)
+    assert options.arguments == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
 
 
 def test_words_of_another_type_are_refused(tmp_path, simulated):
@@ -155,7 +156,7 @@ def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
     path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
     options = ["--raster", "4", "4", "--step", "1e-7", "2e-7"]
     assert main.main(["estimate", str(path)]) == 1
-    assert "does not say the positions" in capsys.readouterr().err
+    assert "does not contain the positions" in capsys.readouterr().err
     assert main.main(["estimate", str(path), "--device", "cpu", *options]) == 0
 
 

@@ -158,7 +158,7 @@ def test_a_definition_that_is_a_group_is_none(tmp_path):
     with h5py.File(path, "r+") as file:
         del file["entry_1/definition"]
         file.create_group("entry_1/definition")
-    with pytest.raises(ValueError, match=r"\(CXI\) does not say the wavelength"):  # which CXI has elsewhere
+    with pytest.raises(ValueError, match=r"\(CXI\) does not contain the wavelength"):  # which CXI has elsewhere
         READERS["load"](path, {})
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import preparation
-from ptynb.io.reading import hdf5_patterns as stored_patterns
+from ptynb.io.reading import hdf5_reading as stored_patterns
 from tests.followed import Case, follow, hdf5
 from tests.io import layouts
 from tests.io.cases import of_case

@@ -1,19 +1,13 @@
-import dataclasses
 import inspect
 from pathlib import Path
 
 import pytest
 
 from ptynb.cli import main
-from ptynb.cli.load_arguments import WORDS
 from ptynb.cli.run_command import plan_of, resume_command
 from ptynb.cluster.cluster import Cluster
 from ptynb.exceptions import SettingsError
-from ptynb.io.file_info import info
-from ptynb.io.load import load
-from ptynb.io.reading.records import Given
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.load_options import Load
 from ptynb.settings.run_file import LocalCluster, SlurmCluster, SshCluster, read_run
 from ptynb.settings.run_file_example import MARK, example
 from tests.pairs import each
@@ -212,7 +206,7 @@ def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(t
     (tmp_path / "places.npy").write_bytes(b"")
     text = f"{LEAST}load: {{energy: 8.2e3, positions: places.npy, mask: entry/mask, step: [1e-7, 2e-7]}}\n"
     (tmp_path / "run.yaml").write_text(text)
-    words = read_run(tmp_path / "run.yaml").load.words
+    words = read_run(tmp_path / "run.yaml").load.arguments
     assert words == {
         "energy": 8.2e3,
         "positions": str(tmp_path / "places.npy"),
@@ -220,18 +214,11 @@ def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(t
         "step": (1e-7, 2e-7),
     }
     chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
-    changed = plan_of(chosen).load.words
+    changed = plan_of(chosen).load.arguments
     assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
     command = resume_command("ptynb run", chosen)
     assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
-    assert plan_of(parsed(command.split()[1:])).load.words == changed
-
-
-def test_the_words_of_load_are_the_same_everywhere():
-    accepted = [name for name in inspect.signature(load).parameters if name != "path"]
-    assert accepted == [name for name in inspect.signature(info).parameters if name != "path"]
-    assert accepted == [field.name for field in dataclasses.fields(Given)]
-    assert accepted == list(WORDS) == list(Load.model_fields)
+    assert plan_of(parsed(command.split()[1:])).load.arguments == changed
 
 
 def test_a_home_folder_of_nobody_is_to_be_written_out(read):

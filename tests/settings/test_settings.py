@@ -512,7 +512,7 @@ def test_no_text_has_control_characters_or_no_end(value):
 
 
 def test_fields_of_all_kinds_were_looked_at():
-    assert {("RunFile", "epochs"), ("SshCluster", "hosts"), ("Load", "raster"), ("Schedule", "epochs")} <= {
+    assert {("RunFile", "epochs"), ("SshCluster", "hosts"), ("LoadOptions", "raster"), ("Schedule", "epochs")} <= {
         (model.__name__, name) for model, name in NUMBERS
     }
     assert {("RunFile", "scan"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Checkpointing", "folder")} <= {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.patterns.abstract import Frames
+from ptynb.data.patterns.frames import Frames
 from ptynb.data.patterns.in_memory import ArrayFrames
 from ptynb.exceptions import InvalidValueError
 

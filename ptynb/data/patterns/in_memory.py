@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.patterns.abstract import Frames
-from ptynb.data.patterns.raw_file import PlacedFrames
+from ptynb.data.patterns.frames import Frames, PlacedFrames
 from ptynb.exceptions import InvalidValueError
 
 

@@ -26,12 +26,23 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import values_text
-from ptynb.io.reading.file_units import units_of
-from ptynb.io.reading.hdf5_links import Item, Linked, identity
-from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at
-from ptynb.io.reading.hdf5_values import Notes, array, lengths, quantity, where
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import Item, Linked, identity, own, values_text
+from ptynb.io.reading.hdf5_reading import (
+    Notes,
+    PatternSource,
+    array,
+    lengths,
+    looks_like_patterns,
+    numbered,
+    nx_class,
+    patterns_at,
+    quantity,
+    text,
+    units_of,
+    where,
+)
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
@@ -43,16 +54,28 @@ UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
 LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
 """Photon energies from 0.06 eV to 6 MeV; a number that is none of these is not in joules."""
 ENTRY = re.compile(r"entry_\d+")
+NEXUS_DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 
 
 def recognises(head: Head) -> bool:
-    """Whether this looks like a CXI file with patterns."""
-    if head.file is None:
+    """Whether the names at the top are those of CXI, and no group is an entry for `nexus`."""
+    if head.file is None or not any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file):
         return False
-    return any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file)
+    return not has_entry(head.file)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def has_entry(file: h5py.File) -> bool:
+    """Whether a group at the top is an NXentry: of a file that is not CXI, or for ptychography by its definition."""
+    is_cxi = "cxi_version" in set(file)
+    for _, item in own(file):
+        if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
+            definition = dict(own(item)).get("definition")
+            if not is_cxi or (isinstance(definition, h5py.Dataset) and text(definition) in NEXUS_DEFINITIONS):
+                return True
+    return False
+
+
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -81,7 +104,7 @@ def read(path: Path, given: Given) -> FileRecord:
 FORMAT = Format("CXI", recognises, read)
 
 
-def _entry(linked: Linked, path: Path, given: Given, notes: Notes) -> tuple[str, str]:
+def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tuple[str, str]:
     """The names of the entry and of its patterns: the first, or the ones that were given."""
     if given.patterns is not None:
         first = given.patterns.strip("/").split("/")[0]

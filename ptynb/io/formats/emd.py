@@ -27,13 +27,13 @@ import numpy as np
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_links import Linked, own
-from ptynb.io.reading.hdf5_patterns import patterns_at
-from ptynb.io.reading.memory_limit import check_chunks
+from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.optional_dependency import sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
+from ptynb.settings.load_options import LoadOptions
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
 MOST = 4096
@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
         return False  # damaged: another reader says how
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the datacube and its calibration say."""
     with sentences(path, "HDF5"), Linked(path, given.links) as linked:
         cube = _cube(linked.root.file, given, path)
@@ -100,7 +100,7 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
     yield from sorted(found, key=lambda group: -group["data"].ndim)
 
 
-def _cube(file: h5py.File, given: Given, path: Path) -> h5py.Group:
+def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
     if given.patterns is not None:
         wanted = given.patterns.strip("/").removesuffix("/data")

@@ -34,11 +34,11 @@ from defusedxml.ElementTree import fromstring
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.link_policy import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy, reason
 from ptynb.io.reading.microscope_scales import volts
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed
+from ptynb.settings.load_options import LoadOptions
 
 PIXELS = 128
 ROWS = 130
@@ -59,7 +59,7 @@ def recognises(head: Head) -> bool:
     return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the two files say."""
     policy, remarks = LinkPolicy.around(path, given.links), list[str]()
     if path.suffix.lower() == ".raw":
@@ -204,7 +204,7 @@ def _names(xml: Path, raw: Path) -> bool:
         return False  # of something else
 
 
-def _said(xml: Path, given: Given) -> _Said:
+def _said(xml: Path, given: LoadOptions) -> _Said:
     tree = _tree(xml)
     fields = _Fields(xml, tree)
     series = fields.whole("series", "scan_parameters/series_count")

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.memory_limit import check_room, check_small
 from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress
+from ptynb.io.reading.safe_reading import check_room, check_small
 
 HEADER = 128
 HEAD = 2**16

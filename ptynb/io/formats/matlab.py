@@ -31,15 +31,14 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5_file import open_for_reading, read_all
-from ptynb.io.reading.hdf5_links import own
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_chunks, size
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked, transposed
+from ptynb.settings.load_options import LoadOptions
 
 MOST = 4096
 """Datasets looked at in one file."""
@@ -56,7 +55,7 @@ def recognises(head: Head) -> bool:
     return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the variables of the file say."""
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
@@ -179,7 +178,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path, given: Given) -> dict[str, StoredArray]:
+def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
         LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")

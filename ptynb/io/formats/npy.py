@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.memory_limit import check_packing, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_packing, size
 from ptynb.io.reading.stack_axes import check_counts, placed, stacked
+from ptynb.settings.load_options import LoadOptions
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 2**16
@@ -55,7 +56,7 @@ def recognises_npz(head: Head) -> bool:
         return head.path.suffix.lower() == ".npz"
 
 
-def read_npy(path: Path, given: Given) -> FileRecord:
+def read_npy(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns of a .npy."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
@@ -63,7 +64,7 @@ def read_npy(path: Path, given: Given) -> FileRecord:
     return FileRecord(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
 
 
-def read_npz(path: Path, given: Given) -> FileRecord:
+def read_npz(path: Path, given: LoadOptions) -> FileRecord:
     """What the arrays of an .npz say."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -19,12 +19,22 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import StackedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.file_units import attribute_of
-from ptynb.io.reading.hdf5_links import Linked
-from ptynb.io.reading.hdf5_patterns import PatternSource, patterns_at
-from ptynb.io.reading.hdf5_values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
-from ptynb.io.reading.memory_limit import check_chunks
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import Linked, check_chunks
+from ptynb.io.reading.hdf5_reading import (
+    MOST_BYTES,
+    Notes,
+    PatternSource,
+    array,
+    attribute_of,
+    is_real,
+    patterns_at,
+    quantity,
+    real,
+    text,
+    where,
+)
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
 LOOKED_AT = 64
 """Patterns whose weights are looked at; they are mostly the same."""
@@ -36,7 +46,7 @@ def recognises(head: Head) -> bool:
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What a .ptyd file says."""
     with Linked(path, given.links) as linked:
         notes = Notes()

@@ -28,15 +28,13 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import open_for_reading
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_links import has, inside
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import SMALL, check_chunks, size
 from ptynb.io.reading.optional_dependency import require, sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
-from ptynb.io.reading.safe_hdf5 import MOST_EXPANSION
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "RosettaSciIO"
 
@@ -164,7 +162,7 @@ class OpenedFrames(Frames):
         return self.closed
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What RosettaSciIO reads of the file."""
     require("rsciio", PACKAGE, path)
     policy = LinkPolicy.around(path, given.links)

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed, stacked
+from ptynb.settings.load_options import LoadOptions
 
 MAGIC = struct.pack("<I", 0xFEED) + "Norpix seq".encode("utf-16-le")
 GREY = 100
@@ -29,7 +30,7 @@ def recognises(head: Head) -> bool:
     return head.start.startswith(MAGIC)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns."""
     with path.open("rb") as file:
         header = file.read(1024)

@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames, PlacedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_room, packed_at_most
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 from ptynb.table import gigabytes
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -51,7 +52,7 @@ def recognises(head: Head) -> bool:
         return any(one.name.lower().endswith(SUFFIXES) for one in inside)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns, and the raster where the file has four axes."""
     if path.is_dir():
         frames: Frames = _folder(path, LinkPolicy.around(path, given.links))

@@ -19,7 +19,7 @@ import zarr
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.memory_limit import check_packing
+from ptynb.io.reading.safe_reading import check_packing
 from ptynb.table import gigabytes
 
 if TYPE_CHECKING:

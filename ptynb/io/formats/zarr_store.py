@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_packing, check_room, packed_at_most, size
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import require, sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_packing, check_room, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "zarr"
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
@@ -64,7 +64,7 @@ def recognises(head: Head) -> bool:
         return head.path.name.lower().endswith(".zarr.zip")
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the arrays of the store say."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, StoredArray] = {}

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import read_all, reason
-from ptynb.io.reading.hdf5_links import dataset, has, inside
-from ptynb.io.reading.memory_limit import ELSEWHERE, check_chunks, check_room
+from ptynb.io.hdf5_file import check_chunks, dataset, has, inside, read_all, reason
+from ptynb.io.reading.safe_reading import ELSEWHERE, check_room
 
 Array = NDArray[Any]
 SMALL = 2**26

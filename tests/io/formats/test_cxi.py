@@ -278,7 +278,7 @@ BROKEN = {
     "gone": (lambda path: path.unlink(), "There is no file .*Working folder"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder; expected a scan: .*CXI"),
     "HDF5 with nothing": (nothing_inside, r"no dataset \(pattern, y, x\) of real numbers \(it holds nothing\)"),
-    "HDF5 of another kind": (something_else, "does not say the positions, the wavelength"),
+    "HDF5 of another kind": (something_else, "does not contain the positions, the wavelength"),
     "a result": (a_result, "is a result of ptynb, not a scan; open it with load_result"),
     "no patterns": (changed([f"{DETECTOR}/data"]), "has no patterns; expected them in entry_1/data_1/data"),
     "patterns elsewhere": (leads_nowhere, r"keeps /entry_1/data_1/data in .*gone\.h5, which is not there; copy"),
@@ -286,7 +286,7 @@ BROKEN = {
     "no pattern": (changed(detector__data=np.ones((0, 16, 14))), r"shape \(0, 16, 14\)"),
     "complex patterns": (changed(detector__data=np.ones((12, 16, 14), complex)), "complex128; expected real counts"),
     "patterns of text": (changed(detector__data=np.full((12, 16, 14), b"a")), "expected real counts"),
-    "no translations": (changed([f"{GEOMETRY}/translation"]), "does not say the positions; give it"),
+    "no translations": (changed([f"{GEOMETRY}/translation"]), "does not contain the positions; give it"),
     "flat translations": (changed(geometry__translation=np.zeros(36)), r"translations of shape \(36,\)"),
     "transposed translations": (changed(geometry__translation=np.zeros((3, 12))), r"translations of shape \(3, 12\)"),
     "too few translations": (
@@ -306,7 +306,7 @@ BROKEN = {
     "NaN basis": (changed(detector__basis_vectors=UPRIGHT * np.nan), "basis vectors .*nan"),
     "negative wavelength": (changed(source__wavelength=-1e-10), "The wavelength is -1e-10 m"),
     "zero distance": (changed(detector__distance=0.0), r"The distance is 0\.0 m"),
-    "zero energy": (changed([f"{SOURCE}/wavelength"], source__energy=0.0), "does not say the wavelength"),
+    "zero energy": (changed([f"{SOURCE}/wavelength"], source__energy=0.0), "does not contain the wavelength"),
 }
 
 

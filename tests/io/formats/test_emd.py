@@ -8,7 +8,7 @@ import pytest
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
@@ -52,7 +52,7 @@ def write(path, original, patterns=None, axes=None, **calibration):
 
 def test_the_datacube_is_the_original(tmp_path, original):
     path = write(tmp_path / "scan.h5", original)
-    with pytest.raises(FileError, match=r"does not say the wavelength, .*voltage=300e3 \[V\]"):
+    with pytest.raises(FileError, match=r"does not contain the wavelength, .*voltage=300e3 \[V\]"):
         load(path)
     scan = load(path, voltage=VOLTAGE)
     agrees(scan, original.scan)
@@ -109,7 +109,7 @@ def test_axes_say_what_the_calibration_does_not(tmp_path):
     none = dict.fromkeys(("R_pixel_size", "R_pixel_units", "Q_pixel_size", "Q_pixel_units"))
     path = write(tmp_path / "scan.h5", original, axes=axes, **none)
     agrees(load(path, voltage=VOLTAGE), original.scan)
-    assert find(path, Given()).places["step"] == "/datacube_root/datacube: axes 0 and 1"
+    assert find(path, LoadOptions()).places["step"] == "/datacube_root/datacube: axes 0 and 1"
 
 
 def test_an_older_file_of_berkeleys_is_read_by_its_axes(tmp_path):
@@ -171,7 +171,7 @@ BROKEN = {
     "cut short": (half, "is not a readable HDF5 file"),
     "text": (lambda path: path.write_text("x, y\n"), "is not a readable HDF5 file"),
     "empty": (lambda path: path.write_bytes(b""), "is not a readable HDF5 file"),
-    "no data": (change(DATA, None), "neither CXI nor|holds datacube_root|no patterns|does not say the patterns"),
+    "no data": (change(DATA, None), "neither CXI nor|holds datacube_root|no patterns|does not contain the patterns"),
     "complex": (change(DATA, np.ones((2, 3, 8, 8), complex)), "complex128"),
     "words": (change(DATA, np.full((2, 3, 8, 8), b"a")), "expected real counts"),
     "no pattern": (change(DATA, np.ones((0, 3, 8, 8))), "no axis of length 0"),

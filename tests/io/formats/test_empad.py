@@ -4,7 +4,7 @@ import pytest
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
@@ -90,7 +90,7 @@ def test_the_raster_is_found_in_each_place(tmp_path, original, square):
 
 def test_a_raw_file_alone_takes_what_is_given(tmp_path, original):
     write(tmp_path, original).unlink()
-    with pytest.raises(FileError, match=r"does not say the scan's step, the wavelength, the distance"):
+    with pytest.raises(FileError, match=r"does not contain the scan's step, the wavelength, the distance"):
         load(tmp_path / "scan_x6_y4.raw")
     (tmp_path / "scan_x6_y4.raw").rename(tmp_path / "other.raw")
     given = {"raster": (ROWS, COLUMNS), "step": original.step, "voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
@@ -103,7 +103,7 @@ def test_a_voltage_in_kilovolts_is_the_same(tmp_path, original, square):
 
 def test_a_voltage_that_is_given_turns_the_calibration_into_an_angle(tmp_path, original):
     path = write(tmp_path, original, voltage="", camera="")
-    with pytest.raises(FileError, match="does not say the wavelength"):
+    with pytest.raises(FileError, match="does not contain the wavelength"):
         load(path)
     wavelength = electron_wavelength(200e3)
     expected = ANGLE / electron_wavelength(VOLTAGE) * wavelength
@@ -114,18 +114,18 @@ def test_without_calibration_the_nominal_camera_length_is_used_and_said(tmp_path
     path = write(tmp_path, original, calibrated="")
     geometry = load(path).geometry
     assert (geometry.distance, geometry.detector_pixel) == (0.2, (150e-6, 150e-6))
-    assert "nominal camera length" in find(path, Given()).notes[0]
+    assert "nominal camera length" in find(path, LoadOptions()).notes[0]
 
 
 def test_patterns_after_the_raster_are_left_out_and_said(tmp_path, original):
     path = write(tmp_path, original, size="<pix_x>6</pix_x><pix_y>3</pix_y>")
     assert len(load(path)) == 18
-    assert "the 6 after the raster's are left out" in find(path, Given()).notes[0]
+    assert "the 6 after the raster's are left out" in find(path, LoadOptions()).notes[0]
 
 
 def test_a_series_has_no_raster(tmp_path, original):
     path = write(tmp_path, original, size="<scan_parameters><series_count>24</series_count></scan_parameters>")
-    with pytest.raises(FileError, match="does not say the positions"):
+    with pytest.raises(FileError, match="does not contain the positions"):
         load(path)
     positions = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(original.step)
     agrees(load(path, positions=positions), original.scan)

@@ -6,11 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 
-import ptynb.io.reading.memory_limit
+import ptynb.io.reading.safe_reading
 from ptynb.data.patterns import ArrayFrames, PlacedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 
@@ -45,7 +45,7 @@ def test_arrays_of_an_npz_are_found_by_their_names(tmp_path, original, metres):
             np.testing.assert_array_equal(scan.counts(0, 24), original.stack * mask)
             assert scan.probe.shape == (2, 32, 32)
             assert scan.geometry.wavelength == pytest.approx(original.scan.geometry.wavelength)
-            places = find(home / "scan.npz", Given()).places
+            places = find(home / "scan.npz", LoadOptions()).places
             assert {
                 "patterns": "patterns",
                 "positions": "positions",
@@ -83,7 +83,7 @@ def test_a_name_may_end_with_its_unit(tmp_path, original):
     for name, (value, attribute, expected) in UNITS.items():
         with of_case(name, tmp_path) as home:
             np.savez(home / "scan.npz", patterns=original.stack, **{name: value})
-            assert getattr(find(home / "scan.npz", Given()), attribute) == pytest.approx(expected, rel=1e-4)
+            assert getattr(find(home / "scan.npz", LoadOptions()), attribute) == pytest.approx(expected, rel=1e-4)
 
 
 def test_positions_in_pixels_are_said_by_their_name_or_by_the_user(tmp_path, original):
@@ -229,7 +229,7 @@ NPZ_BROKEN = {
     ),
     "a pickle": (pickled, "Python objects in patterns.npy, which are never read"),
     "not numpy's": (lambda path, arrays: archive(path, {"patterns": "hello"}), "does not begin as .npy does"),
-    "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "does not say the patterns"),
+    "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "does not contain the patterns"),
     "complex": (saved(patterns=np.ones((3, 8, 8), complex)), "complex128 in patterns.npy; expected real counts"),
     "two axes": (saved(patterns=np.ones((8, 8))), r"shape \(8, 8\) in patterns.npy"),
     "positions of another length": (saved(positions=np.zeros((23, 2))), r"shape \(23, 2\); expected \(24, 2\)"),
@@ -261,7 +261,7 @@ def test_a_broken_npz_is_refused_with_one_sentence(tmp_path, original, metres):
 def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_message_says(
     tmp_path, original, metres, monkeypatch
 ):
-    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-9)
+    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-9)
     np.savez_compressed(tmp_path / "scan.npz", **named(original, metres))
     refused(
         tmp_path / "scan.npz", "may be read into memory here, half of .* that are free; store the patterns uncompressed"
@@ -273,4 +273,4 @@ def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_m
 def test_a_guess_of_another_shape_is_left_out_and_said(tmp_path, original, metres):
     np.savez(tmp_path / "scan.npz", probe=np.ones((16, 16), complex), **named(original, metres))
     assert load(tmp_path / "scan.npz").probe is None
-    assert "probe of shape (16, 16) is left out" in find(tmp_path / "scan.npz", Given()).notes[0]
+    assert "probe of shape (16, 16) is left out" in find(tmp_path / "scan.npz", LoadOptions()).notes[0]

@@ -11,7 +11,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.formats.rosettasciio import RosettaFrames
 from ptynb.io.load import find, load
 from ptynb.io.reading import optional_dependency
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 
@@ -285,7 +285,7 @@ def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, origin
 
 def test_a_voltage_of_the_file_gives_the_angle(tmp_path, original):
     dm4(tmp_path / "scan.dm4", original)
-    found = find(tmp_path / "scan.dm4", Given())
+    found = find(tmp_path / "scan.dm4", LoadOptions())
     assert found.format == "DigitalMicrograph"
     assert found.wavelength == pytest.approx(electron_wavelength(VOLTAGE))
     assert found.angular_pixel == pytest.approx((ANGLE, ANGLE), rel=1e-6)

@@ -4,7 +4,7 @@ import struct
 import numpy as np
 
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import COLUMNS, ROWS, agrees, oblong
 
@@ -58,7 +58,7 @@ def test_the_time_behind_the_last_picture_may_be_missing(tmp_path, original, giv
 def test_pictures_that_were_not_taken_are_said(tmp_path, original, given):
     path = write(tmp_path / "scan.seq", original, frames=1000)
     agrees(load(path, **given), original.scan)
-    assert "announces 1000 pictures and holds 24" in find(path, Given()).notes[0]
+    assert "announces 1000 pictures and holds 24" in find(path, LoadOptions()).notes[0]
 
 
 def cut(size):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tifffile
 
-import ptynb.io.reading.memory_limit
+import ptynb.io.reading.safe_reading
 from ptynb.data.patterns import PlacedFrames
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.formats.tiff import FolderFrames, TiffFrames
@@ -173,7 +173,7 @@ def test_a_file_in_the_middle_is_named_when_it_is_read(tmp_path, original, given
 
 
 def test_a_page_larger_than_memory_is_refused(tmp_path, original, given, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-12)
+    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-12)
     pages(tmp_path / "scan.tif", original, compression="zlib")
     with pytest.raises(FileError, match=r"announces 2\.05 kB for one page"):
         load(tmp_path / "scan.tif", **given)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-import ptynb.io.reading.memory_limit
+import ptynb.io.reading.safe_reading
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.formats.zarr_store import ZarrFrames
 from ptynb.io.load import load
@@ -134,7 +134,7 @@ BROKEN = {
     ),
     "another shape": (says(put("shape", value=[23, 32, 32])), r"positions have shape \(24, 2\); expected \(23, 2\)"),
     "two axes": (array(np.ones((32, 32), np.float32)), r"patterns of shape \(32, 32\) in scan/patterns"),
-    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "length 0|does not say the patterns"),
+    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "length 0|does not contain the patterns"),
     "complex": (array(np.ones((24, 32, 32), complex)), "complex128 in scan/patterns; expected real counts"),
     "NaN": (array(np.full((24, 32, 32), np.nan)), "Pattern 0 has the count nan"),
     "negative": (array(-np.ones((24, 32, 32))), "Pattern 0 has the count -1.0"),
@@ -187,7 +187,7 @@ def test_without_zarr_the_line_that_installs_it_is_said(tmp_path, original, metr
 
 
 def test_a_chunk_larger_than_memory_is_refused(tmp_path, original, metres, monkeypatch):
-    monkeypatch.setattr(ptynb.io.reading.memory_limit, "SHARE", 1e-12)
+    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-12)
     with pytest.raises(FileError, match=r"announces 20\.5 kB for one chunk of scan/patterns"):
         load(group(tmp_path / "scan.zarr", original, metres))
 

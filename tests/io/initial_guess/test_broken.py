@@ -83,7 +83,7 @@ def test_nothing_at_all(tmp_path):
     (tmp_path / "empty.h5").write_bytes(b"")
     refused(tmp_path / "empty.h5", "file.unknown-format")
     refused(tmp_path / "gone.h5", "file.not-found")
-    refused(tmp_path, "file.unknown-format", "folder")
+    refused(tmp_path, "file.not-found", "folder")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["measured"] = np.ones(3)
     refused(tmp_path / "other.h5", "file.unknown-format", "measured")

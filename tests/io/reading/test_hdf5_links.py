@@ -9,10 +9,10 @@ import pytest
 
 from ptynb.data.patterns import HDF5Frames, PlacedFrames, StackedFrames
 from ptynb.exceptions import FileError, ScanError
+from ptynb.io.hdf5_file import Linked
 from ptynb.io.load import find, load
-from ptynb.io.reading.hdf5_links import Linked
-from ptynb.io.reading.hdf5_patterns import patterns_at
-from ptynb.io.reading.records import Given
+from ptynb.io.reading.hdf5_reading import patterns_at
+from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
@@ -342,7 +342,7 @@ def test_whole_patterns_of_a_virtual_dataset_are_read_from_their_own_files(tmp_p
 def test_what_a_virtual_dataset_leaves_out_is_a_remark(tmp_path):
     source(tmp_path / "a.h5", PATTERNS[:2])
     virtual(tmp_path / "m.h5", SHAPE, (np.s_[0:2], "a.h5", (2, 8, 10), np.s_[:]), fillvalue=7)
-    found = find(tmp_path / "m.h5", Given())
+    found = find(tmp_path / "m.h5", LoadOptions())
     assert any("leaves 320 of its 480 values to no file; they are read as 7" in remark for remark in found.notes)
 
 

@@ -12,9 +12,9 @@ import zarr
 import ptynb as pt
 from ptynb.data.patterns import HDF5Frames
 from ptynb.exceptions import FileError, PtynbWarning
+from ptynb.io import load as load_module
 from ptynb.io.file_info import info
 from ptynb.io.load import load
-from ptynb.io.reading import sanity_checks
 from tests.io.cases import of_case
 from tests.io.reading.test_hdf5_links import virtual
 
@@ -202,7 +202,7 @@ def test_few_patterns_are_looked_at_of_many_and_fewer_where_chunks_are_large(tmp
         load(tmp_path / "scan.h5", **given)
     assert sorted(set(seen)) == [0, 1, 28571, 57142, 85713, 99999, 114285, 142856, 171427, 199998, 199999]
     seen.clear()
-    monkeypatch.setattr(sanity_checks, "MOST_BYTES", 3 * 1000 * 512)  # of three chunks
+    monkeypatch.setattr(load_module, "MOST_BYTES", 3 * 1000 * 512)  # of three chunks
     with pytest.warns(PtynbWarning, match=r"\(0, 99999, 199999 of 200000\)"):
         load(tmp_path / "scan.h5", **given)
     assert sorted(set(seen)) == [0, 99999, 199999]
