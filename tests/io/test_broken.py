@@ -107,20 +107,20 @@ BROKEN = {
     "empty": (empty, "file.unknown-format", ["scan_master.h5"], ()),
     "no patterns": (without_patterns, "file.incomplete", ["scan_master.h5"], ()),
     "NaN": (
-        replaced(PATTERNS, spoiled(0, np.nan)), "scan.invalid-counts", ["Pattern 0", "nan", "(3, 4)"], ("Eiger",)
+        replaced(PATTERNS, spoiled(0, np.nan)), "scan.invalid-count", ["Pattern 0", "nan", "(3, 4)"], ("Eiger",)
     ),
     "negative": (
-        replaced(PATTERNS, spoiled(0, -1)), "scan.invalid-counts", ["Pattern 0", "-1.0", "clip_negative"], ("Eiger",)
+        replaced(PATTERNS, spoiled(0, -1)), "scan.invalid-count", ["Pattern 0", "-1.0", "clip_negative"], ("Eiger",)
     ),
     "complex": (
         replaced(PATTERNS, lambda counts: counts + 1j),
-        "file.incomplete file.unexpected-content scan.invalid-patterns",
+        "file.incomplete file.unexpected-content argument.invalid-type",
         [],
         ("Eiger",),
     ),
     "patterns of text": (
         replaced(PATTERNS, lambda counts: np.full(counts.shape, b"a")),
-        "file.incomplete file.unexpected-content scan.invalid-patterns",
+        "file.incomplete file.unexpected-content argument.invalid-type",
         [],
         ("Eiger",),
     ),
@@ -135,7 +135,7 @@ BROKEN = {
     ),
     "no pattern": (
         replaced(PATTERNS, lambda counts: counts[:0]),
-        "file.incomplete file.count-mismatch scan.invalid-patterns",
+        "file.incomplete file.count-mismatch array.shape-mismatch",
         [],
         ("Eiger",),
     ),
@@ -246,7 +246,7 @@ ABSURD = {
         ["8.26561 eV", "source_1/energy)", "8.26561 keV", "energy=8265.61"],
         "energy",
     ),
-    "pixels in um": (f"{DETECTOR}/x_pixel_size", lambda _: 75.0, ["pixel of 75 m", "millimetres"], "detector_pixel"),
+    "pixels in um": (f"{DETECTOR}/x_pixel_size", lambda _: 75.0, ["pixel of 75 m", "micrometres"], "detector_pixel"),
     "positions in um": (
         TRANSLATION,
         lambda scan: layouts.of_sample(layouts.truth(scan)[1]) * 1e6,
