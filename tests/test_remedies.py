@@ -233,7 +233,7 @@ FILES |= {
     ),
     "nothing to start from": Case(
         lambda folder: pt.load_initial_guess(SIMULATED, result(), probe=False, object=False, positions=False),
-        "ask for its probe, object or positions",
+        "select its probe, object or positions",
         lambda folder, _: pt.load_initial_guess(SIMULATED, result(), object=False, positions=False),
     ),
 }

@@ -117,7 +117,7 @@ def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tupl
             if isinstance(item, h5py.Dataset) or (isinstance(item, h5py.Group) and numbered(item)):
                 found.setdefault(identity(item), (entry, place))
     if not found:
-        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.")
+        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.", code="file.incomplete")
     fitting = [pair for pair in found.values() if _fits(linked.get(pair[1]))]
     chosen, *others = fitting or found.values()
     if others:
@@ -212,7 +212,8 @@ def _basis(
             if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
                     f"{path} has basis vectors {values_text(basis)}; expected two that are not parallel, as (3, 2) "
-                    "or (2, 3)."
+                    "or (2, 3).",
+                    code="file.unexpected-content",
                 )
             notes.add(remark)
             notes.at("detector_pixel", where(stored))
@@ -226,7 +227,10 @@ def _basis(
             return None
         detector_pixel = (known[0], known[-1])
         if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
-            raise FileError(f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.")
+            raise FileError(
+                f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.",
+                code="file.unexpected-content",
+            )
     return UPRIGHT * np.asarray(detector_pixel)
 
 
@@ -265,7 +269,10 @@ def translations_of(
     if found is None:
         return None
     if not np.issubdtype(found.dtype, np.number):
-        raise FileError(f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].")
+        raise FileError(
+            f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].",
+            code="file.unexpected-content",
+        )
     translations, remark = lengths(found, "translations")
     notes.add(remark)
     if translations.ndim == 3 and translations.shape[2] in (2, 3):
@@ -273,7 +280,8 @@ def translations_of(
     if translations.ndim != 2 or translations.shape[1] not in (2, 3):
         raise FileError(
             f"{path} has translations of shape {translations.shape} at {where(found)}; expected (pattern, 3): "
-            "x, y, z [m]."
+            "x, y, z [m].",
+            code="file.unexpected-content",
         )
     notes.at("positions", where(found))
     if translations.shape[1] == 2:
@@ -301,7 +309,10 @@ def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | No
             continue
         values: NDArray[Any] = array(stored, "a mask")
         if values.dtype.kind not in "biuf":
-            raise FileError(f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.")
+            raise FileError(
+                f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.",
+                code="file.unexpected-content",
+            )
         notes.at("mask", where(stored))
         bits = values.astype(np.int64)
         good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)

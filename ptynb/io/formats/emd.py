@@ -110,7 +110,8 @@ def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
     if len(chosen) != 1:
         names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
         raise FileError(
-            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}."
+            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
+            code="file.several-choices",
         )
     return chosen[0]
 
@@ -203,7 +204,8 @@ def _rotation(calibration: dict[str, Any], path: Path) -> float | None:
         return None
     if not (isinstance(value, float) and math.isfinite(value)):
         raise FileError(
-            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad]."
+            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad].",
+            code="file.unexpected-content",
         )
     return value
 
@@ -212,7 +214,8 @@ def _positive(value: Any, where: str, path: Path) -> float:
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         raise FileError(
             f"{path} has the size {str(value)[:40]} at {where}; expected a positive, finite number: set it with "
-            "py4DSTEM's calibration."
+            "py4DSTEM's calibration.",
+            code="file.unexpected-content",
         )
     return value
 

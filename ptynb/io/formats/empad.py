@@ -71,13 +71,15 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
     if rest or not count:
         raise FileError(
             f"{raw} has {raw.stat().st_size} bytes; expected a multiple of {STRIDE}, for patterns of {ROWS} x {PIXELS} "
-            "float32 of an EMPAD: it is cut short, or of another detector."
+            "float32 of an EMPAD: it is cut short, or of another detector.",
+            code="file.damaged",
         )
     expected = said.series if said.raster is None else said.raster[0] * said.raster[1]
     if xml is not None and expected is not None and expected > count:
         raise FileError(
             f"{raw} holds {count} patterns, and {xml.name} says {expected}; the file is cut short, copy it again or "
-            "load the .raw alone from another folder."
+            "load the .raw alone from another folder.",
+            code="file.damaged",
         )
     frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
     beam = given.beam or (None if said.voltage is None else electron_wavelength(said.voltage))
@@ -133,17 +135,20 @@ def _tree(xml: Path) -> Element:
     """The root element. Raises FileError for what is no XML, too long, or declares a document type or entities."""
     if xml.stat().st_size > LONGEST:
         raise FileError(
-            f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand."
+            f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand.",
+            code="file.damaged",
         )
     try:
         tree: Element = fromstring(xml.read_bytes(), forbid_dtd=True)
     except DefusedXmlException:
         raise FileError(
-            f"{xml} declares a document type or entities, which an EMPAD's .xml never does; take that declaration out."
+            f"{xml} declares a document type or entities, which an EMPAD's .xml never does; take that declaration out.",
+            code="file.damaged",
         ) from None
     except (ParseError, ValueError, LookupError) as error:
         raise FileError(
-            f"{xml} is not XML ({reason(error)}); expected the .xml that an EMPAD writes beside the .raw."
+            f"{xml} is not XML ({reason(error)}); expected the .xml that an EMPAD writes beside the .raw.",
+            code="file.damaged",
         ) from None
     return tree
 
@@ -161,15 +166,21 @@ def _raw_of(xml: Path, policy: LinkPolicy) -> Path:
     if (tree.findtext(".//sensor/type") or "").strip() == "EMPAD2":
         raise FileError(
             f"{xml} is of an EMPAD-G2, whose words have to be decoded with the detector's own calibration; export the "
-            "patterns as .npy and load that."
+            "patterns as .npy and load that.",
+            code="file.unsupported-content",
         )
     name = _raw_name(tree)
     if name is None:
-        raise FileError(f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...")
+        raise FileError(
+            f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...",
+            code="file.incomplete",
+        )
     raw = xml.parent / name
     policy.check(raw, f"{xml} keeps its patterns")
     if not raw.is_file():
-        raise FileError(f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.")
+        raise FileError(
+            f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.", code="file.not-found"
+        )
     return raw
 
 
@@ -192,7 +203,8 @@ def _xml_of(raw: Path, policy: LinkPolicy, remarks: list[str]) -> Path | None:
     if len(naming) > 1:
         raise FileError(
             f"{', '.join(found.name for found in naming)} in {raw.parent} all name {raw.name}; load the one that is "
-            "meant by its own name."
+            "meant by its own name.",
+            code="file.several-choices",
         )
     return naming[0] if naming else None
 
@@ -233,7 +245,10 @@ def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | Non
     if both is not None:
         sides = [float(number) for number in re.findall(r"[-+\d.]+(?:[eE][-+]?\d+)?", both) if _is_number(number)]
         if len(sides) != 2 or min(sides) <= 0:
-            raise FileError(f"{fields.xml} says a field of view of {both[:40]!r}; expected two lengths (y, x) [m].")
+            raise FileError(
+                f"{fields.xml} says a field of view of {both[:40]!r}; expected two lengths (y, x) [m].",
+                code="file.unexpected-content",
+            )
         return sides[0] / raster[0], sides[1] / raster[1]
     side = fields.number("step", "iom_measurements/full_scan_field_of_view/x")
     scale = fields.number("step", "iom_measurements/full_scan_field_of_view/scale_factor")
@@ -264,7 +279,10 @@ class _Fields:
         if text is None:
             return None
         if not _is_number(text):
-            raise FileError(f"{self.places[name]} is {text[:40]!r}; expected a finite number ({self.xml}).")
+            raise FileError(
+                f"{self.places[name]} is {text[:40]!r}; expected a finite number ({self.xml}).",
+                code="file.unexpected-content",
+            )
         return float(text)
 
     def whole(self, name: str, *ways: str) -> int | None:
@@ -272,7 +290,10 @@ class _Fields:
         if number is None:
             return None
         if number != int(number) or not 1 <= number <= 2**31:
-            raise FileError(f"{self.places[name]} is {number:g}; expected a whole number of at least 1 ({self.xml}).")
+            raise FileError(
+                f"{self.places[name]} is {number:g}; expected a whole number of at least 1 ({self.xml}).",
+                code="file.unexpected-content",
+            )
         return int(number)
 
 

@@ -122,7 +122,7 @@ def _sentence(path: Path) -> Iterator[None]:
         yield
     except (DamagedError, struct.error, zlib.error, OSError, EOFError) as error:
         raise FileError(
-            f"{path} is not a whole .mat ({reason(error)}); save it again, patterns with '-v7.3'."
+            f"{path} is not a whole .mat ({reason(error)}); save it again, patterns with '-v7.3'.", code="file.damaged"
         ) from None
 
 

@@ -100,7 +100,9 @@ def _positions(named: dict[str, StoredArray]) -> int | None:
 def _probe_of_stage(rows: StoredArray, columns: StoredArray, path: Path) -> NDArray[Any]:
     read = [stored.read().ravel() for stored in (rows, columns)]
     if len(read[0]) != len(read[1]):
-        raise FileError(f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.")
+        raise FileError(
+            f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.", code="file.count-mismatch"
+        )
     return -np.column_stack(read)
 
 
@@ -223,11 +225,14 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
             value = np.asarray(read_all(file[name]))
     except (OSError, KeyError) as error:
         raise FileError(
-            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."
+            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again.",
+            code="file.damaged",
         ) from None
     if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
         if not all(value.dtype[part].kind in "fiu" for part in ("real", "imag")):
-            raise FileError(f"{path} has {name} of type {value.dtype}; expected numbers.")
+            raise FileError(
+                f"{path} has {name} of type {value.dtype}; expected numbers.", code="file.unexpected-content"
+            )
         value = value["real"] + 1j * value["imag"]
     return value.T if as_matlab else value
 

@@ -296,7 +296,8 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, link
         if item.size not in (count, *raster) or not is_real(item.dtype):
             raise FileError(
                 f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
-                "expected as many numbers. Give positions=array (pattern, yx) [m]."
+                "expected as many numbers. Give positions=array (pattern, yx) [m].",
+                code="file.count-mismatch",
             )
 
 

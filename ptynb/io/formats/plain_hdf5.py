@@ -150,5 +150,6 @@ def nothing_found(linked: Linked) -> FileError:
     return FileError(
         f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
         f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "
-        "h5py and use Scan.from_arrays."
+        "h5py and use Scan.from_arrays.",
+        code="file.incomplete",
     )

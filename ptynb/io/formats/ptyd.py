@@ -53,14 +53,15 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
             raise FileError(
                 f"{path} was prepared for the near field, and does not say how far the focus is; read the arrays with "
-                "h5py and use Scan.from_arrays(..., geometry=NearField(...))."
+                "h5py and use Scan.from_arrays(..., geometry=NearField(...)).",
+                code="file.unsupported-content",
             )
         names = _chunks(linked, path)
         parts = [patterns_at(linked, f"chunks/{name}/data") for name in names]
         try:
             frames = StackedFrames.of([part.frames for part in parts])
         except ValueError as error:
-            raise FileError(f"{path}: {error}") from None
+            raise FileError(f"{path}: {error}", code="file.unexpected-content") from None
         notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
         energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
         stated = notes.number("energy", energy)
@@ -95,7 +96,9 @@ def _chunks(linked: Linked, path: Path) -> list[str]:
     group = linked.group("chunks")
     names = sorted((name for name in group or () if name.isdigit()), key=int)
     if not names:
-        raise FileError(f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?")
+        raise FileError(
+            f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?", code="file.incomplete"
+        )
     return names
 
 
@@ -113,7 +116,8 @@ def _positions(
         if len(values) != part.frames.shape[0]:
             raise FileError(
                 f"{linked.path} has {len(values)} positions and {part.frames.shape[0]} patterns in chunks/{name}; "
-                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m]."
+                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m].",
+                code="file.count-mismatch",
             )
         found.append(values)
     if found:
@@ -170,7 +174,8 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
 def _check_weights(stored: h5py.Dataset) -> None:
     if stored.dtype.kind not in "biuf":
         raise FileError(
-            f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers."
+            f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers.",
+            code="file.unexpected-content",
         )
 
 

@@ -213,7 +213,10 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
     with path.open("rb") as file:
         start = file.read(4096)
     if start.startswith(b"MQ1,") and b",R64," in start[:384]:
-        raise FileError(f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.")
+        raise FileError(
+            f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
+            code="file.unsupported-content",
+        )
     head = Head(path, start, None)
     return next(kind for kind in KINDS if kind.recognises(head)), start
 
@@ -227,7 +230,10 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
     for companion in _companions(path, module):
         real = policy.check(companion, f"{path} keeps a part of the scan")
         if real.exists() and not real.is_file():
-            raise FileError(f"{path} has {companion.name} beside it, which is no regular file; take it away.")
+            raise FileError(
+                f"{path} has {companion.name} beside it, which is no regular file; take it away.",
+                code="file.unsupported-content",
+            )
     reader = importlib.import_module(f"rsciio.{module}").file_reader
     known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
     logger = logging.getLogger("rsciio")
@@ -270,7 +276,8 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
     if not 0 < announced <= path.stat().st_size:
         raise FileError(
             f"{path} has {path.stat().st_size} bytes, and its header announces patterns of {announced} bytes; the file "
-            "is cut short or damaged, copy it again."
+            "is cut short or damaged, copy it again.",
+            code="file.damaged",
         )
 
 
@@ -292,7 +299,7 @@ def _check_datasets(path: Path) -> None:
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
         sentence = elsewhere.format(leads) if leads else file.visititems(wrong)
     if sentence:
-        raise FileError(f"{path} {sentence}")
+        raise FileError(f"{path} {sentence}", code="file.damaged")
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
@@ -300,7 +307,9 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
     stacks = [number for number, signal in enumerate(signals) if len(signal["data"].shape) in (3, 4)]
     if not stacks:
         shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
-        raise FileError(f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).")
+        raise FileError(
+            f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).", code="file.incomplete"
+        )
     return max(
         stacks, key=lambda number: (len(signals[number]["data"].shape), math.prod(signals[number]["data"].shape))
     )
