@@ -25,7 +25,7 @@ SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
 
 TRUST = "trust"
-"""Marks, with what it does, a field that runs code or reaches other machines: see `ptynb.settings.trusted_fields`."""
+"""Marks, with what it does, a field that runs code or reaches other machines: see `ptynb.cli.trust_prompt`."""
 MOST_EPOCHS = 10**9
 """More than anybody computes, and few enough for every counter."""
 MOST_SECONDS = 10**7
