@@ -80,8 +80,7 @@ def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = Fa
     on_ranks: whether somebody else started this process, one of several: then nobody can be asked, and what the file
     says of its cluster is not obeyed.
     """
-    from ptynb.cli.trust_prompt import check_trust
-    from ptynb.settings.trusted_fields import lines_to_confirm
+    from ptynb.cli.trust_prompt import check_trust, lines_to_confirm
 
     if chosen.trust:
         return

@@ -26,7 +26,7 @@ SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
 
 TRUST = "trust"
-"""Marks a field that runs code or connects to other machines: see `ptynb.settings.trusted_fields`."""
+"""Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""
 MOST_EPOCHS = 10**9
 """Limit that fits every counter."""
 MOST_SECONDS = 10**7
