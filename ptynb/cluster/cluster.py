@@ -162,7 +162,7 @@ class Cluster:
             raise ClusterError(
                 f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node, and engines there found none: "
                 "CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; or ask for device='cpu'.",
-                code="cluster.no-gpu",
+                code="gpu.not-found",
             )
         return cluster
 
@@ -699,7 +699,7 @@ class Cluster:
             raise ClusterError(
                 f"The engines of ranks {missing} are lost, and no new ones could be started; stop() the cluster and "
                 f"start() it, or start one with fewer engines. {self.why_lost(missing[0])}",
-                code="cluster.engine-lost",
+                code="engine.lost",
             )
 
     def open_store(self, rank: int) -> str:

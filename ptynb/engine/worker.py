@@ -327,7 +327,7 @@ class Worker:
                 f"{type(error).__name__}: {error}{_memory_advice(error)}",
                 traceback.format_exc(),
                 _lost_group(error),
-                error.code if isinstance(error, PtynbError) else "",
+                _code(error),
             )
             self._state = "failed"
             # The frames of the traceback hold the distributed module, and with it the group's connections.
@@ -571,6 +571,12 @@ def _memory_advice(error: Exception) -> str:
         ". Out of memory: use more engines, pattern_storage='disk', a smaller batch, or a larger "
         "gradient_accumulation, which computes the same batch in portions."
     )
+
+
+def _code(error: Exception) -> str:
+    if isinstance(error, FloatingPointError):
+        return "reconstruction.not-finite"
+    return error.code if isinstance(error, PtynbError) else ""
 
 
 def _lost_group(error: Exception) -> bool:

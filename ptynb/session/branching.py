@@ -142,7 +142,7 @@ class BranchManager:
         self._check_open()
         came_from, target = self.name, self._newest(name)
         if name == came_from:
-            raise ReconstructionError(f"{name!r} is the present branch already.", code="branch.present")
+            raise ReconstructionError(f"{name!r} is the present branch already.", code="checkpoint.present")
         present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:

@@ -229,7 +229,7 @@ class ClusterEngines(Engines):
         if not ranks:
             of = "the cluster" if spec.ranks is None else f"ranks={[*spec.ranks]}"
             raise ClusterError(
-                f"No engine of {of} is left; stop() the cluster, and start a new one.", code="cluster.no-engines"
+                f"No engine of {of} is left; stop() the cluster, and start a new one.", code="engine.lost"
             )
         now = "1 engine continues" if len(ranks) == 1 else f"{len(ranks)} engines continue"
         return ClusterEngines(self._cluster, spec, ranks, start, note or ("engines", why, now))

@@ -723,7 +723,7 @@ class Reconstruction:
             if pair is not None:
                 self._pattern_rank = index, rank
                 return pair
-        raise ReconstructionError(f"No engine has pattern {index}; this is a bug of ptynb.", code="ptynb.bug")
+        raise ReconstructionError(f"No engine has pattern {index}; this is a bug of ptynb.", code="engine.failed")
 
     @property
     def positions(self) -> tuple[Array, Array]:
@@ -1272,6 +1272,6 @@ def _local_device(device: str) -> str:
         raise SettingsError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
     if device == "cuda" and not torch.cuda.is_available():
         raise SettingsError(
-            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="device.no-gpu"
+            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
         )
     return "cuda:0" if device != "cpu" and torch.cuda.is_available() else "cpu"

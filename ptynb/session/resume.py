@@ -64,19 +64,20 @@ def attach(name: str | None = None) -> Reconstruction:
     Raises
     ------
     ClusterError
-        There is none ("cluster.not-running"; `resume` continues from its latest checkpoint), there are several
-        ("cluster.ambiguous"), or another process that still runs holds it ("cluster.held-elsewhere").
+        There is none ("reconstruction.not-found"; `resume` continues from its latest checkpoint), there are several
+        ("reconstruction.ambiguous"), or another process that still runs holds it ("cluster.held-elsewhere").
     """
     found = _running(name)
     if not found:
         where = "" if name is None else f" on a cluster named {name!r}"
-        raise ClusterError(f"No reconstruction runs{where}. {_latest_checkpoint()}", code="cluster.not-running")
+        raise ClusterError(f"No reconstruction runs{where}. {_latest_checkpoint()}", code="reconstruction.not-found")
     if len(found) > 1:
         for one in found:
             _release(one.cluster)
         listed = "; ".join(str(one) for one in found)
         raise ClusterError(
-            f"Several reconstructions run: {listed}. Choose one: attach({found[0].name!r}).", code="cluster.ambiguous"
+            f"Several reconstructions run: {listed}. Choose one: attach({found[0].name!r}).",
+            code="reconstruction.ambiguous",
         )
     chosen = found[0]
     chosen.cluster.hold()

@@ -215,7 +215,7 @@ def test_a_controller_that_is_stopped_for_long_ends_no_engine(cluster: pt.Cluste
     time.sleep(20)  # ten heartbeats of 1.5 s are missed, after which the engines left
     assert all(psutil.pid_exists(pid) for pid in found["engines"])
     told = r"^The cluster's controller does not answer: its process is held by a signal \(SIGSTOP\) or a debugger\.$"
-    assert re.match(told, recon._client.engines.held(0))
+    assert re.match(told, recon._client.engines.suspended(0))
     for pid in found["others"]:
         os.kill(pid, signal.SIGCONT)
     until(lambda: recon.epoch > before + 2, 30, "it goes on")
@@ -301,14 +301,14 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
 
 def killing(cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine of rank 1 dies the next time that a reconstruction is opened again on purpose."""
-    plain, pid = ClusterEngines.anew, pid_of(cluster, 1)
+    plain, pid = ClusterEngines.reopened, pid_of(cluster, 1)
 
     def kill_first(*arguments: Any) -> Engines:
-        monkeypatch.setattr(ClusterEngines, "anew", plain)
+        monkeypatch.setattr(ClusterEngines, "reopened", plain)
         os.kill(pid, signal.SIGKILL)
         return plain(*arguments)
 
-    monkeypatch.setattr(ClusterEngines, "anew", kill_first)
+    monkeypatch.setattr(ClusterEngines, "reopened", kill_first)
 
 
 def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on(

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.cluster import processes
+from ptynb.cluster import cluster as cluster_module
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import RenderRequest
 from ptynb.engine import run_registry
@@ -292,7 +292,7 @@ def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(
     scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        processes, "REPLACE_SECONDS", 120.0
+        cluster_module, "REPLACE_SECONDS", 120.0
     )  # a machine that does other things too starts engines slowly
     with pt.Cluster(2, device="cpu") as own:
         for lost in (0, 1):
