@@ -9,7 +9,7 @@ from typing import Any
 from ptynb.cluster.devices import find_gpus
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
-from ptynb.loading.placement import Place, free_on_host, place_for
+from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.optimize.batching import can_share
 from ptynb.planning.memory_model import Where, Workload, memory_of, own_patterns, patterns_bytes, portion, totals
 from ptynb.settings import PROJECTIONS
@@ -44,12 +44,12 @@ def check_room(scan: Scan, asked: Workload, room: Room) -> None:
         raise SettingsError(problem)
 
 
-def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:
+def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Storage:
     """Where engines will keep the patterns."""
     own, everybody = (
         patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
     )
-    return place_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
+    return storage_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
 
 
 def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:

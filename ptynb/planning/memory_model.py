@@ -24,8 +24,8 @@ import torch
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.engine.thumbnails import bytes_of
+from ptynb.loading.engine_patterns import Storage
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
-from ptynb.loading.placement import Place
 from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
@@ -126,7 +126,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
     return waves, windows, patterns
 
 
-def memory_of(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> tuple[Item, ...]:
+def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:
     """What one engine takes at its peak, with the patterns at this place."""
     return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
 
@@ -156,7 +156,7 @@ def portion(scan: Scan, asked: Workload) -> int:
     return -(-share // asked.settings.gradient_accumulation)
 
 
-def _items(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> Iterator[Item]:
+def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterator[Item]:
     settings, where = asked.settings, _where(on_gpu)
     own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
     height, width = model_window(scan, settings)
