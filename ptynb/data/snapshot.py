@@ -12,6 +12,7 @@ import numpy as np
 from ptynb.data.record import Array as Array
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
+from ptynb.data.record import RunRecord as RunRecord
 from ptynb.data.record import Thumbnail as Thumbnail
 from ptynb.data.result import Result as Result
 from ptynb.exceptions import InvalidValueError
@@ -33,8 +34,8 @@ class Failure:
     lost_group: bool = False
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, kw_only=True)
+class Status(RunRecord):
     """Where an engine stands.
 
     state: "loading", "ready", "running", "paused", "failed" or "closed".
@@ -51,7 +52,6 @@ class Status:
     world: int
     state: str
     epoch: int
-    update: int
     updates_per_epoch: int
     target: int
     device: str
@@ -59,8 +59,6 @@ class Status:
     threads: int
     rates: dict[str, float]
     applied: int
-    epochs: tuple[Epoch, ...] = ()
-    changes: tuple[Change, ...] = ()
     failure: Failure | None = None
     frames: str = ""
     kept: str | None = None
@@ -68,7 +66,6 @@ class Status:
     kept_in: str | None = None
     notices: tuple[str, ...] = ()
     keeps: tuple[int, int] = (0, 0)
-    r_factors: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,36 +129,6 @@ class Snapshot:
     object: Array
     probe: Array
     reduction: int
-
-
-@dataclass(frozen=True, eq=False)
-class ResultData:
-    """A state of the reconstruction, all of one moment: what a `Result` is made from.
-
-    object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, parameters, update, r_factors, history: as in `Result`. settings: as plain values.
-    frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
-    title, comments: of the user's.
-    """
-
-    object: Array
-    probe: Array
-    positions: Array
-    parameters: dict[str, Array]
-    origin: tuple[int, int]
-    r_factor: float
-    epochs: tuple[Epoch, ...]
-    changes: tuple[Change, ...]
-    settings: dict[str, Any]
-    frames: str = ""
-    update: int = 0
-    counts: float | None = None
-    started: float | None = None
-    r_factors: tuple[tuple[int, float], ...] = ()
-    history: tuple[Thumbnail, ...] = ()
-    threads: int = 0
-    title: str = ""
-    comments: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory_check import Room, place_of_patterns, refusal, room_for
 from ptynb.planning.memory_model import Workload, memory_of, totals
-from ptynb.session.checkpoint_result import result_of
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.reopen import Reopening, nothing, reopen
+from ptynb.session.run_result import result_of
 from ptynb.settings import Settings
 
 Which = Checkpoint | int | str | Path

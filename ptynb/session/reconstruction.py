@@ -21,7 +21,7 @@ from ptynb.cluster.interrupts import PATIENCE_SECONDS, Errands, held_back
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Words
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Epoch, Result, ResultData, Status
+from ptynb.data.snapshot import Epoch, Result, Status
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -41,9 +41,9 @@ from ptynb.planning.memory_model import Workload
 from ptynb.session.branching import BranchManager
 from ptynb.session.checkpoint_ops import CheckpointMixin
 from ptynb.session.engine_client import EngineClient
-from ptynb.session.engine_result import make_result, names_of
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.session.inspection import InspectionMixin
+from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_status import StatusMixin
 from ptynb.session.spec import OnFailure, Opening
 from ptynb.settings import Checkpointing, Settings
@@ -117,7 +117,7 @@ class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
         """One that goes on from a state; arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
         recon._open(*arguments, start=start, epochs=state.epochs)
-        recon._link.words = Words(state.title, state.comments)
+        recon._link.words = Words.of(state)
         return recon
 
     @classmethod
@@ -440,7 +440,7 @@ class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
             raise ReconstructionError(
                 "Nothing was kept: it failed early, or its cluster was stopped before `result` or `save`."
             ) from self._link.failure
-        return dataclasses.replace(self._result, title=self.title, comments=self.comments)
+        return dataclasses.replace(self._result, **vars(self._link.words))
 
     @property
     def title(self) -> str:
@@ -449,7 +449,7 @@ class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
 
     @title.setter
     def title(self, text: str) -> None:
-        self._say(Words(str(text), self.comments))
+        self._say(dataclasses.replace(self._link.words, title=str(text)))
 
     @property
     def comments(self) -> str:
@@ -458,14 +458,14 @@ class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
 
     @comments.setter
     def comments(self, text: str) -> None:
-        self._say(Words(self.title, str(text)))
+        self._say(dataclasses.replace(self._link.words, comments=str(text)))
 
     def _say(self, words: Words) -> None:
         """Once it has failed or is closed, they go into the result alone."""
         self._link.words = words
         if not self._closed and self._link.failure is None:
             with contextlib.suppress(ReconstructionError):  # which is told where something is to be done
-                self._errands.run(lambda: self._link.command("words", [words.title, words.comments]))
+                self._errands.run(lambda: self._link.command("words", vars(words)))
 
     def save(self, path: str | Path) -> Path:
         """Writes the result (HDF5). An existing file is replaced once the new one is whole."""
@@ -643,24 +643,24 @@ class Reconstruction(StatusMixin, InspectionMixin, CheckpointMixin):
             self._result = make_result(self.scan, kept, machines, self._link.failure)
             self._result_at = (status.epoch, status.update, status.applied)
 
-    def _machines(self, kept: ResultData, status: Status) -> Machines:
+    def _machines(self, kept: Result, status: Status) -> Machines:
         engines = self._link.engines
         return Machines(
             engines=engines.world,
-            threads=kept.threads,
+            threads=kept.machines.threads,
             devices=engines.devices,
             kind=engines.description,
             backend=status.backend,
-            frames=kept.frames,
+            frames=kept.machines.frames,
             batch=self.batch,
             extensions=names_of(self._link.opening.extensions),
         )
 
-    def _kept(self) -> ResultData | None:
+    def _kept(self) -> Result | None:
         """What rank 0 holds; after a failure what any engine still holds, since all hold the same."""
         for rank in range(self._link.engines.world if self._link.failure is not None else 1):
             try:
-                kept: ResultData | None = self._link.engines.call(rank, "result", timeout=600.0)
+                kept: Result | None = self._link.engines.call(rank, "result", timeout=600.0)
             except EngineLostError:
                 continue
             if kept is not None:
