@@ -295,6 +295,9 @@ def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             plain[name] = [part for part, _ in parts]
             for number, (_, inner) in enumerate(parts):
                 arrays |= {f"{name}/{number}/{key}": one for key, one in inner.items()}
+        elif dataclasses.is_dataclass(field.kind):
+            plain[name], inner = to_json(value)
+            arrays |= {f"{name}/{key}": one for key, one in inner.items()}
         else:
             plain[name] = value
     return plain, arrays
@@ -327,4 +330,6 @@ def _from_plain(field: StoredField, value: Any, arrays: dict[str, Any]) -> Any:
         return tuple(
             from_json(kind, one, _arrays_at(arrays, f"{field.checkpoint}/{number}")) for number, one in enumerate(value)
         )
-    return tuple(value) if field.item is not None else value
+    if dataclasses.is_dataclass(field.kind):
+        return from_json(typing.cast(Any, field.kind), value, _arrays_at(arrays, field.checkpoint))
+    return tuple(value) if field.item is not None and value is not None else value
