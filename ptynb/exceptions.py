@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.invalid-value": "An argument is out of range or not among the choices.",
+    "array.not-finite": "An array contains NaN or infinite values.",
+    "branch.exists": "There is a branch of this name already.",
+    "branch.invalid-name": "A name of a branch contains characters that are not allowed.",
+    "checkpoint.incomplete": "Files of other ranks that belong to a checkpoint are missing.",
+    "checkpoint.invalid-transfer": "checkpointing.transfer is not a function that can be imported.",
+    "checkpoint.not-found": "There is no checkpoint, or it has been removed.",
+    "checkpoint.other-run": "A folder holds checkpoints of another reconstruction.",
+    "checkpoint.other-settings": "A checkpoint has settings that cannot change in a reconstruction.",
+    "file.damaged": "A file is damaged or has invalid content.",
+    "file.unknown-format": "A file has a format or version that is not supported.",
+}
 """Each code and what it means."""
 
 

@@ -181,15 +181,19 @@ class RenderRequest:
     def __post_init__(self) -> None:
         wrong = [pane for pane in self.panes if pane not in PANES]
         if wrong or len(set(self.panes)) < len(self.panes):
-            raise InvalidValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
+            raise InvalidValueError(
+                f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.", code="argument.invalid-value"
+            )
         if self.modes_as not in ("complex", "amplitude"):
-            raise InvalidValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
+            raise InvalidValueError(
+                f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.", code="argument.invalid-value"
+            )
         for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
-                raise InvalidValueError(f"{name} is {value}; expected at least {low}.")
+                raise InvalidValueError(f"{name} is {value}; expected at least {low}.", code="argument.invalid-value")
         if not 1 <= self.quality <= 95:
-            raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.")
+            raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.", code="argument.invalid-value")
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,7 +158,8 @@ class Keeper:
             if found is not None and found.run != self._run:
                 raise InvalidValueError(
                     f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
-                    "name another folder, or go on from that state."
+                    "choose another folder, or resume from that state.",
+                    code="checkpoint.other-run",
                 )
 
     # When
@@ -369,7 +370,7 @@ def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
     """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
-            raise InvalidValueError(f"{name} holds numbers that are not finite")
+            raise InvalidValueError(f"{name} contains values that are not finite", code="array.not-finite")
 
 
 def _header(path: Path) -> files.Header | None:
@@ -386,11 +387,13 @@ def _imported(name: str) -> Callable[[Path], Any]:
     except Exception as error:
         raise InvalidValueError(
             f"checkpointing.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
-            "'module:function' of a module that every engine can import."
+            "'module:function' of a module that every engine can import.",
+            code="checkpoint.invalid-transfer",
         ) from error
     if not callable(found):
         raise InvalidValueError(
-            f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'."
+            f"checkpointing.transfer is {name!r}, which is not callable; expected 'module:function'.",
+            code="checkpoint.invalid-transfer",
         )
     made: Callable[[Path], Any] = found
     return made

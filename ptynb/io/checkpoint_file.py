@@ -290,14 +290,17 @@ def load_state(path: str | Path) -> ReconstructionState:
     except FileError as error:
         before = _whole_before(path)
         advice = f" Use {before}, the one before it." if before else ""
-        raise FileError(f"{error}{advice}") from None
+        raise FileError(f"{error}{advice}", code=error.code) from None
 
 
 def newest_state(folder: str | Path) -> Path:
     """The newest state in a folder, once it was read and found whole. Raises FileError as `load_state` does."""
     found = states(folder)
     if not found:
-        raise FileError(f"There is no state of a reconstruction (state-00120.h5 and the like) in {Path(folder)}.")
+        raise FileError(
+            f"There is no state of a reconstruction (state-00120.h5 and the like) in {Path(folder)}.",
+            code="checkpoint.not-found",
+        )
     load_state(found[-1])
     return found[-1]
 
@@ -318,13 +321,16 @@ def _load(path: Path) -> ReconstructionState:
     try:
         state = _with_present_names(unpacked(record, arrays), version - 1)
     except (AttributeError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is not a whole state: {error} is missing or of another kind.") from None
+        raise FileError(
+            f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
+        ) from None
     except SettingsError as error:
-        raise FileError(f"{path} is damaged ({error}) and can't be used.") from None
+        raise FileError(f"{path} is damaged ({error}) and cannot be used.", code="file.damaged") from None
     if missing := missing_parts(path, state.token, state.parts):
         raise FileError(
             f"{path} is not whole: the parts of ranks {missing} ({companion(path, missing[0]).name} and so on) are "
-            "missing or of another moment; they have to be in the same folder."
+            "missing or of another moment; they have to be in the same folder.",
+            code="checkpoint.incomplete",
         )
     return state
 
@@ -347,10 +353,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
             if kind != FORMAT:
-                raise FileError(f"{path} is not a state of a reconstruction that ptynb kept, but of another kind.")
+                raise FileError(f"{path} is not a state file of ptynb; its format is {kind!r:.40}.", code="file.unknown-format")
             if version not in range(1, VERSION + 1):
                 raise FileError(
-                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb."
+                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                    code="file.unknown-format",
                 )
             arrays: dict[str, Array] = {}
             checked = Checked(file, path)
@@ -366,7 +373,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
         except FileError:
             raise
         except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise FileError(f"{path} is damaged ({' '.join(str(error).split())}) and can't be used.") from None
+            raise FileError(
+                f"{path} is damaged ({' '.join(str(error).split())}) and cannot be used.", code="file.damaged"
+            ) from None
 
 
 def _with_present_names(state: ReconstructionState, known: int) -> ReconstructionState:

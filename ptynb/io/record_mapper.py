@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, InvalidTypeError
 from ptynb.io.reading.safe_hdf5 import Checked
 
 TEXT = h5py.string_dtype()
@@ -307,7 +307,7 @@ def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any])
     """What `to_json` took apart. Raises KeyError or TypeError where something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
-        raise TypeError(f"unknown field {sorted(unknown)[0]!r:.40}")
+        raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")
     values: dict[str, Any] = {}
     for name, field in known.items():
         if is_array(field.kind):

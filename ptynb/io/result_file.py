@@ -82,12 +82,14 @@ def load_result(path: str | Path) -> Result:
         except FileError:
             raise
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileError(f"{path} is damaged ({reason(error)}) and can't be read.") from None
+            raise FileError(f"{path} is damaged ({reason(error)}) and cannot be read.", code="file.damaged") from None
 
 
 def _read(source: Checked) -> Result:
     if not is_result(source.file):
-        raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
+        raise FileError(
+            f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format"
+        )
     version = source.file.attrs.get("version")
     if version == 1:
         result = _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
@@ -123,7 +125,7 @@ def _first_record(source: Checked) -> dict[str, Any]:
     try:
         changes = tuple(Change(**change) for change in source.json("changes", list))
     except TypeError:
-        raise FileError(f"{source.path} has changes that are none; it is damaged.", code="file.damaged") from None
+        raise FileError(f"{source.path} is damaged: entries of changes have other fields than a change.", code="file.damaged") from None
     return {"settings": settings, "metadata": about, "changes": changes, "epochs": read_field(source, Result, "epochs")}
 
 
