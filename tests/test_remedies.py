@@ -71,7 +71,7 @@ def cut_short(path: Path) -> Path:
 def result() -> pt.Result:
     truth = SIMULATED.ground_truth
     return pt.Result(
-        truth.object, truth.probe, SIMULATED.positions, (0, 0), (), 0.1, {}, pixel_size=SIMULATED.pixel_size
+        truth.object, truth.probe, SIMULATED.positions, (0, 0), r_factor=0.1, pixel_size=SIMULATED.pixel_size
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.record import Words
+from ptynb.data.record import RunRecord, Words, fields_of, utc
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Change, Epoch, Thumbnail
 from ptynb.distributed.group import Group
@@ -91,7 +91,7 @@ class Loop:
         """Of the user's."""
         self.area = illuminated_area(scan.positions - self.frame.origin, scan.pattern_shape)
         """Where the object is worth looking at."""
-        self.started = time.time()
+        self.started = utc(time.time())
         self.agreed = 0
         """The last epoch after which all engines had the same parameters, to the last bit; 0: none yet."""
         self._seconds = 0.0
@@ -251,14 +251,11 @@ class Loop:
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
         named = self.model.state_dict() if first else {}
         return ReconstructionState(
-            settings=self.settings.model_dump(mode="json"),
+            **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
             scan=self.scan,
             epoch=self.epoch,
-            update=self.update,
             target=target,
-            epochs=(*self.epochs,),
-            changes=(*self.changes,),
             seconds=self._seconds,
             active={name: piece.active for name, piece in self.model.parts.items()},
             power=self.model.probe.power,
@@ -271,12 +268,20 @@ class Loop:
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
+        )
+
+    def record(self) -> RunRecord:
+        """The record of the run up to now."""
+        return RunRecord(
+            **vars(self.words),
+            epochs=(*self.epochs,),
+            update=self.update,
+            r_factors=(*self.r_factors,),
+            changes=(*self.changes,),
+            settings=self.settings.model_dump(mode="json"),
             metadata=self._about,
             started=self.started,
-            r_factors=(*self.r_factors,),
             history=self.history,
-            title=self.words.title,
-            comments=self.words.comments,
         )
 
     def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
@@ -295,8 +300,8 @@ class Loop:
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
-        self.words = Words(state.title, state.comments)
-        self.started = self.started if state.started is None else state.started
+        self.words = Words.of(state)
+        self.started = state.started or self.started
         self._seconds, self._clock = state.seconds if whole else 0.0, None
         for name, piece in self.model.parts.items():
             piece.active = state.active[name]

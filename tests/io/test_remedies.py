@@ -203,7 +203,7 @@ def test_patterns_are_written_in_chunks_of_a_few_as_the_message_says(
 def test_a_guess_in_another_window_is_used_as_the_message_says() -> None:
     whole = pt.simulate(patterns=12, window=24, step=2, seed=3)
     truth = whole.ground_truth
-    result = pt.Result(truth.object, truth.probe, whole.positions, (0, 0), (), 0.1, {}, pixel_size=whole.pixel_size)
+    result = pt.Result(truth.object, truth.probe, whole.positions, (0, 0), r_factor=0.1, pixel_size=whole.pixel_size)
     bare = pt.Scan.from_arrays(COUNTS, SIMULATED.positions)
     remedy = "give the scan a geometry, or crop or bin it to that window"
     with raises("guess.window-mismatch", remedy):

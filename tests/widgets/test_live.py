@@ -66,7 +66,20 @@ class Recon:
         if self.state == "running":
             self.update += 1
         epoch = len(self.epochs)
-        return Status(0, 2, self.state, epoch, self.update, 99, 40, "cpu", "gloo", 1, rates=self.moving, applied=0)
+        return Status(
+            rank=0,
+            world=2,
+            state=self.state,
+            epoch=epoch,
+            update=self.update,
+            updates_per_epoch=99,
+            target=40,
+            device="cpu",
+            backend="gloo",
+            threads=1,
+            rates=self.moving,
+            applied=0,
+        )
 
     def pictures(self, request):
         self.asked += 1

@@ -15,7 +15,7 @@ from ptynb.data import images
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.export.exported_arrays import Chosen, real
-from ptynb.io.result_record import visible
+from ptynb.io.record_mapper import visible
 
 PERCENTILES = (0.1, 99.9)
 """Between which grey levels lie; the text "values" in the file says what they stand for."""

@@ -15,7 +15,7 @@ import numpy as np
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.export.exported_arrays import Chosen, real
-from ptynb.io.result_record import visible
+from ptynb.io.record_mapper import visible
 
 MOST_BYTES = 2**32 - 2**20
 """Of pixels: offsets in a TIFF have 32 bits."""
