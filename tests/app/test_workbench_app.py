@@ -124,8 +124,8 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
         look = bench._scan_tab._inspect
         assert look is not None
         look.settle()
-        field(bench, "Scan", "Leave out").value = "3, 7-9"
-        button(bench, "Scan", "Use without them").click()
+        field(bench, "Scan", "Exclude").value = "3, 7-9"
+        button(bench, "Scan", "Remove from scan").click()
         look.settle()
         assert len(bench.scan) == 21
     finally:

@@ -159,9 +159,9 @@ def reconstruct(session: Session) -> None:
     assert session.ask("len(bench.cluster), bench.recon.scan.mask is not None") == (2, True)
     view = session.bench.locator(".ptynb-live")
     expect(view.locator("b").first).to_have_text("running", timeout=20_000)
-    session.enter("Probe rate", "0.004")
+    session.enter("Probe learning rate", "0.004")
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
-    session.bench.get_by_label("freeze probe", exact=True).locator("visible=true").first.check()
+    session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
     expect(view).to_contain_text("probe.learning_rate")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
@@ -254,7 +254,7 @@ def tune(session: Session) -> None:
     session.wait("bench._tuning.study is not None and bench._tuning.study.done == 8", 180)
     expect(session.bench.locator(".ptynb-tuner table tr")).to_have_count(9, timeout=20_000)
     session.look("tune")
-    session.click("Use the best")
+    session.click("Use best")
     session.wait("bench.settings == bench._tuning.study.best_settings")
 
 

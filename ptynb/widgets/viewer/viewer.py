@@ -240,8 +240,8 @@ class Viewer(anywidget.AnyWidget):
         answer = {"kind": "value", "name": name, "y": y, "x": x}
         self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
 
-    def _complain(self, error: Exception) -> None:
-        self.problem = str(error) or type(error).__name__
+    def _complain(self, error: Exception | None) -> None:
+        self.problem = "" if error is None else str(error) or type(error).__name__
 
     # What may be set
 
