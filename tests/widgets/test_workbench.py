@@ -171,7 +171,7 @@ def reconstruct(session: Session) -> None:
     session.look("run")
     block(session)
     session.bench.get_by_text("Kept states and branches").click()
-    session.click("Keep now")
+    session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
     kept = session.ask("bench.recon.checkpoints[-1].epoch")
@@ -179,10 +179,10 @@ def reconstruct(session: Session) -> None:
     states = session.bench.locator(".ptynb-history select").locator("visible=true").first
     states.locator("option").nth(1).wait_for(state="attached")
     states.select_option(index=states.locator("option").count() - 1)
-    session.click("Go back")
+    session.click("Restore")
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {kept}")
     session.look("went-back")
-    session.click("Keep to compare")
+    session.click("Add to comparison")
     session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
 
 
@@ -231,7 +231,7 @@ def leave_and_come_back(session: Session) -> None:
     )
     session.click("Stop")
     session.wait("bench.recon.state == 'ready'")
-    session.click("Keep to compare")
+    session.click("Add to comparison")
     session.wait("len(bench._desk.results) == 2")
 
 

@@ -72,7 +72,7 @@ def read_file(path: Path) -> Settings:
     """The settings in a YAML file. Raises FileError, SettingsError."""
     if not path.is_file():
         raise FileError(
-            f"{path} does not exist or is not a file; expected a YAML file of settings. Save one first or enter another name.",
+            f"{path} does not exist or is not a file; expected YAML settings. Save one first or enter another name.",
             code="file.not-found",
         )
     return Settings.from_yaml(path)

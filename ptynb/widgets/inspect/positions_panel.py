@@ -52,9 +52,7 @@ class PositionsPanel(InspectorPanel):
                 self._list,
                 row(
                     self.button("Exclude chosen", self._exclude_chosen, "Adds the pattern shown to the list"),
-                    self.button(
-                        "Exclude all suspicious", self._exclude_all, "Adds all suspicious patterns to the list"
-                    ),
+                    self.button("Exclude all suspicious", self._exclude_all, "Adds them to the list"),
                 ),
                 row(self._left_out, self.button("Remove from scan", self._use, "Removes these patterns", "check")),
             ],
@@ -85,7 +83,7 @@ class PositionsPanel(InspectorPanel):
         exchange = "y and x of the positions are swapped, then rotated" if found.transposed else "positions are rotated"
         put(
             self._rotation_text,
-            f"<b>{found.degrees:.2f}°</b>: {exchange} from x towards y by this angle. The curl is {found.curl_before:.0%} "
+            f"<b>{found.degrees:.2f}°</b>: {exchange} from x towards y. The curl is {found.curl_before:.0%} "
             f"of the field before and {found.curl_after:.0%} after it. A further 180° inverts the phase.<br>"
             f"<code>{html.escape('; '.join(_lines(found)))}</code>",
         )
