@@ -161,6 +161,22 @@ CODES: dict[str, str] = {
     "tuning.too-little-memory": "The trials need more memory than is available.",
     "tuning.too-many-engines": "A trial requires more engines than the cluster has.",
     "tuning.trials-failed": "Too many trials in a row have failed.",
+    "argument.conflict": "Arguments exclude each other.",
+    "argument.invalid-value": "An argument is out of range or not among the choices.",
+    "argument.missing": "A required argument is missing.",
+    "array.shape-mismatch": "An array has another shape than expected.",
+    "file.not-found": "A file does not exist.",
+    "file.not-writable": "A file cannot be written.",
+    "settings.invalid-range": "A range of a setting to tune is invalid.",
+    "study.running": "A study is running on the engines.",
+    "survey.incomplete": "The survey of a scan has no patterns yet.",
+    "widget.nothing-selected": "A click needs a selection in a list, and there is none.",
+    "widget.selection-gone": "The selected item does not exist any more.",
+    "workbench.cluster-stopped": "The cluster of the workbench was stopped.",
+    "workbench.no-cluster": "The workbench has not started engines.",
+    "workbench.no-reconstruction": "The workbench has no reconstruction.",
+    "workbench.no-scan": "The workbench has no scan.",
+    "workbench.run-active": "A run is active in the workbench.",
 }
 """Each code and what it means."""
 
