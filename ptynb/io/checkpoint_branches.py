@@ -67,8 +67,8 @@ def folder_of(root: Path, name: str) -> Path:
         return root
     if not NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{name!r} is not a valid name of a branch; expected at most 64 letters, digits, '-', '_' and '.', starting "
-            "with a letter or digit.",
+            f"{name!r} is not a valid name of a branch; expected at most 64 letters, digits, '-', '_' and '.', and "
+            "a letter or digit first.",
             code="branch.invalid-name",
         )
     return root / FOLDER / name
