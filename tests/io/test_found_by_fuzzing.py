@@ -87,14 +87,14 @@ FOUND = {
     "settings with a name that is none": (
         "settings",
         text(b"probe: {null: 3}"),
-        "None stands for a name below 'probe'",
+        "None is used as a name below 'probe'",
     ),
     "settings on a day that is none": ("settings", text(b"batch: 2001-99-99"), "batch is '2001-99-99': "),
     "settings without a bottom": ("settings", text(b"[" * 1500), "not valid YAML"),
     "a run file with a name that is none": (
         "a run file",
         text(b"scan: a\nepochs: 1\nresult: b\nsettings: {yes: 3}"),
-        "True stands for a name below 'settings'",
+        "True is used as a name below 'settings'",
     ),
     "a CXI pixel without an end": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", np.inf), "positive, finite lengths"),
     "a CXI pixel of nothing": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", 1e-320), "positive, finite lengths"),
