@@ -113,7 +113,9 @@ FOUND = {
     "settings with a name that is none": (
         "settings",
         text(b"probe: {null: 3}"),
-        "None is used as a name below 'probe'",
+        "settings.invalid-name",
+        "None",
+        "'probe'",
     ),
     "settings on a day that is none": (
         "settings",
@@ -126,7 +128,9 @@ FOUND = {
     "a run file with a name that is none": (
         "a run file",
         text(b"scan: a\nepochs: 1\nresult: b\nsettings: {yes: 3}"),
-        "True is used as a name below 'settings'",
+        "settings.invalid-name",
+        "True",
+        "'settings'",
     ),
     "a CXI pixel without an end": (
         "CXI of CXIDB",
