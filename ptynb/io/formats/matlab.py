@@ -183,7 +183,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
-        LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")
+        LinkPolicy.around(path, given.links).check(para, f"{path} stores its positions")
     with open_for_reading(path) as file:
         arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
     if para is not None:
