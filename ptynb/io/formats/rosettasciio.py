@@ -308,7 +308,7 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
     if not stacks:
         shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
         raise FileError(
-            f"{path} contains {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).",
+            f"{path} has {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).",
             code="file.incomplete",
         )
     return max(
