@@ -10,6 +10,7 @@ Source: https://zarr-specs.readthedocs.io, versions 2 and 3.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -36,6 +37,8 @@ from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "zarr"
+FILES = "ptynb.io.formats.zarr_files"
+"""The module that imports zarr."""
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
 CODECS = {
     "bytes", "transpose", "crc32c", "gzip", "zstd", "blosc", "sharding_indexed", "lz4", "zlib", "bz2", "lzma",
@@ -225,10 +228,8 @@ class ArrayLocation:
 @contextmanager
 def _opened(location: ArrayLocation) -> Iterator[Any]:
     """The array of zarr, whose files are checked when they are read."""
-    from ptynb.io.formats import zarr_files
-
     with sentences(location.path, PACKAGE):
-        array = zarr_files.open_array(location)
+        array = importlib.import_module(FILES).open_array(location)
         try:
             yield array
         finally:
@@ -246,10 +247,8 @@ def _frames(
     path, name = location.path, location.name
     stack, raster = stacked(shape, path, name)
     check_counts(dtype, path, name)
-    from ptynb.io.formats import zarr_files
-
     with _opened(location) as array:
-        missing, stored = zarr_files.survey(array, location)
+        missing, stored = importlib.import_module(FILES).survey(array, location)
         if missing:
             raise FileError(
                 f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
