@@ -50,7 +50,7 @@ def write_scan(
     geometry: AnyGeometry | None = None,
     ground_truth: Truth | None = None,
 ) -> Scan:
-    """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
+    """Write a scan whose patterns come in chunks (pattern, y, x), in order; return the scan that reads them."""
     path = Path(path).expanduser()
     with replacing(path) as file:
         file.attrs.update(format=FORMAT, version=VERSION, name=name, centred=centred, clip_negative=clip_negative)
@@ -59,7 +59,7 @@ def write_scan(
         for chunk in chunks:
             patterns[start : start + len(chunk)] = chunk
             start += len(chunk)
-        assert start == shape[0], "fewer patterns came than were announced"
+        assert start == shape[0], "fewer patterns than in shape"
         file["positions"] = positions
         for key, values in (("mask", mask), ("probe", probe), ("object", object)):
             if values is not None:
@@ -74,7 +74,27 @@ def write_scan(
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
-    """Writes a scan with its patterns, piece by piece, and returns the scan that reads them from there."""
+    """Write a scan with its patterns, in portions, to a file of ptynb.
+
+    Parameters
+    ----------
+    scan : Scan
+        The scan.
+    path : str or Path
+        File to write; an existing one is replaced once the new one is complete.
+
+    Returns
+    -------
+    Scan
+        The scan, with its patterns in that file.
+
+    Raises
+    ------
+    FileError
+        If the folder does not exist.
+    InvalidValueError
+        If the patterns cannot be read.
+    """
     step = max(1, 2**24 // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
     return write_scan(
@@ -95,12 +115,12 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
 
 
 def is_native(file: h5py.File) -> bool:
-    """Whether ptynb wrote this file as a scan."""
+    """Whether this is a scan file of ptynb."""
     return bool(file.attrs.get("format") == FORMAT)
 
 
 def read_scan(path: Path) -> Scan:
-    """The scan in a file that `write_scan` wrote."""
+    """Read a file that `write_scan` wrote."""
     with open_for_reading(path) as file:
         checked = Checked(file, path)
         version = checked.real(file, "version")

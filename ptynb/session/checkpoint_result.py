@@ -21,7 +21,7 @@ from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, make_model, object_frame
 from ptynb.session.engine_result import names_of
 from ptynb.settings import Settings
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before
 
 
 @torch.no_grad()

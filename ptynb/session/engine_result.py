@@ -18,7 +18,7 @@ from ptynb.data.record import utc
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Result, ResultData
 from ptynb.io.scan_identity import identity_of
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before
 
 
 def make_result(scan: Scan, kept: ResultData, machines: Machines, failure: Exception | None) -> Result:

@@ -21,8 +21,7 @@ from ptynb.io.load import load
 from ptynb.io.result_file import load_result
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.change_replay import steps_of
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before, steps_of
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9

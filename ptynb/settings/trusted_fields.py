@@ -1,7 +1,7 @@
-"""Lines of a run file that do more than reconstruct: they call a function, run a program, or reach other machines.
+"""Fields of a run file that call a function, run a program, or connect to other machines.
 
-The fields say so themselves, with `TRUST` beside their description. A run file from somebody else may hold such a line,
-so `ptynb run` asks before it obeys one (`ptynb.cli.trust_prompt`).
+These fields are marked with `TRUST`. Since a run file may come from somebody else, `ptynb run` asks for confirmation
+of their values (`ptynb.cli.trust_prompt`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ptynb.settings.run_file import RunFile
 from ptynb.settings.validation import TRUST
 
 RESULTS = (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
-"""Names of HDF5 files, which no program takes for its own start-up file."""
+"""Suffixes of HDF5 files, which no program reads as a start-up file."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A field and its value, as plain values. does: what it does, after "it"."""
+    """A field and its plain value. does: its effect, to follow the word "it"."""
 
     name: str
     value: Any
@@ -32,11 +32,11 @@ class Line:
 
 
 def lines_to_confirm(plan: RunFile, file: Path) -> list[Line]:
-    """Those of the run in this file that its user has to know of; fields left at their defaults are not among them."""
+    """Return the fields of a run file that its user has to confirm; those with default values are not included."""
     lines = [*_marked(plan)]
     inside = plan.result.resolve().is_relative_to(file.parent.resolve())
     if not inside and plan.result.suffix.lower() not in RESULTS:
-        # Its bytes are a result's, but a shell or Python may find lines in them that it can run.
+        # The file is a result, but a shell or Python may find executable lines in it.
         lines.append(
             Line("result", str(plan.result), "is a file elsewhere that is replaced, and not named as a result")
         )
@@ -54,9 +54,9 @@ def _marked(model: BaseModel, prefix: str = "") -> Iterator[Line]:
 
 
 def fingerprint(file: Path, line: Line) -> str:
-    """SHA-256 of a line and of where its file is, hexadecimal: for another value or file it is another one.
+    """Return the SHA-256 (hexadecimal) of a field, its value and the path of its file.
 
-    The rest of the file may be edited. A copy in another folder counts as another file, since a name such as
-    'helper:send' may mean another function there.
+    Other parts of the file may change. A copy in another folder has another fingerprint, since a name such as
+    'helper:send' may be another function there.
     """
     return hashlib.sha256(json.dumps([str(file.resolve()), line.name, line.value]).encode()).hexdigest()

@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.exceptions import FileError
 from ptynb.io import hdf5_file
 from ptynb.io.hdf5_file import open_for_reading
 from tests.io.cases import of_case
+from tests.raising import raises
 
 FREE, TEXT = 0, 3
 """Numbers of objects in a heap: its free space, and one of its texts."""
@@ -60,7 +60,7 @@ def test_a_damaged_heap_is_a_sentence(tmp_path):
             place = damage(path, number, length)
             assert hdf5_file.damaged_heap(path) == place
             with (
-                pytest.raises(FileError, match=rf"damaged \(texts kept at byte {place} .*copy it again"),
+                raises("file.damaged", path, place),
                 open_for_reading(path),
             ):
                 pass

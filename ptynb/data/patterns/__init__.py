@@ -1,4 +1,4 @@
-"""Where diffraction patterns are: in memory or in a file that each engine opens by itself."""
+"""Frames: stored diffraction patterns, in memory or in a file that each engine opens."""
 
 from ptynb.data.patterns.derived import SelectedFrames as SelectedFrames
 from ptynb.data.patterns.derived import StackedFrames as StackedFrames

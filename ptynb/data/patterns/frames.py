@@ -29,7 +29,7 @@ class Frames(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
+        """Shape (pattern, y, x)."""
 
     @property
     @abstractmethod
@@ -38,20 +38,20 @@ class Frames(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1 as an array (pattern, y, x) of the stored type."""
+        """Return patterns start to stop - 1 (pattern, y, x) in the stored type."""
 
     @abstractmethod
     def part(self, start: int, stop: int) -> Frames:
-        """What an engine needs to read patterns start to stop - 1: the same indices stay valid."""
+        """Return what an engine needs to read patterns start to stop - 1, with the same indices."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all patterns in memory."""
+        """Size of all patterns in memory [bytes]."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def stored_bytes(self) -> int | None:
-        """Bytes that the patterns take on the disk, or more; None where that is not known."""
+        """Upper limit of the size of the patterns on disk [bytes]; None if unknown."""
         return None
 
     @property
@@ -61,15 +61,15 @@ class Frames(ABC):
 
     @property
     def stored_together(self) -> int:
-        """Patterns in one chunk of the file: to read one of them, all are decompressed."""
+        """Patterns in one chunk of the file, which are decompressed together."""
         return 1
 
     def local(self) -> Frames:
-        """The same patterns, as a process that is going to read many of them reads them best; not to be sent on."""
+        """Return the same patterns in a form that this process reads fastest; not for sending to others."""
         return self
 
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Reads the patterns with these indices, in any order, into `out` (pattern, y, x) of the stored type."""
+        """Read the patterns with these indices, in any order, into `out` (pattern, y, x) of the stored type."""
 
         def read(start: int, stop: int, target: NDArray[Any]) -> None:
             target[...] = self.read(start, stop)
@@ -80,7 +80,7 @@ class Frames(ABC):
 def gather(
     indices: NDArray[np.int64], near: int, read: Callable[[int, int, NDArray[Any]], None], out: NDArray[Any]
 ) -> None:
-    """Patterns with these indices into `out`, by reads (start, stop, target) of runs with steps of at most `near`."""
+    """Read patterns by index into `out`, by calls of read(start, stop, target) for runs with steps <= `near`."""
     order = np.argsort(indices, kind="stable")
     for run in np.split(order, np.flatnonzero(np.diff(indices[order]) > near) + 1) if len(indices) else ():
         first, last = int(indices[run[0]]), int(indices[run[-1]])
@@ -94,18 +94,19 @@ def gather(
 
 @contextmanager
 def readable(path: Path, start: int, stop: int) -> Iterator[None]:
-    """Turns what goes wrong inside into a sentence about patterns start to stop - 1."""
+    """Convert errors of reading patterns start to stop - 1."""
     try:
         yield
     except (OSError, KeyError, MemoryError) as error:
         raise InvalidValueError(
             f"Patterns {start} to {stop - 1} can't be read from {path}: {error}. "
-            "Is the file whole, and reachable from every engine under this path?"
+            "Is the file whole, and reachable from every engine under this path?",
+            code="scan.patterns-unreadable",
         ) from error
 
 
 class FileFrames(Frames):
-    """Patterns of a file that each process opens by itself: what all kinds of files share."""
+    """Patterns of a file that each process opens: shared by all kinds of files."""
 
     file_shape: tuple[int, int, int]
     file_dtype: str
@@ -128,10 +129,10 @@ class FileFrames(Frames):
 
 @dataclass(frozen=True, eq=False)
 class PlacedFrames(Frames):
-    """Patterns that lie whole and uncompressed in a file, at known places: read without a library in between.
+    """Patterns that are stored contiguously and uncompressed at known offsets of a file.
 
-    They are read rather than mapped into memory: as fast (0.37 and 0.45 ms for a batch of 32 patterns of 256 x 256),
-    and where the file is cut short meanwhile there is an error, not the end of the process.
+    They are read rather than mapped into memory: this is as fast (0.37 and 0.45 ms for a batch of 32 patterns of 256 x
+    256), and a file that was truncated in the meantime raises an error instead of ending the process.
 
     places: (pattern,) [bytes from the start of the file].
     """
@@ -179,7 +180,7 @@ class PlacedFrames(Frames):
                 while done < end * size:
                     got = file.readinto(octets[done : end * size])
                     if not got:
-                        raise OSError("the file ends before they do")
+                        raise OSError("the file is too short")
                     done += got
                 begin = end
 
@@ -196,13 +197,13 @@ FILTERS = {
     32015: "Zstandard",
     32026: "Blosc2",
 }
-"""Of filters, by their registered numbers (https://github.com/HDFGroup/hdf5_plugins)."""
+"""Names of filters by their registered numbers (https://github.com/HDFGroup/hdf5_plugins)."""
 
 
 def require_filters(dataset: h5py.Dataset) -> None:
-    """Makes sure that what a dataset was compressed with is there. Raises OSError that names what to install.
+    """Load the filters of a dataset. Raises OSError with the package to install.
 
-    hdf5plugin brings the filters; it is loaded for the first dataset that needs it.
+    hdf5plugin contains the filters; it is imported for the first dataset that needs it.
     """
     properties = dataset.id.get_create_plist()
     for index in range(properties.get_nfilters()):
@@ -214,22 +215,22 @@ def require_filters(dataset: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(number):
             name = FILTERS.get(number) or label.decode("utf-8", "replace").split(";")[0].strip() or "an unknown filter"
             raise OSError(
-                f"{dataset.name} is compressed with {name} (HDF5 filter {number}), which this Python can't read; "
+                f"{dataset.name} is compressed with {name} (HDF5 filter {number}), which is not installed; "
                 "pip install hdf5plugin, or write the data without it"
             )
 
 
 MOST_TOGETHER = 2**28
-"""Bytes: rows of patterns that share chunks are read together up to this, else chunks are decompressed again."""
+"""Largest size of rows that share chunks and are read together [bytes]; larger ones are decompressed again."""
 
 
 @dataclass(frozen=True)
 class HDF5Frames(FileFrames):
     """Patterns in a dataset (pattern, y, x) of an HDF5 file, or (row, column, y, x), counted row by row.
 
-    chunk: patterns that are stored together. grid: the axes before the pattern's own two, where they are not one.
-    sources: other files that the patterns lie in, of a virtual dataset; HDF5 would read zeros where one is missing.
-    stored: bytes that they take on the disk; None: not known.
+    chunk: patterns that are stored together. grid: the axes before those of the pattern, if there are several.
+    sources: other files of a virtual dataset with the patterns, since HDF5 would read zeros for a missing one.
+    stored: size on disk [bytes]; None if unknown.
     """
 
     path: Path
@@ -243,7 +244,7 @@ class HDF5Frames(FileFrames):
 
     @classmethod
     def of(cls, dataset: h5py.Dataset, sources: tuple[Path, ...] = ()) -> HDF5Frames:
-        """The patterns of an open dataset of three axes or more; only its place is kept."""
+        """Return the patterns of an open dataset of at least three axes; only its location is stored."""
         path, grid = Path(dataset.file.filename).resolve(), dataset.shape[:-2]
         shape = (math.prod(grid), *dataset.shape[-2:])
         chunk = _together(grid, dataset.chunks[:-2]) if dataset.chunks else 1
@@ -276,7 +277,7 @@ class HDF5Frames(FileFrames):
                 def read(start: int, stop: int, target: NDArray[Any]) -> None:
                     self._read(dataset, start, stop, target)
 
-                # A chunk that reaches over several rows is no reason to read all that lies between two patterns.
+                # If chunks span several rows, reading all patterns in between would be slower.
                 gather(indices, self.chunk if not self.grid or self.chunk <= self.grid[-1] else 1, read, out)
 
     def local(self) -> Frames:
@@ -285,7 +286,7 @@ class HDF5Frames(FileFrames):
         return self if places is None else PlacedFrames(self.path, places, self.shape, self.dtype)
 
     def _read(self, dataset: h5py.Dataset, start: int, stop: int, target: NDArray[Any]) -> None:
-        """Patterns start to stop - 1, of a grid in as few rectangles as there can be."""
+        """Read patterns start to stop - 1, those of a grid in as few rectangles as possible."""
         if not self.grid:
             dataset.read_direct(target, np.s_[start:stop])
             return
@@ -308,8 +309,8 @@ class HDF5Frames(FileFrames):
         with readable(self.path, start, stop), h5py.File(self.path, "r") as file:
             for source in self.sources:
                 if not source.is_file():
-                    raise OSError(f"they lie in {source}, which is not there")
-            # Raw files lie beside the file that names them; HDF5 would look for them in the working folder.
+                    raise OSError(f"they are stored in {source}, which does not exist")
+            # Raw files are in the folder of the file; HDF5 would look for them in the working folder.
             access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
             access.set_efile_prefix(b"${ORIGIN}")
             dataset = h5py.Dataset(h5py.h5d.open(file.id, self.dataset.encode(), access))
@@ -318,7 +319,7 @@ class HDF5Frames(FileFrames):
 
 
 def _together(grid: tuple[int, ...], chunk: tuple[int, ...]) -> int:
-    """Neighbours in the order of patterns of which none are in chunks that others beyond them need too."""
+    """Return the number of consecutive patterns in chunks that no other patterns share."""
     for axis, size in enumerate(chunk):
         if size > 1:
             return min(size, grid[axis]) * math.prod(grid[axis + 1 :])
@@ -326,10 +327,10 @@ def _together(grid: tuple[int, ...], chunk: tuple[int, ...]) -> int:
 
 
 def _places(dataset: h5py.Dataset) -> NDArray[np.int64] | None:
-    """Where each pattern of a dataset begins in the file [bytes]; None where they don't lie there whole, as they are.
+    """Return the offset of each pattern of a dataset in the file [bytes]; None if patterns are not stored as a whole.
 
-    So it is with compression, chunks that cut patterns, data in other files, numbers of unusual bits, a block of the
-    user's at the file's start.
+    This is the case with compression, chunks that divide patterns, data in other files, numbers with unusual bits, and
+    a user block at the start of the file.
     """
     size = math.prod(dataset.shape[-2:]) * dataset.dtype.itemsize
     count = math.prod(dataset.shape[:-2])
