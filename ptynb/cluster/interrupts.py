@@ -1,8 +1,8 @@
-"""Ctrl-C: what must not be cut in two, and what goes on to its end though nobody waits for it any more.
+"""Ctrl-C: blocks that it must not interrupt, and work that continues in a thread after the waiting is interrupted.
 
-Python raises KeyboardInterrupt in the main thread, between any two of its instructions: between the start of a process
-and the note that it was started, say, and again while the first interrupt is being answered. So what takes moments
-holds it back, and what takes longer runs in a thread of its own, where an interrupt only ends the waiting.
+Python raises KeyboardInterrupt in the main thread between any two instructions: between the start of a process and its
+registration, say, and again while the first interrupt is handled. Short blocks defer it; longer work runs in a thread,
+where an interrupt only ends the waiting.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 PATIENCE_SECONDS = 0.25
-"""How long one who was interrupted waits for what is then still to be done: the prompt has to be back in a second."""
+"""Longest wait after an interrupt: the prompt must return within a second."""
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Inside, an interrupt waits for the end of the block: for what takes moments and can't be done by half."""
+    """Defer interrupts to the end of a short block that must be completed."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is None:  # the main thread's only, or not Python's to handle
+    if (
+        not main or signal.getsignal(signal.SIGINT) is None
+    ):  # only the main thread has signals, and other programs may handle them
         yield
         return
     came: list[int] = []
@@ -39,10 +41,10 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
-    """Around a wait on a `threading.Condition`, an Event or a Future: an interrupt ends it with KeyboardInterrupt.
+    """Convert errors of a wait on a `threading.Condition`, an Event or a Future to KeyboardInterrupt.
 
-    Where a second interrupt comes while the wait takes its lock again after the first, its `with` releases a lock that
-    it does not hold, and CPython raises RuntimeError in place of the interrupt.
+    If a second interrupt comes while the wait acquires its lock again, its `with` releases a lock that is not acquired,
+    and CPython raises RuntimeError in place of the interrupt.
     """
     try:
         yield
@@ -53,19 +55,19 @@ def waiting() -> Iterator[None]:
 
 
 class Errands:
-    """Work that is done to its end, one piece after the other, even where an interrupt has ended the waiting for it."""
+    """Serial execution of work in threads, completed even if an interrupt ends the waiting."""
 
     def __init__(self, name: str, *, finish: bool = False) -> None:
-        """name: of the threads. finish: Python does not end before them."""
+        """name: of the threads. finish: whether Python waits for them at its end."""
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
         self._last: threading.Thread | None = None
         self._here = threading.local()
 
     def run(self, work: Callable[[], Answer], patience: float | None = None) -> Answer:
-        """Does the work after all that was given before, and returns its answer or raises its error.
+        """Do the work after all earlier work, and return its result or raise its error.
 
-        patience: seconds after which TimeoutError is raised, while the work goes on.
+        patience: time limit of waiting [s], after which TimeoutError is raised and the work continues.
         """
         if getattr(self._here, "inside", False):  # part of an errand
             return work()
@@ -84,13 +86,13 @@ class Errands:
             thread = threading.Thread(target=do, args=(self._last,), name=self._name, daemon=not self._finish)
             try:
                 thread.start()
-            except RuntimeError:  # Python is ending, and nobody waits for anything any more
+            except RuntimeError:  # Python is ending
                 return work()
             self._last = thread
         with waiting():
             return outcome.result(patience)
 
     def wait(self) -> None:
-        """Waits until all that was given is done."""
+        """Wait until all work is done."""
         if self._last is not None and not getattr(self._here, "inside", False):
             self._last.join()

@@ -239,7 +239,7 @@ def test_gpus_on_one_host_and_none_on_another_is_refused() -> None:
 
 
 def test_more_engines_than_a_host_has_gpus_is_refused_by_its_name() -> None:
-    with pytest.raises(ClusterError, match="On b: 2 engines were asked for and 1 GPU"):
+    with pytest.raises(ClusterError, match="On b: 2 engines were requested and 1 GPU"):
         place_engines([host("a", 2), host("b", 1)], {"a": 2, "b": 2}, "cuda", None)
 
 

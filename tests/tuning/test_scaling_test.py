@@ -53,8 +53,8 @@ def test_trials_go_by_turns(scan, monkeypatch):
         ({"trials": 0}, pt.SettingsError, "trials is 0; expected at least 1"),
         ({"epochs": 1}, pt.SettingsError, "epochs is 1; expected at least 2"),
         ({"threads": []}, pt.SettingsError, r"threads is \[\]; expected"),
-        ({"threads": [10**6]}, pt.ClusterError, "1000000 threads were asked for on"),
-        ({"engines": [1, 10**6]}, pt.ClusterError, "1000000 CPU engines were asked for"),
+        ({"threads": [10**6]}, pt.ClusterError, "1000000 threads were requested on"),
+        ({"engines": [1, 10**6]}, pt.ClusterError, "1000000 CPU engines were requested"),
         ({"engines": [1, 2], "settings": pt.Settings(batch=1)}, pt.SettingsError, "2 engines can't share 100 patterns"),
     ],
 )
