@@ -34,7 +34,7 @@ EXCLUSIVE = (
     "lists it), allow several (nvidia-smi -c 0, as root), or use another GPU (CUDA_VISIBLE_DEVICES)."
 )
 SAME_GPU = (
-    "NCCL supports one engine per GPU, and the MIG slices of a GPU count as one. Start fewer engines, allow several per "
+    "NCCL supports one engine per GPU; MIG slices of a GPU count as one. Start fewer engines, allow several per "
     "GPU by gloo (engines_per_gpu), or start a run of one engine on each MIG slice."
 )
 NO_MEMORY = (

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from ptynb.cluster.addresses import address_towards, environment_towards
+from tests.raising import raises
 
 
 def test_a_name_that_nobody_knows_is_written_right_or_given_as_an_address() -> None:
