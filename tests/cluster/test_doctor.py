@@ -172,5 +172,5 @@ def test_a_remark_is_printed_and_no_problem(capsys, monkeypatch):
     monkeypatch.setattr(doctor.torch.version, "cuda", "12.8")
     assert main.main(["doctor"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "REMARK: GPU 0 (NVIDIA H200) is at work 98 % of its time." in told
+    assert "NOTE: GPU 0 (NVIDIA H200) has a load of 98 %." in told
     assert "No problem found." in told
