@@ -547,7 +547,7 @@ def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
     with pt.Reconstruction(small, pt.Settings(), cluster) as before:
         before.step()
         monkeypatch.setattr(rooms, "free_on_host", lambda: 0)
-        with pytest.raises(pt.SettingsError, match=r"^This can't fit: 2 engines need about"):
+        with pytest.raises(pt.SettingsError, match=r"^The memory does not suffice: 2 engines need about"):
             pt.Reconstruction(large, pt.Settings(object={"modes": 8}, probe={"modes": 9}, batch=500), cluster)
         before.step()
         assert before.epoch == 2
