@@ -241,8 +241,7 @@ def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_close
 
 
 def test_the_device_of_a_clusters_engines_is_the_clusters(cluster: pt.Cluster, scan: Scan) -> None:
-    told = r"device is 'cpu', and a cluster has its own; give it to Cluster\(\.\.\.\)\."
-    with pytest.raises(pt.SettingsError, match=told):
+    with raises("argument.conflict", "device is 'cpu'", "Cluster(...)"):
         pt.Reconstruction(scan, pt.Settings(), cluster, device="cpu")
     with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:  # of pt.Cluster(2, device="cpu")
         assert recon.engines.startswith("2 engines on CPU")

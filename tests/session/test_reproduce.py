@@ -187,7 +187,7 @@ def test_what_can_not_be_repeated_is_said_by_name(alone: Path) -> None:
     settings = pt.Settings(sync_every=4).model_dump(mode="json")
     first = dataclasses.replace(
         second,
-        changes=(Change(2, 0, "engines", "engine 1 was killed", "1 engine goes on"),),
+        changes=(Change(2, 0, "engines", "engine 1 was killed", "1 engine continues"),),
         failure="Rank 0: a\nb",
         settings=settings,
         update=0,
@@ -196,12 +196,12 @@ def test_what_can_not_be_repeated_is_said_by_name(alone: Path) -> None:
     )
     remarks = " ".join(notes_on(first, second))
     for words in (
-        "engines were lost, and it went on from a kept state (engine 1 was killed)",
-        "ended by a failure, which was not repeated: Rank 0: a ",
+        "After epoch 2 engines were lost, and the run continued from a checkpoint (engine 1 was killed)",
+        "Rank 0: a ",
         "sync_every",
-        "It ended after epoch 5 and 2 updates, and the first time after epoch 5 and 0.",
-        "Other threads of each engine: 7 then",
-        "Other torch: 1.0 then",
+        "after epoch 5 and 0 updates, this one after epoch 5 and 2 updates",
+        "threads of each engine: 7 in the original run",
+        "torch: 1.0 in the original run",
     ):
         assert words in remarks
 
