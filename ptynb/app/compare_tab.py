@@ -63,7 +63,8 @@ class CompareTab(Whole):
     def _add(self, path: str) -> None:
         if not path:
             raise InvalidValueError(
-                "No file is named; type the path of a result, such as scan.result.h5, and press Add."
+                "No file is named; enter the path of a result, such as scan.result.h5, and press Add.",
+                code="argument.missing",
             )
         self._desk.add_result(Path(path).name, load_result(path), f"pt.load_result({path!r})")
 
@@ -71,7 +72,7 @@ class CompareTab(Whole):
         recon = self._desk.recon
         if recon is None:
             raise InvalidValueError(
-                "Nothing has been reconstructed yet; a run's branches can be compared once there is one."
+                "There is no reconstruction; start one to compare its branches.", code="workbench.no-reconstruction"
             )
         for branch in recon.branches:
             source = f"recon.branch_result({branch.name!r})"
@@ -107,7 +108,7 @@ class CompareTab(Whole):
 def _check_chosen(names: list[str], fewest: int) -> None:
     if len(names) < fewest:
         raise InvalidValueError(
-            f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "
-            f"{'two' if fewest == 2 else 'one'} or more (Ctrl and click; 'Keep to compare' in the tab Run adds the "
-            "present one)."
+            f"{len(names)} results are selected; select {fewest} or more with Ctrl and click ('Add to comparison' in "
+            "the tab Run adds the current result).",
+            code="widget.nothing-selected",
         )

@@ -60,7 +60,7 @@ class RunTab(Whole):
             self._button(
                 "Report", "file-text-o", self._report, "Writes the result as one page (HTML) beside that file"
             ),
-            self._button("Keep to compare", "clone", self._keep, "Puts the present result among those to compare"),
+            self._button("Add to comparison", "clone", self._keep, "Adds the current result to the tab Compare"),
             self._saved,
         ]
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
@@ -77,11 +77,12 @@ class RunTab(Whole):
     def _begin(self) -> None:
         desk = self._desk
         if desk.scan is None:
-            raise ScanError("No scan is open; load one in the tab Scan first.")
+            raise ScanError("There is no scan; load one in the tab Scan first.", code="workbench.no-scan")
         before = desk.recon
         if before is not None and _under_way(before):
             raise InvalidValueError(
-                f"A run is under way, at epoch {before.epoch}; press Stop first: a new one takes its engines."
+                f"A run uses the engines, at epoch {before.epoch}; press Stop before starting another one.",
+                code="workbench.run-active",
             )
         self._have_engines()
         if before is not None:
@@ -112,7 +113,8 @@ class RunTab(Whole):
         if desk.cluster is not None and desk.cluster is not self._started:
             if not desk.cluster.running:
                 raise InvalidValueError(
-                    "The cluster that this workbench was opened with has been stopped; start() it again."
+                    "The cluster of this workbench was stopped; call its start() again.",
+                    code="workbench.cluster-stopped",
                 )
             return
         asked = (wanted, self._device.value)
@@ -134,7 +136,8 @@ class RunTab(Whole):
     def _stop_engines(self) -> None:
         if self._started is None:
             raise InvalidValueError(
-                "No engines were started here; those of your own end with cluster.stop() in a cell."
+                "The workbench has not started engines; stop a cluster of your own with cluster.stop().",
+                code="workbench.no-cluster",
             )
         try:
             if self._desk.recon is not None:
@@ -162,7 +165,9 @@ class RunTab(Whole):
 
     def _present(self) -> Reconstruction:
         if self._desk.recon is None:
-            raise InvalidValueError("Nothing has been reconstructed yet; press New run first.")
+            raise InvalidValueError(
+                "There is no reconstruction; press New run first.", code="workbench.no-reconstruction"
+            )
         return self._desk.recon
 
     def _save(self) -> None:
@@ -190,7 +195,7 @@ class RunTab(Whole):
         recon = self._present()
         self._tell_wait(recon)
         name = self._desk.add_result(f"epoch {recon.epoch}", recon.result, "recon.result")
-        self._say(f"kept to compare: {name}")
+        self._say(f"added to comparison: {name}")
 
     def _tell_wait(self, recon: Reconstruction) -> None:
         """Lines that are run one after the other have to wait where a user did."""

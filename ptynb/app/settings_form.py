@@ -44,7 +44,7 @@ class SetUp(Whole):
         )
         self.viewer = Viewer(height=220)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
-        self._actions = Actions("ptynb set up", self._complain, self._clear)
+        self._actions = Actions("ptynb set up", self._complain)
         buttons = ipywidgets.HBox([self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
         self._beside = ipywidgets.VBox(
             [self._memory, buttons, self._time, self._message, self._viewed],
@@ -168,11 +168,8 @@ class SetUp(Whole):
             if self._tell is not None:
                 self._tell(line)
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))
-
-    def _clear(self) -> None:
-        put(self._message, "")
 
 
 def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:

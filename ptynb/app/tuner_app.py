@@ -84,7 +84,7 @@ class Tuning(Whole):
     def _tune(self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None) -> Study:
         if self.scan is None:
             raise InvalidValueError(
-                "There is no scan to tune with, and each trial reconstructs one; load a scan first."
+                "There is no scan, and each trial reconstructs one; load a scan first.", code="workbench.no-scan"
             )
         self.tuner.cluster = "" if self.cluster is None else "cluster"
         return tune(

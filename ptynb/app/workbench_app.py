@@ -41,7 +41,7 @@ class Workbench(Whole):
         if recon is not None:
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
         self._desk = Desk(scan, settings, cluster)
-        self._actions = Actions("ptynb workbench", self._complain, self._clear)
+        self._actions = Actions("ptynb workbench", self._complain)
         self._facts, self._message = ipywidgets.HTML(), ipywidgets.HTML()
         self._offer = Offer(self._actions, self.come_back)
         self._code = CodeView(self._desk.lines)
@@ -144,11 +144,8 @@ class Workbench(Whole):
             parts.append(f"{counted(len(cluster), 'engine')} on {html.escape(cluster.plan.engines[0].kind)}")
         put(self._facts, " &nbsp;·&nbsp; ".join(parts))
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))
-
-    def _clear(self) -> None:
-        put(self._message, "")
 
 
 def workbench(

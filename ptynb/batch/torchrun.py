@@ -34,7 +34,7 @@ from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.progress import ProgressDisplay, log, shown_on
-from ptynb.session.engine_result import make_result
+from ptynb.session.run_result import make_result
 from ptynb.settings.run_file import RunFile
 
 LOOK_SECONDS = 0.05
@@ -124,11 +124,11 @@ class Rank:
             return INTERRUPTED  # a signal came meanwhile
         machines = Machines(
             engines=self._place.world,
-            threads=kept.threads,
+            threads=kept.machines.threads,
             devices=self._board.devices,
             kind=engines,
             backend=status.backend,
-            frames=kept.frames,
+            frames=kept.machines.frames,
             batch=batch,
         )
         result = make_result(scan, kept, machines, None)

@@ -9,7 +9,7 @@ import secrets
 import webbrowser
 from pathlib import Path
 
-from ptynb.cli.load_arguments import add_given, given_words, in_folder
+from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.exceptions import InvalidValueError
 
 
@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="of the page (default 8866)")
     dashboard.add_argument("--dark", action="store_true", help="light letters on dark")
     dashboard.add_argument("--no-open", action="store_true", help="print the address only")
-    add_given(dashboard)
+    add_load_options(dashboard)
     dashboard.set_defaults(run=_dashboard, notebooks=True)
 
 
@@ -37,7 +37,7 @@ def _dashboard(chosen: argparse.Namespace) -> int:
     from ptynb.io.load import load
 
     if chosen.scan is not None:
-        given = in_folder(given_words(chosen), Path.cwd())
+        given = load_options_of(chosen, Path.cwd())
         load(chosen.scan, **given)  # what is wrong with it is said here, not on the page
         os.environ[SCAN], os.environ[GIVEN] = str(chosen.scan.resolve()), json.dumps(given)
     os.environ[FOLDER] = os.getcwd()

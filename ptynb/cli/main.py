@@ -27,7 +27,7 @@ from ptynb.cli import (
     watch_command,
 )
 from ptynb.cli.cluster_arguments import add_cluster_options
-from ptynb.cli.load_arguments import add_given, given_words
+from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
 from ptynb.progress import follow
@@ -114,7 +114,7 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         command.add_argument("--settings", type=Path, metavar="FILE", help="settings as YAML (default: the usual ones)")
         add_cluster_options(command, "device", device="auto")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-        add_given(command)
+        add_load_options(command)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -215,7 +215,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(
-        pt.load(chosen.scan, **given_words(chosen)),
+        pt.load(chosen.scan, **load_options_of(chosen)),
         _settings(chosen),
         chosen.engines,
         trials=chosen.trials,
@@ -234,7 +234,7 @@ def _advise(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     advice = pt.advise(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(advice, chosen)
     return 0
@@ -244,7 +244,7 @@ def _estimate(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     found = pt.estimate(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(found, chosen)
     return 0 if found.problem is None else 1

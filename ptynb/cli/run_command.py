@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptynb.cli.cluster_arguments import add_cluster_options
-from ptynb.cli.load_arguments import add_given, as_options, given_words, in_folder
+from ptynb.cli.load_arguments import (
+    add_load_options,
+    load_options_as_text,
+    load_options_of,
+)
 from ptynb.cli.module_path import with_working_folder
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="obey lines of FILE that call functions, run programs or reach other hosts: you know who wrote them",
     )
     parser.add_argument("--example", action="store_true", help="print a run file to begin with")
-    add_given(parser)
+    add_load_options(parser)
 
 
 def plan_of(chosen: argparse.Namespace) -> RunFile:
@@ -62,7 +66,7 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
         )
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
-    options["load"] = in_folder(given_words(chosen), Path.cwd())
+    options["load"] = load_options_of(chosen, Path.cwd())
     options["on_failure"] = chosen.on_failure
     options["checkpointing"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
@@ -76,8 +80,7 @@ def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = Fa
     on_ranks: whether somebody else started this process, one of several: then nobody can be asked, and what the file
     says of its cluster is not obeyed.
     """
-    from ptynb.cli.trust_prompt import check_trust
-    from ptynb.settings.trusted_fields import lines_to_confirm
+    from ptynb.cli.trust_prompt import check_trust, lines_to_confirm
 
     if chosen.trust:
         return
@@ -117,7 +120,7 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     trust = ["--trust"] if chosen.trust else []
-    return f"{command} {shlex.join([*words, *as_options(chosen), *trust])} --resume"
+    return f"{command} {shlex.join([*words, *load_options_as_text(chosen), *trust])} --resume"
 
 
 def print_example() -> None:

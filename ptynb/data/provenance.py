@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptynb.data.record import at
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -43,22 +45,22 @@ class ScanIdentity:
         "Geometry", "NearField" or "TiltedGeometry"; empty where it is not known.
     """
 
-    name: str
+    name: str = ""
     patterns: int = 0
-    pattern_shape: tuple[int, int] = (0, 0)
+    pattern_shape: tuple[int, int] = field(default=(0, 0), metadata=at("window"))
     path: str = ""
-    size: int | None = None
-    modified: float | None = None
+    size: int | None = field(default=None, metadata=at(unit="byte"))
+    modified: float | None = field(default=None, metadata=at(unit="s since 1970"))
     given: dict[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
     digest: str = ""
     sample_digest: str = ""
     prepared: bool = False
     counts: float | None = None
-    is_far_field: bool = True
-    wavelength: float | None = None
-    distance: float | None = None
-    detector_pixel: tuple[float, float] | None = None
+    is_far_field: bool = field(default=True, metadata=at("fourier"))
+    wavelength: float | None = field(default=None, metadata=at(unit="m"))
+    distance: float | None = field(default=None, metadata=at(unit="m"))
+    detector_pixel: tuple[float, float] | None = field(default=None, metadata=at(unit="m"))
     geometry: dict[str, Any] = field(default_factory=dict)
 
 

@@ -1,14 +1,31 @@
-"""What is written down while a reconstruction runs: epochs, changes, and small pictures of it at a few of them."""
+"""The record of a run: epochs, changes, R-factors, thumbnails, settings, and what the user says of it.
+
+`RunRecord` is the base of a `Result`, of a checkpoint's state and of an engine's `Status`. A field is declared once,
+with its place in files (`at`); `ptynb.io.record_mapper` writes and reads what is declared.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
+def at(
+    path: str = "", *, unit: str = "", required: bool = False, checkpoint: str = "", columns: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Metadata of a field: where it is in files.
+
+    path: in a result file, relative to the group of its record; "dataset@name" for an attribute; the field's name
+    unless given. unit: of the number or the column. required: whether a result file without it is incomplete.
+    checkpoint: name in the JSON record of a checkpoint, the field's unless given. columns: names for tuples of pairs.
+    """
+    return {"path": path, "unit": unit, "required": required, "checkpoint": checkpoint, "columns": columns}
 
 
 @dataclass(frozen=True)
@@ -25,21 +42,26 @@ class Epoch:
 
     number: int
     loss: float
-    seconds: float
-    patterns_per_second: float
-    ended: float | None = None
+    seconds: float = field(metadata=at(unit="s"))
+    patterns_per_second: float = field(metadata=at(unit="1/s"))
+    ended: float | None = field(default=None, metadata=at(unit="s since 1970"))
 
     def __str__(self) -> str:
         speed = f"{self.seconds:.3g} s ({self.patterns_per_second:.0f} patterns/s)"
         return f"epoch {self.number}: loss {self.loss:.5g}, {speed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Words:
     """What the user says of a reconstruction. title: one line; comments: text in Markdown."""
 
-    title: str = ""
-    comments: str = ""
+    title: str = field(default="", metadata=at("entry/title", required=True))
+    comments: str = field(default="", metadata=at("entry/comments/data", required=True))
+
+    @classmethod
+    def of(cls, record: Words) -> Self:
+        """The fields of this class from a record that has more."""
+        return cls(**fields_of(cls, record))
 
 
 @dataclass(frozen=True)
@@ -59,7 +81,7 @@ class Change:
     name: str
     old: Any
     new: Any
-    when: float | None = field(default=None, compare=False)
+    when: float | None = field(default=None, compare=False, metadata=at(unit="s since 1970"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +98,36 @@ class Thumbnail:
     epoch: int
     object: Array
     probe: Array
-    reduction: int = 1
-    probe_reduction: int = 1
-    corner: tuple[int, int] = (0, 0)
+    reduction: int = field(default=1, metadata=at("object@reduction", required=True))
+    probe_reduction: int = field(default=1, metadata=at("probe@reduction", required=True))
+    corner: tuple[int, int] = field(default=(0, 0), metadata=at("object@corner", required=True))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunRecord(Words):
+    """What is known of a run, wherever it is written: in a result, a checkpoint, or the status of an engine.
+
+    epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), where it was measured.
+    settings: present ones, as plain values. update: completed ones of an epoch that is not complete.
+    started: when it was opened first, ISO 8601 in UTC; empty: not known.
+    history: thumbnails of a few epochs, the earliest first. metadata: facts as texts, by name.
+    """
+
+    epochs: tuple[Epoch, ...] = field(default=(), metadata=at("epochs", required=True))
+    update: int = field(default=0, metadata=at("epochs@update", required=True))
+    r_factors: tuple[tuple[int, float], ...] = field(
+        default=(), metadata=at("r_factors", required=True, columns=("epoch", "r_factor"))
+    )
+    changes: tuple[Change, ...] = field(default=(), metadata=at("changes", required=True))
+    settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_end", required=True))
+    metadata: dict[str, str] = field(default_factory=dict, metadata=at("about", required=True, checkpoint="about"))
+    started: str = field(default="", metadata=at("entry/start_time", required=True))
+    history: tuple[Thumbnail, ...] = field(default=(), metadata=at("moments", required=True, checkpoint="moments"))
+
+
+def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:
+    """The fields of this class of a record that may have more, by name."""
+    return {one.name: getattr(record, one.name) for one in dataclasses.fields(kind)}
 
 
 def utc(seconds: float | None) -> str:
@@ -87,3 +136,8 @@ def utc(seconds: float | None) -> str:
         return ""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def seconds_of(text: str) -> float | None:
+    """What `utc` wrote [s since 1970]; None where it is empty."""
+    return datetime.fromisoformat(text).timestamp() if text else None

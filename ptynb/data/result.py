@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.provenance import Machines, ScanIdentity, Software
-from ptynb.data.record import Array, Change, Epoch, Thumbnail
+from ptynb.data.record import Array, RunRecord, at
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(RunRecord):
     """Everything worth keeping of a reconstruction.
 
     object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
@@ -41,26 +41,17 @@ class Result:
     object: Array
     probe: Array
     positions: Array
-    origin: tuple[int, int]
-    epochs: tuple[Epoch, ...]
-    r_factor: float
-    settings: dict[str, Any]
-    changes: tuple[Change, ...] = ()
-    pixel_size: tuple[float, float] | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    parameters: dict[str, Array] = field(default_factory=dict)
-    r_factors: tuple[tuple[int, float], ...] = ()
-    initial_settings: dict[str, Any] = field(default_factory=dict)
-    update: int = 0
-    started: str = ""
-    ended: str = ""
-    history: tuple[Thumbnail, ...] = ()
-    scan: ScanIdentity = field(default_factory=lambda: ScanIdentity(""))
-    software: Software = field(default_factory=Software)
-    machines: Machines = field(default_factory=Machines)
-    failure: str = ""
-    title: str = ""
-    comments: str = ""
+    origin: tuple[int, int] = field(metadata=at("object@origin"))
+    _: KW_ONLY
+    r_factor: float = field(metadata=at("@r_factor"))
+    pixel_size: tuple[float, float] | None = field(default=None, metadata=at("object@pixel_size"))
+    parameters: dict[str, Array] = field(default_factory=dict, metadata=at("optimised"))
+    initial_settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_start", required=True))
+    ended: str = field(default="", metadata=at("entry/end_time", required=True))
+    scan: ScanIdentity = field(default_factory=ScanIdentity, metadata=at("scan", required=True))
+    software: Software = field(default_factory=Software, metadata=at("software", required=True))
+    machines: Machines = field(default_factory=Machines, metadata=at("machines", required=True))
+    failure: str = field(default="", metadata=at("entry/failure", required=True))
 
     @property
     def slices(self) -> Array:

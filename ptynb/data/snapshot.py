@@ -12,6 +12,7 @@ import numpy as np
 from ptynb.data.record import Array as Array
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
+from ptynb.data.record import RunRecord as RunRecord
 from ptynb.data.record import Thumbnail as Thumbnail
 from ptynb.data.result import Result as Result
 from ptynb.exceptions import InvalidValueError
@@ -34,8 +35,8 @@ class Failure:
     code: str = ""
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, kw_only=True)
+class Status(RunRecord):
     """Where an engine stands.
 
     state: "loading", "ready", "running", "paused", "failed" or "closed".
@@ -52,7 +53,6 @@ class Status:
     world: int
     state: str
     epoch: int
-    update: int
     updates_per_epoch: int
     target: int
     device: str
@@ -60,8 +60,6 @@ class Status:
     threads: int
     rates: dict[str, float]
     applied: int
-    epochs: tuple[Epoch, ...] = ()
-    changes: tuple[Change, ...] = ()
     failure: Failure | None = None
     frames: str = ""
     kept: str | None = None
@@ -69,7 +67,6 @@ class Status:
     kept_in: str | None = None
     notices: tuple[str, ...] = ()
     keeps: tuple[int, int] = (0, 0)
-    r_factors: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,36 +133,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class ResultData:
-    """A state of the reconstruction, all of one moment: what a `Result` is made from.
-
-    object: complex (y, x), (slice, y, x) or (state, slice, y, x); probe: complex (mode, y, x).
-    positions, origin, parameters, update, r_factors, history: as in `Result`. settings: as plain values.
-    frames, threads: as in `Status`. counts: sum of all of the scan. started: when it was opened first [s since 1970].
-    title, comments: of the user's.
-    """
-
-    object: Array
-    probe: Array
-    positions: Array
-    parameters: dict[str, Array]
-    origin: tuple[int, int]
-    r_factor: float
-    epochs: tuple[Epoch, ...]
-    changes: tuple[Change, ...]
-    settings: dict[str, Any]
-    frames: str = ""
-    update: int = 0
-    counts: float | None = None
-    started: float | None = None
-    r_factors: tuple[tuple[int, float], ...] = ()
-    history: tuple[Thumbnail, ...] = ()
-    threads: int = 0
-    title: str = ""
-    comments: str = ""
-
-
-@dataclass(frozen=True, eq=False)
 class Picture:
     """One picture for a screen: grey levels that stand for values, or colours that stand for themselves.
 
@@ -215,15 +182,19 @@ class RenderRequest:
     def __post_init__(self) -> None:
         wrong = [pane for pane in self.panes if pane not in PANES]
         if wrong or len(set(self.panes)) < len(self.panes):
-            raise InvalidValueError(f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.")
+            raise InvalidValueError(
+                f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.", code="argument.invalid-value"
+            )
         if self.modes_as not in ("complex", "amplitude"):
-            raise InvalidValueError(f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.")
+            raise InvalidValueError(
+                f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.", code="argument.invalid-value"
+            )
         for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
-                raise InvalidValueError(f"{name} is {value}; expected at least {low}.")
+                raise InvalidValueError(f"{name} is {value}; expected at least {low}.", code="argument.invalid-value")
         if not 1 <= self.quality <= 95:
-            raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.")
+            raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.", code="argument.invalid-value")
 
 
 @dataclass(frozen=True, eq=False)

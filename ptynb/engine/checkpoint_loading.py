@@ -19,31 +19,31 @@ FREE = ("pattern_storage", "gradient_accumulation")
 """What may be chosen anew though it is not live: the result does not depend on it."""
 
 
-def read_start(start: Path | None, rank: int) -> ReconstructionState | str | None:
-    """On rank 0 the state to go on from, or the sentence why it can't be read; to be called before joining the group.
+def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError | None:
+    """On rank 0 the state to continue from, or the error of reading it; to be called before joining the group.
 
-    So the others don't wait in the group for a slow disk.
+    In this order the other ranks do not wait in the group for a slow disk.
     """
     if start is None or rank > 0:
         return None
     try:
         return load_state(start)
     except FileError as error:
-        return str(error)
+        return error
 
 
-def shared(found: ReconstructionState | str | None, group: Group) -> ReconstructionState | None:
-    """Rank 0's state, on every rank; its rows stay behind. Raises FileError on all of them where there is none."""
-    if isinstance(found, str):
-        group.tell(found)
-        raise FileError(found)
+def shared(found: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
+    """Rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
+    if isinstance(found, FileError):
+        group.tell([str(found), found.code])
+        raise found
     record, arrays = ({}, {}) if found is None else packed(_without_rows(found))
     places = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
     told: Any = group.tell(None if found is None else [record, places])
-    if isinstance(told, str):
-        raise FileError(told)
     if told is None:
         return None
+    if isinstance(told[0], str):
+        raise FileError(told[0], code=told[1])
     for name, dtype, shape in told[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:
@@ -79,7 +79,8 @@ def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Se
     fixed = [name for name in kept.differences(settings) if not Settings.is_live(name) and name not in FREE]
     if fixed:
         raise SettingsError(
-            f"The state was kept with other settings: {', '.join(fixed)} can't change in a reconstruction that has "
-            "begun; go on with the state's own, or make a new Reconstruction."
+            f"The checkpoint was written with other settings: {', '.join(fixed)} cannot change in a reconstruction "
+            "that has begun; resume with the settings of the checkpoint, or make a new Reconstruction.",
+            code="checkpoint.other-settings",
         )
     return Settings(**state.begun).replace(**{name: getattr(settings, name) for name in FREE})

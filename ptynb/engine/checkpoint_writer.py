@@ -10,24 +10,23 @@ import contextlib
 import dataclasses
 import importlib
 import json
-import math
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptynb.data.snapshot import Change, Epoch, WatchedPictures
+from ptynb.data.snapshot import Status, WatchedPictures
 from ptynb.engine.rendering import make_watched
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io import checkpoint_branches
 from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
+from ptynb.io.status_file import status_text
 from ptynb.settings import Checkpointing
 
 COMPANION_SECONDS = 60.0
@@ -55,21 +54,6 @@ class CheckpointRequest:
     run: str
     token: str
     stays: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class RunStatus:
-    """What watchers of a folder are told, beside the pictures."""
-
-    scan: str
-    state: str
-    epoch: int
-    target: int
-    update: int
-    updates_per_epoch: int
-    epochs: tuple[Epoch, ...]
-    changes: tuple[Change, ...]
-    engines: int
 
 
 class Jobs:
@@ -174,7 +158,8 @@ class Keeper:
             if found is not None and found.run != self._run:
                 raise InvalidValueError(
                     f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
-                    "name another folder, or go on from that state."
+                    "choose another folder, or resume from that state.",
+                    code="checkpoint.other-run",
                 )
 
     # When
@@ -255,7 +240,7 @@ class Keeper:
         late = every is not None and time.monotonic() - self._pictures_time >= every
         return late and not self._jobs.busy("pictures")
 
-    def show(self, standing: RunStatus, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
+    def show(self, standing: Status, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
         """Has status.json written, and pictures of what `look` gives: a projection (y, x) and a probe (mode, y, x)."""
         if self._keep.pictures is None or self._rank:
             return
@@ -343,7 +328,7 @@ class Keeper:
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink()
 
-    def _publish(self, folder: Path, standing: RunStatus, made: WatchedPictures | None) -> None:
+    def _publish(self, folder: Path, standing: Status, made: WatchedPictures | None) -> None:
         written = []
         try:
             self._make_folder(folder)
@@ -353,7 +338,8 @@ class Keeper:
                 for name, jpeg in made.files.items():
                     files.put(folder / f"{name}.jpg", memoryview(jpeg))
                     written.append(folder / f"{name}.jpg")
-            text = json.dumps(self._status(folder, standing), allow_nan=False).encode()
+            kept = None if self.kept is None else Path(self.kept).name
+            text = status_text(folder.name, self._scan, standing, self._picture, kept)
             files.put(folder / "status.json", memoryview(text))
             written.append(folder / "status.json")
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
@@ -362,27 +348,6 @@ class Keeper:
         self._told["pictures"] = False
         for path in written:
             self._hand_over(path)
-
-    def _status(self, folder: Path, standing: RunStatus) -> dict[str, Any]:
-        return {
-            "format": "ptynb status",
-            "version": 1,
-            "name": folder.name,
-            "scan": standing.scan,
-            "state": standing.state,
-            "epoch": standing.epoch,
-            "target": standing.target,
-            "update": standing.update,
-            "updates_per_epoch": standing.updates_per_epoch,
-            "losses": [epoch.loss if math.isfinite(epoch.loss) else None for epoch in standing.epochs],
-            "seconds": [epoch.seconds for epoch in standing.epochs],
-            "changes": [[change.epoch, change.name] for change in standing.changes],
-            "engines": standing.engines,
-            "r_factor": None,
-            "written": datetime.now().astimezone().isoformat(timespec="milliseconds"),
-            "picture": self._picture,
-            "kept": None if self.kept is None else Path(self.kept).name,
-        }
 
     def _hand_over(self, path: Path) -> None:
         if self._transfer is None:
@@ -405,7 +370,7 @@ def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
     """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
-            raise InvalidValueError(f"{name} holds numbers that are not finite")
+            raise InvalidValueError(f"{name} contains values that are not finite", code="array.not-finite")
 
 
 def _header(path: Path) -> files.Header | None:
@@ -422,11 +387,13 @@ def _imported(name: str) -> Callable[[Path], Any]:
     except Exception as error:
         raise InvalidValueError(
             f"checkpointing.transfer is {name!r}, which can't be imported ({type(error).__name__}: {error}); expected "
-            "'module:function' of a module that every engine can import."
+            "'module:function' of a module that every engine can import.",
+            code="checkpoint.invalid-transfer",
         ) from error
     if not callable(found):
         raise InvalidValueError(
-            f"checkpointing.transfer is {name!r}, and that is no function; expected 'module:function'."
+            f"checkpointing.transfer is {name!r}, which is not callable; expected 'module:function'.",
+            code="checkpoint.invalid-transfer",
         )
     made: Callable[[Path], Any] = found
     return made

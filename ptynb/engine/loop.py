@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.record import Words
+from ptynb.data.record import RunRecord, Words, fields_of, utc
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Change, Epoch, Thumbnail
 from ptynb.distributed.group import Group
@@ -25,7 +25,7 @@ from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
-from ptynb.loading.shard import Shard, detector_mask
+from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.sampler import BatchSampler
@@ -60,7 +60,9 @@ class Loop:
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = BatchSampler.of(scan, settings, group.world)
         self.frame = object_frame(scan, settings)
-        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage)
+        self.shard = EnginePatterns(
+            scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage
+        )
         mean_pattern, self._sums = self.shard.totals(len(scan))
         self._mean_count = float(mean_pattern.mean())
         self.scan = {**identity(scan), "counts": self._sums.counts}
@@ -89,7 +91,7 @@ class Loop:
         """Of the user's."""
         self.area = illuminated_area(scan.positions - self.frame.origin, scan.pattern_shape)
         """Where the object is worth looking at."""
-        self.started = time.time()
+        self.started = utc(time.time())
         self.agreed = 0
         """The last epoch after which all engines had the same parameters, to the last bit; 0: none yet."""
         self._seconds = 0.0
@@ -249,14 +251,11 @@ class Loop:
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
         named = self.model.state_dict() if first else {}
         return ReconstructionState(
-            settings=self.settings.model_dump(mode="json"),
+            **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
             scan=self.scan,
             epoch=self.epoch,
-            update=self.update,
             target=target,
-            epochs=(*self.epochs,),
-            changes=(*self.changes,),
             seconds=self._seconds,
             active={name: piece.active for name, piece in self.model.parts.items()},
             power=self.model.probe.power,
@@ -269,12 +268,20 @@ class Loop:
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
+        )
+
+    def record(self) -> RunRecord:
+        """The record of the run up to now."""
+        return RunRecord(
+            **vars(self.words),
+            epochs=(*self.epochs,),
+            update=self.update,
+            r_factors=(*self.r_factors,),
+            changes=(*self.changes,),
+            settings=self.settings.model_dump(mode="json"),
             metadata=self._about,
             started=self.started,
-            r_factors=(*self.r_factors,),
             history=self.history,
-            title=self.words.title,
-            comments=self.words.comments,
         )
 
     def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
@@ -293,8 +300,8 @@ class Loop:
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
-        self.words = Words(state.title, state.comments)
-        self.started = self.started if state.started is None else state.started
+        self.words = Words.of(state)
+        self.started = state.started or self.started
         self._seconds, self._clock = state.seconds if whole else 0.0, None
         for name, piece in self.model.parts.items():
             piece.active = state.active[name]
@@ -379,7 +386,7 @@ class Loop:
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
         """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
-        found = {"positions": self.model.all_places(), **self.model.beginnings()}
+        found = {"positions": self.model.all_positions(), **self.model.start_arrays()}
         for name, piece in self.model.parts.items():
             if piece.active:
                 found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}

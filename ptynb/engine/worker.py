@@ -26,7 +26,8 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from ptynb.data.record import Words
+from ptynb.data.provenance import Machines, ScanIdentity
+from ptynb.data.record import RunRecord, Words, fields_of
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import (
     Array,
@@ -35,14 +36,14 @@ from ptynb.data.snapshot import (
     PatternPair,
     Pictures,
     RenderRequest,
-    ResultData,
+    Result,
     Snapshot,
     Status,
 )
 from ptynb.distributed.group import ECHOES, Group, Membership, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics
-from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress, RunStatus
+from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress
 from ptynb.engine.loop import Loop
 from ptynb.engine.rendering import Taken, make_pictures, make_room, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError
@@ -140,7 +141,7 @@ class Worker:
         self._applied = 0
         self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self._result: ResultData | None = None
+        self._result: Result | None = None
         self._area = (slice(None), slice(None))
         self._pixel = scan.pixel_size
         self._measure_every = 0
@@ -256,12 +257,12 @@ class Worker:
             self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals
         )
 
-    def result(self) -> ResultData | None:
+    def result(self) -> Result | None:
         """The result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            data: ResultData = self._in_thread(lambda: _result_data(loop, float("nan")))
-            return data
+            result: Result = self._in_thread(lambda: _result_of(loop, float("nan")))
+            return result
         return self._result
 
     def close(self) -> None:
@@ -419,11 +420,11 @@ class Worker:
             case "evaluate":
                 r_factor = self._measure(loop)
                 if self._membership.rank == 0:
-                    self._result = _result_data(loop, r_factor)
+                    self._result = _result_of(loop, r_factor)
             case "measure":
                 self._measure_every = command.value
             case "words":
-                self._set_words(loop, Words(*command.value))
+                self._set_words(loop, Words(**command.value))
             case "keep":
                 self._pending = CheckpointRequest(**command.value)
                 if loop.equal:
@@ -484,17 +485,7 @@ class Worker:
         """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._keeper is None:
             return
-        status = RunStatus(
-            self._scan,
-            self._state,
-            loop.epoch,
-            self._target,
-            loop.update,
-            loop.updates,
-            (*loop.epochs,),
-            (*loop.changes,),
-            self._membership.world,
-        )
+        status = dataclasses.replace(self.status(), **vars(loop.words))
         self._keeper.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
 
     # Requests that need tensors: made by the process's main thread, answered between two updates
@@ -534,28 +525,18 @@ def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def _result_data(loop: Loop, r_factor: float) -> ResultData:
-    settings = loop.settings.model_dump(mode="json")
-    arrays = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
+def _result_of(loop: Loop, r_factor: float) -> Result:
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
     optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
-    return ResultData(
+    return Result(
+        **fields_of(RunRecord, loop.record()),
         **arrays,
         positions=optimised.pop("positions"),
         parameters=optimised,
         origin=loop.frame.origin,
         r_factor=r_factor,
-        epochs=(*loop.epochs,),
-        changes=(*loop.changes,),
-        settings=settings,
-        frames=loop.shard.place,
-        update=loop.update,
-        counts=loop.scan["counts"],
-        started=loop.started,
-        r_factors=(*loop.r_factors,),
-        history=loop.history,
-        threads=count(),
-        title=loop.words.title,
-        comments=loop.words.comments,
+        scan=ScanIdentity(counts=loop.scan["counts"]),
+        machines=Machines(frames=loop.shard.place, threads=count()),
     )
 
 

@@ -27,7 +27,7 @@ from ptynb.data.snapshot import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 
 MAIN = "main"
 FOLDER = "branches"
@@ -67,8 +67,9 @@ def folder_of(root: Path, name: str) -> Path:
         return root
     if not NAME.fullmatch(name):
         raise InvalidValueError(
-            f"A branch can't be named {name!r}; expected letters, digits, '-', '_' and '.', at most 64, the first a "
-            "letter or digit."
+            f"{name!r} is not a valid name of a branch; expected at most 64 letters, digits, '-', '_' and '.', and "
+            "a letter or digit first.",
+            code="branch.invalid-name",
         )
     return root / FOLDER / name
 
@@ -118,7 +119,9 @@ def read_note(folder: Path) -> Note:
         return _note(json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError):
         raise FileError(
-            f"{folder / NOTE}, which says what states are to stay, is damaged; remove it, and none of them is any more."
+            f"{folder / NOTE}, which lists the checkpoints to keep, is damaged; if you remove it, none of them is kept "
+            "for good.",
+            code="file.damaged",
         ) from None
 
 
@@ -127,7 +130,7 @@ def _note(said: Any) -> Note:
     note = Note(**{**said, "stays": tuple(said["stays"])})
     right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
     if not right or not all(isinstance(name, str) for name in note.stays):
-        raise InvalidTypeError("values of other kinds than a note has")
+        raise InvalidTypeError("values of other types than a note has", code="file.damaged")
     return note
 
 
@@ -141,7 +144,7 @@ def stay(path: Path) -> None:
     note = read_note(path.parent)
     write_note(path.parent, dataclasses.replace(note, stays=tuple(sorted({*note.stays, path.name}))))
     if not path.exists():
-        raise FileError(f"{path} was removed meanwhile; choose one that is still there.")
+        raise FileError(f"{path} has been removed; choose another checkpoint.", code="checkpoint.not-found")
 
 
 def use(folder: Path) -> None:
@@ -181,7 +184,9 @@ def begin(root: Path, name: str, state: Path) -> Path:
     """
     folder = folder_of(root, name)
     if folder.exists():
-        raise InvalidValueError(f"There is a branch {name!r} already; choose another name, or switch to it.")
+        raise InvalidValueError(
+            f"There is a branch {name!r} already; choose another name, or switch to it.", code="branch.exists"
+        )
     try:
         found = copy_into(state, folder)
         epoch = _summary(found)[0]
@@ -290,4 +295,6 @@ def _summary_of(path: Path, node: int, age: int) -> tuple[int, int, float | None
         epochs = record["epochs"]
         return int(record["epoch"]), int(record["update"]), float(epochs[-1]["loss"]) if epochs else None
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise FileError(f"{path} is damaged ({reason(error)}); its record does not say where it stands.") from None
+        raise FileError(
+            f"{path} is damaged ({reason(error)}): its record lacks epoch, update or losses.", code="file.damaged"
+        ) from None

@@ -32,7 +32,7 @@ import re
 import secrets
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames
+from ptynb.data.record import RunRecord, at, seconds_of, utc
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Change, Epoch, Thumbnail, as_plain
 from ptynb.exceptions import FileError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import open_for_reading
-from ptynb.io.reading.hdf5_links import dataset
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.hdf5_file import dataset, open_for_reading
+from ptynb.io.reading.safe_reading import Checked
+from ptynb.io.record_mapper import from_json, to_json
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
 
@@ -56,6 +56,8 @@ VERSION = 1 + len(TABLES)
 """Each table of renamed settings raises it by one."""
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
+PREFIX = re.compile(r"^algorithm/(?=(optimiser|algorithm)/)")
+"""The arrays of an algorithm have names of their own in a file."""
 NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
 
 Array = NDArray[Any]
@@ -70,8 +72,8 @@ class Header:
     written: int
 
 
-@dataclass(frozen=True, eq=False)
-class ReconstructionState:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReconstructionState(RunRecord):
     """A reconstruction between two updates, as plain arrays.
 
     settings, begun: as plain values, now and at the very start. scan: see `identity`.
@@ -84,16 +86,12 @@ class ReconstructionState:
     `Result`; states of earlier versions have none.
     """
 
-    settings: dict[str, Any]
     begun: dict[str, Any]
     scan: dict[str, Any]
     epoch: int
-    update: int
     target: int
-    epochs: tuple[Epoch, ...]
-    changes: tuple[Change, ...]
     seconds: float
-    active: dict[str, bool]
+    active: dict[str, bool] = dataclasses.field(metadata=at(checkpoint="awake"))
     power: float
     numbers: dict[str, float]
     batch: int
@@ -106,19 +104,10 @@ class ReconstructionState:
     parts: int = 1
     run: str = ""
     token: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
-    started: float | None = None
-    r_factors: tuple[tuple[int, float], ...] = ()
-    history: tuple[Thumbnail, ...] = ()
-    title: str = ""
-    comments: str = ""
 
 
-ARRAYS = ("loss_sums", "scale", "patterns")
-GROUPS = ("model", "rows")
-STORED_NAMES = {"active": "awake", "metadata": "about"}
-"""Fields that have another name in files, which those of earlier versions have too."""
-FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
+REQUIRED = ("settings", "update", "epochs", "changes")
+"""Fields of the run's record that every version has."""
 
 
 def identity(scan: Scan) -> dict[str, Any]:
@@ -147,49 +136,17 @@ def _file_of(frames: Frames) -> Path | None:
 
 def packed(state: ReconstructionState) -> tuple[dict[str, Any], dict[str, Array]]:
     """The state as a record that JSON can hold, and arrays by their places in the file."""
-    arrays = {name: getattr(state, name) for name in ARRAYS}
-    for group in GROUPS:
-        arrays |= {f"{group}/{name}": values for name, values in getattr(state, group).items()}
-    arrays |= state.algorithm
-    for number, moment in enumerate(state.history):
-        arrays |= {f"moments/{number}/object": moment.object, f"moments/{number}/probe": moment.probe}
-    others = {"algorithm", "history", *ARRAYS, *GROUPS}
-    names = [one.name for one in dataclasses.fields(ReconstructionState) if one.name not in others]
-    record = {STORED_NAMES.get(name, name): getattr(state, name) for name in names}
-    record["epochs"] = [as_plain(epoch) for epoch in state.epochs]
-    record["changes"] = [as_plain(change) for change in state.changes]
-    record["moments"] = [
-        {name: getattr(moment, name) for name in ("epoch", "reduction", "probe_reduction", "corner")}
-        for moment in state.history
-    ]
-    return record, arrays
+    record, arrays = to_json(state)
+    record["started"] = seconds_of(state.started)
+    return record, {PREFIX.sub("", name): values for name, values in arrays.items()}
 
 
 def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> ReconstructionState:
     """What `packed` took apart. Raises KeyError or TypeError where something is missing."""
-    groups = {
-        group: {name.removeprefix(f"{group}/"): one for name, one in arrays.items() if name.startswith(f"{group}/")}
-        for group in GROUPS
-    }
-    algorithm = {name: one for name, one in arrays.items() if name.startswith(("optimiser/", "algorithm/"))}
-    values: dict[str, Any] = {
-        **{FIELD_NAMES.get(name, name): value for name, value in record.items() if name != "moments"},
-        **groups,
-        **{name: arrays[name] for name in ARRAYS},
-        "algorithm": algorithm,
-        "epochs": tuple(Epoch(**epoch) for epoch in record["epochs"]),
-        "changes": tuple(Change(**change) for change in record["changes"]),
-        "r_factors": tuple((int(epoch), float(value)) for epoch, value in record.get("r_factors", ())),
-        "history": tuple(
-            Thumbnail(
-                **{**plain, "corner": (plain["corner"][0], plain["corner"][1])},
-                object=arrays[f"moments/{number}/object"],
-                probe=arrays[f"moments/{number}/probe"],
-            )
-            for number, plain in enumerate(record.get("moments", ()))
-        ),
-    }
-    return ReconstructionState(**values)
+    record = {**{name: record[name] for name in REQUIRED}, **record, "started": utc(record.get("started"))}
+    own = ("optimiser/", "algorithm/")
+    arrays = {f"algorithm/{name}" if name.startswith(own) else name: values for name, values in arrays.items()}
+    return from_json(ReconstructionState, record, arrays)
 
 
 # Writing
@@ -332,14 +289,17 @@ def load_state(path: str | Path) -> ReconstructionState:
     except FileError as error:
         before = _whole_before(path)
         advice = f" Use {before}, the one before it." if before else ""
-        raise FileError(f"{error}{advice}") from None
+        raise FileError(f"{error}{advice}", code=error.code) from None
 
 
 def newest_state(folder: str | Path) -> Path:
     """The newest state in a folder, once it was read and found whole. Raises FileError as `load_state` does."""
     found = states(folder)
     if not found:
-        raise FileError(f"There is no state of a reconstruction (state-00120.h5 and the like) in {Path(folder)}.")
+        raise FileError(
+            f"There is no state of a reconstruction (state-00120.h5 and the like) in {Path(folder)}.",
+            code="checkpoint.not-found",
+        )
     load_state(found[-1])
     return found[-1]
 
@@ -360,13 +320,16 @@ def _load(path: Path) -> ReconstructionState:
     try:
         state = _with_present_names(unpacked(record, arrays), version - 1)
     except (AttributeError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is not a whole state: {error} is missing or of another kind.") from None
+        raise FileError(
+            f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
+        ) from None
     except SettingsError as error:
-        raise FileError(f"{path} is damaged ({error}) and can't be used.") from None
+        raise FileError(f"{path} is damaged ({error}) and cannot be used.", code="file.damaged") from None
     if missing := missing_parts(path, state.token, state.parts):
         raise FileError(
             f"{path} is not whole: the parts of ranks {missing} ({companion(path, missing[0]).name} and so on) are "
-            "missing or of another moment; they have to be in the same folder."
+            "missing or of another moment; they have to be in the same folder.",
+            code="checkpoint.incomplete",
         )
     return state
 
@@ -389,10 +352,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
             if kind != FORMAT:
-                raise FileError(f"{path} is not a state of a reconstruction that ptynb kept, but of another kind.")
+                raise FileError(
+                    f"{path} is not a state file of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
+                )
             if version not in range(1, VERSION + 1):
                 raise FileError(
-                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb."
+                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                    code="file.unknown-format",
                 )
             arrays: dict[str, Array] = {}
             checked = Checked(file, path)
@@ -408,7 +374,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
         except FileError:
             raise
         except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise FileError(f"{path} is damaged ({' '.join(str(error).split())}) and can't be used.") from None
+            raise FileError(
+                f"{path} is damaged ({' '.join(str(error).split())}) and cannot be used.", code="file.damaged"
+            ) from None
 
 
 def _with_present_names(state: ReconstructionState, known: int) -> ReconstructionState:

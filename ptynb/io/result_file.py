@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.record import Change
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
-from ptynb.io import result_record as record
 from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
+from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
 
@@ -34,17 +34,11 @@ def save_result(result: Result, path: str | Path) -> Path:
     path = Path(path).expanduser()
     with replacing(path) as file:
         _write_head(file, result)
-        _write_arrays(file, result)
-        record.write_epochs(file, result.epochs, result.update)
-        record.write_r_factors(file, result.r_factors)
-        record.write_changes(file, result.changes)
-        record.write_thumbnails(file, result.history)
-        for name, settings in (("at_end", result.settings), ("at_start", result.initial_settings)):
-            record.write_json(file.require_group("settings"), name, settings)
-        record.write_record(file, "scan", result.scan)
-        record.write_record(file, "software", result.software)
-        record.write_record(file, "machines", result.machines)
-        record.write_json(file, "about", result.metadata)
+        write_record(file, result)
+        _describe_arrays(file, result)
+        for thumbnail in file["moments"].values():
+            for one in thumbnail.values():
+                one.attrs["axes"] = ["y", "x"]
         write_plots(file["entry"], result)
     return path
 
@@ -53,34 +47,25 @@ def _write_head(file: h5py.File, result: Result) -> None:
     file.attrs.update(
         format=FORMAT,
         version=VERSION,
-        r_factor=result.r_factor,
         NX_class="NXroot",
         default="entry",
         creator=f"ptynb {result.software.ptynb}".strip(),
     )
     entry = file.create_group("entry")
     entry.attrs["NX_class"] = "NXentry"
-    record.write_text(entry, "title", result.title)
-    record.write_text(entry, "start_time", result.started)
-    record.write_text(entry, "end_time", result.ended)
-    record.write_text(entry, "failure", result.failure)
     note = entry.create_group("comments")
     note.attrs["NX_class"] = "NXnote"
-    record.write_text(note, "type", "text/markdown")
-    record.write_text(note, "data", result.comments)
+    write_text(note, "type", "text/markdown")
 
 
-def _write_arrays(file: h5py.File, result: Result) -> None:
+def _describe_arrays(file: h5py.File, result: Result) -> None:
     axes = ("state", "slice", "y", "x")[-result.object.ndim :]
-    file["object"], file["probe"], file["positions"] = result.object, result.probe, result.positions
-    file["object"].attrs.update(axes=[*axes], long_name="Object", units="", origin=result.origin, origin_unit="pixel")
+    file["object"].attrs.update(axes=[*axes], long_name="Object", units="", origin_unit="pixel")
     file["probe"].attrs.update(axes=["mode", "y", "x"], long_name="Probe", units="sqrt(counts)")
     file["positions"].attrs.update(axes=["pattern", "yx"], long_name="Top-left corners of the probe", units="pixel")
     if result.pixel_size is not None:
         for name in ("object", "probe"):
             file[name].attrs.update(pixel_size=result.pixel_size, pixel_size_unit="m")
-    for name, values in result.parameters.items():
-        file[f"optimised/{name}"] = values
     if BACKGROUND in result.parameters:
         file[f"optimised/{BACKGROUND}"].attrs.update(axes=["y", "x"], units="counts", order=CENTRED)
 
@@ -97,23 +82,24 @@ def load_result(path: str | Path) -> Result:
         except FileError:
             raise
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileError(f"{path} is damaged ({reason(error)}) and can't be read.") from None
+            raise FileError(f"{path} is damaged ({reason(error)}) and cannot be read.", code="file.damaged") from None
 
 
 def _read(source: Checked) -> Result:
     if not is_result(source.file):
-        raise FileError(f"{source.path} is not a result of ptynb; scans are opened with load.")
+        raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
     if version == 1:
-        return _with_centred_background(
-            source, _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+        result = _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+    elif version in range(UNNAMED, VERSION + 1):
+        result = _with_present_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
+    else:
+        raise FileError(
+            f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
+            "ptynb.",
+            code="file.unknown-format",
         )
-    if version in range(UNNAMED, VERSION + 1):
-        result = _with_present_names(Result(**_arrays(source), **_record(source)), int(version) - UNNAMED)
-        return _with_centred_background(source, result)
-    raise FileError(
-        f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update ptynb."
-    )
+    return _with_centred_background(source, result)
 
 
 def _arrays(source: Checked) -> dict[str, Any]:
@@ -128,34 +114,19 @@ def _arrays(source: Checked) -> dict[str, Any]:
         "origin": (int(origin[0]), int(origin[1])),
         "pixel_size": None if pixel is None else (pixel[0], pixel[1]),
         "parameters": _datasets(source) if source.has("optimised") else {},
-        "epochs": record.read_epochs(source),
         "r_factor": source.real(source.file, "r_factor"),
     }
 
 
 def _first_record(source: Checked) -> dict[str, Any]:
     settings, about = (source.parsed(name, source.attribute(source.file, name), dict) for name in ("settings", "about"))
-    return {"settings": settings, "metadata": about, "changes": record.read_first_changes(source)}
-
-
-def _record(source: Checked) -> dict[str, Any]:
-    return {
-        "settings": source.json("settings/at_end", dict),
-        "initial_settings": source.json("settings/at_start", dict),
-        "changes": record.read_changes(source),
-        "metadata": source.json("about", dict),
-        "r_factors": record.read_r_factors(source),
-        "update": int(source.numbers(source.dataset("epochs"), "update", 1)[0]),
-        "started": source.text("entry/start_time"),
-        "ended": source.text("entry/end_time"),
-        "history": record.read_thumbnails(source),
-        "scan": record.read_record(source, "scan", ScanIdentity),
-        "software": record.read_record(source, "software", Software),
-        "machines": record.read_record(source, "machines", Machines),
-        "failure": source.text("entry/failure"),
-        "title": source.text("entry/title"),
-        "comments": source.text("entry/comments/data"),
-    }
+    try:
+        changes = tuple(Change(**change) for change in source.json("changes", list))
+    except TypeError:
+        raise FileError(
+            f"{source.path} is damaged: entries of changes have other fields than a change.", code="file.damaged"
+        ) from None
+    return {"settings": settings, "metadata": about, "changes": changes, "epochs": read_field(source, Result, "epochs")}
 
 
 def _datasets(source: Checked) -> dict[str, NDArray[Any]]:

@@ -18,8 +18,11 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from ptynb.data.snapshot import Status
 
 FORMAT = "ptynb status"
 VERSION = 1
@@ -77,6 +80,30 @@ class StatusReport:
             f"state kept: {self.kept}" if self.kept else "",
         )
         return tuple(fact for fact in facts if fact)
+
+
+def status_text(name: str, scan: str, status: Status, picture: dict[str, Any] | None, kept: str | None) -> bytes:
+    """The content of a `status.json`. picture: of the pictures beside it; kept: name of the newest checkpoint."""
+    values = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "scan": scan,
+        "state": status.state,
+        "epoch": status.epoch,
+        "target": status.target,
+        "update": status.update,
+        "updates_per_epoch": status.updates_per_epoch,
+        "losses": [epoch.loss if math.isfinite(epoch.loss) else None for epoch in status.epochs],
+        "seconds": [epoch.seconds for epoch in status.epochs],
+        "changes": [[change.epoch, change.name] for change in status.changes],
+        "engines": status.world,
+        "r_factor": None,
+        "written": datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        "picture": picture,
+        "kept": kept,
+    }
+    return json.dumps(values, allow_nan=False).encode()
 
 
 class Folder:

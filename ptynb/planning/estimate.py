@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, counted, plan_for
 from ptynb.data.scan import Scan
-from ptynb.loading.placement import Place
+from ptynb.loading.engine_patterns import Storage
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Item, Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -29,7 +29,7 @@ class Estimate(Tabular):
     device: str
     batch: str
     items: tuple[Item, ...]
-    place: Place
+    place: Storage
     room: Room
     problem: str | None
     seconds: float | None

@@ -26,8 +26,8 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.engine.thumbnails import bytes_of
 from ptynb.exceptions import SettingsError
+from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
-from ptynb.loading.placement import Place, free_on_host, place_for
 from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share
 from ptynb.optimize.lbfgs import HISTORY
@@ -134,7 +134,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
     return waves, windows, patterns
 
 
-def memory_of(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> tuple[Item, ...]:
+def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:
     """What one engine takes at its peak, with the patterns at this place."""
     return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
 
@@ -164,7 +164,7 @@ def portion(scan: Scan, asked: Workload) -> int:
     return -(-share // asked.settings.gradient_accumulation)
 
 
-def _items(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> Iterator[Item]:
+def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterator[Item]:
     settings, where = asked.settings, _where(on_gpu)
     own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
     height, width = model_window(scan, settings)
@@ -242,12 +242,12 @@ def check_room(scan: Scan, asked: Workload, room: Room) -> None:
         raise SettingsError(problem, code="memory.insufficient")
 
 
-def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:
+def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Storage:
     """Where engines will keep the patterns."""
     own, everybody = (
         patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
     )
-    return place_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
+    return storage_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
 
 
 def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:

@@ -27,7 +27,7 @@ from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
-from ptynb.physics.model_builder import model_window, object_frame, window_places
+from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
@@ -146,7 +146,7 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
     if settings.gradient_sync == "dense" or settings.optimiser in ("lbfgs", *THIN_ONLY):
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
-    corners = np.rint(window_places(scan, settings)).astype(np.int64)
+    corners = np.rint(window_positions(scan, settings)).astype(np.int64)
     layers = settings.slices.count * settings.object.modes
     nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
     every = settings.sync_every

@@ -20,10 +20,10 @@ from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state,
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
-from ptynb.session.checkpoint_result import result_of
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.reopen import Reopening, nothing, reopen
+from ptynb.session.run_result import result_of
 from ptynb.settings import Settings
 
 Which = Checkpoint | int | str | Path

@@ -298,7 +298,7 @@ class EngineClient:
 
     def _send_words_and_run(self, epoch: int) -> None:
         if self.words != Words():
-            self.sent = self.engines.call(0, "command", Command("words", [self.words.title, self.words.comments]))
+            self.sent = self.engines.call(0, "command", Command("words", vars(self.words)))
         self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
         if self.r_factor_every:
             self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))

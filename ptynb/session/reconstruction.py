@@ -32,7 +32,6 @@ from ptynb.data.snapshot import (
     Pictures,
     RenderRequest,
     Result,
-    ResultData,
     Snapshot,
     Status,
 )
@@ -54,8 +53,8 @@ from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
-from ptynb.session.engine_result import make_result, names_of
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.validation import MOST_EPOCHS
@@ -155,7 +154,7 @@ class Reconstruction:
         """Continue from a checkpoint; arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
         recon._open(*arguments, start=start, epochs=state.epochs)
-        recon._client.words = Words(state.title, state.comments)
+        recon._client.words = Words.of(state)
         return recon
 
     @classmethod
@@ -798,7 +797,7 @@ class Reconstruction:
                 "There is no result: the run failed early, or its cluster was stopped before `result` or `save`.",
                 code="reconstruction.no-result",
             ) from self._client.failure
-        return dataclasses.replace(self._result, title=self.title, comments=self.comments)
+        return dataclasses.replace(self._result, **vars(self._client.words))
 
     @property
     def title(self) -> str:
@@ -807,7 +806,7 @@ class Reconstruction:
 
     @title.setter
     def title(self, text: str) -> None:
-        self._set_words(Words(str(text), self.comments))
+        self._set_words(dataclasses.replace(self._client.words, title=str(text)))
 
     @property
     def comments(self) -> str:
@@ -816,14 +815,14 @@ class Reconstruction:
 
     @comments.setter
     def comments(self, text: str) -> None:
-        self._set_words(Words(self.title, str(text)))
+        self._set_words(dataclasses.replace(self._client.words, comments=str(text)))
 
     def _set_words(self, words: Words) -> None:
         """Once it has failed or is closed, they go into the result alone."""
         self._client.words = words
         if not self._closed and self._client.failure is None:
             with contextlib.suppress(ReconstructionError):  # which the next command raises
-                self._executor.run(lambda: self._client.command("words", [words.title, words.comments]))
+                self._executor.run(lambda: self._client.command("words", vars(words)))
 
     def save(self, path: str | Path) -> Path:
         """Write the result (HDF5). An existing file is replaced once the new one is complete.
@@ -1159,22 +1158,22 @@ class Reconstruction:
             status, engines = self._client.statuses[0], self._client.engines
             machines = Machines(
                 engines=engines.world,
-                threads=data.threads,
+                threads=data.machines.threads,
                 devices=engines.devices,
                 kind=engines.description,
                 backend=status.backend,
-                frames=data.frames,
+                frames=data.machines.frames,
                 batch=self.batch,
                 extensions=names_of(self._client.spec.extensions),
             )
             self._result = make_result(self.scan, data, machines, self._client.failure)
             self._result_at = (status.epoch, status.update, status.applied)
 
-    def _result_data(self) -> ResultData | None:
+    def _result_data(self) -> Result | None:
         """From rank 0; after a failure from any engine that answers, since all have the same."""
         for rank in range(self._client.engines.world if self._client.failure is not None else 1):
             try:
-                data: ResultData | None = self._client.engines.call(rank, "result", timeout=600.0)
+                data: Result | None = self._client.engines.call(rank, "result", timeout=600.0)
             except EngineLostError:
                 continue
             if data is not None:

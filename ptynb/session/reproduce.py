@@ -19,11 +19,9 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.io.result_file import load_result
-from ptynb.io.scan_identity import digest
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.change_replay import steps_of
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before, steps_of
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
@@ -197,7 +195,7 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
             "the same way.",
             code="scan.other",
         )
-    if then.digest and digest(scan) != then.digest:
+    if then.digest and scan.metadata_digest != then.digest:
         raise FileError(
             f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
             "expected the same, prepared in the same way: reproduce(path, scan).",

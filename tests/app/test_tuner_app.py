@@ -49,7 +49,7 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
     assert [trial.state for trial in study.trials] == ["complete"] * 3
     assert study.trials[0].values == {"probe.learning_rate": 0.01}
     assert tuning.tuner._table.value.count("data:image/png") == 3
-    click(tuning, "Use the best")
+    click(tuning, "Use best")
     tuning.form.settle()
     assert tuning.form.settings == study.best_settings
     assert tuning.form.settings.batch == 12
@@ -68,7 +68,7 @@ def test_with_nothing_ticked_the_rates_are_tuned(tuning: Tuning) -> None:
 def test_what_a_study_refuses_is_shown(tuning: Tuning) -> None:
     Path(tuning.tuner.file.value).write_text("batch: 16\n")
     click(tuning, "Start")
-    assert "is not the journal of a study" in tuning.tuner._message.value
+    assert "is not the file of a study" in tuning.tuner._message.value
     assert tuning.study is None
 
 

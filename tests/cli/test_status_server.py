@@ -8,6 +8,7 @@ import pytest
 
 from ptynb.cli.status_page.status_server import Server
 from tests.io.test_status_file import JPEG, put
+from tests.raising import raises
 
 
 @pytest.fixture
@@ -95,9 +96,9 @@ def test_only_reading_is_possible(server):
 def test_it_listens_on_the_loopback_interface_only_and_a_taken_port_is_told(server):
     listening = server._http.socket.getsockname()
     assert listening == ("127.0.0.1", server.port)
-    with pytest.raises(OSError, match=rf"Port {server.port} can't be had \(.*\); give another"):
+    with raises("argument.invalid-value", f"Port {server.port}"):
         Server(".", server.port)
-    with pytest.raises(OSError, match="Port 70000 can't be had"):
+    with raises("argument.invalid-value", "Port 70000"):
         Server(".", 70000)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.loading import placement
+from ptynb.loading import engine_patterns
 from tests.followed import Case, follow
 from tests.raising import raises
 
@@ -92,7 +92,7 @@ def test_patterns_that_memory_can_not_hold_are_read_from_a_file_as_the_message_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = in_a_file(tmp_path)
-    monkeypatch.setattr(placement, "free_on_host", lambda: 1000)
+    monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 1000)
     with pytest.raises(pt.ReconstructionError, match="write them with save_scan and load that file, to have them read"):
         reconstructed(SCAN)
     with pt.Reconstruction(held, PLAIN, device="cpu", checkpointing=None) as recon:

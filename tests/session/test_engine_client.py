@@ -47,7 +47,20 @@ class Told:
 
 
 def status(epoch: int = 0, failure: Failure | None = None) -> Status:
-    return Status(0, 2, "running", epoch, 0, 4, 9, "CPU 0", "gloo", 1, {}, 0, failure=failure)
+    return Status(
+        rank=0,
+        world=2,
+        state="running",
+        epoch=epoch,
+        updates_per_epoch=4,
+        target=9,
+        device="CPU 0",
+        backend="gloo",
+        threads=1,
+        rates={},
+        applied=0,
+        failure=failure,
+    )
 
 
 def linked(*answers: Any) -> tuple[EngineClient, Told]:

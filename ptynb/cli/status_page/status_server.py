@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.io.status_file import PICTURES, Folder
 from ptynb.widgets.loss_curve import loss_curve
 
@@ -42,7 +43,7 @@ STATIC = {
 
 
 class Server:
-    """Shows a folder at `address` while it is open. Raises OSError where the port is taken."""
+    """Shows a folder at `address` while it is open. Raises InvalidValueError where the port is taken."""
 
     def __init__(self, folder: str | Path, port: int = 0) -> None:
         self._folder = Folder(folder)
@@ -57,7 +58,10 @@ class Server:
         try:
             self._http = ThreadingHTTPServer((HOST, port), self._handler())
         except (OSError, OverflowError) as error:
-            raise OSError(f"Port {port} can't be had ({error}); give another, or none for any that is free.") from None
+            raise InvalidValueError(
+                f"Port {port} is not available ({error}); choose another, or none for any that is free.",
+                code="argument.invalid-value",
+            ) from None
         self._http.daemon_threads = True
         self.port = self._http.server_address[1]
         self._threads = [

@@ -23,7 +23,7 @@ from ptynb.data.geometry import ELECTRON_VOLT, energy_from_wavelength
 from ptynb.data.result import Result
 from ptynb.io.formats.cxi import UPRIGHT
 from ptynb.io.hdf5_file import replacing
-from ptynb.io.result_record import write_text
+from ptynb.io.record_mapper import write_text
 
 VERSION = 150
 SHORTEST = 1e-11

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ptynb.data.provenance import ScanIdentity
 from ptynb.data.result import Result
-from ptynb.io.result_record import STORED_NAMES
+from ptynb.io.record_mapper import fields
 
 
 def write_npz(result: Result, path: Path) -> None:
@@ -32,7 +33,7 @@ def write_npz(result: Result, path: Path) -> None:
         "settings": result.settings,
         "began_with": result.initial_settings,
         "changes": [dataclasses.asdict(change) for change in result.changes],
-        "scan": {STORED_NAMES.get(name, name): value for name, value in dataclasses.asdict(result.scan).items()},
+        "scan": {place.path: getattr(result.scan, place.name) for place in fields(ScanIdentity)},
         "software": dataclasses.asdict(result.software),
         "machines": dataclasses.asdict(result.machines),
         "started": result.started,

@@ -151,7 +151,9 @@ class Viewer(anywidget.AnyWidget):
         """
         names = [picture.name for picture in pictures]
         if len(set(names)) < len(names):
-            raise InvalidValueError(f"Pictures shown together need different names; there are {', '.join(names)}.")
+            raise InvalidValueError(
+                f"Pictures of a frame need different names; found {', '.join(names)}.", code="argument.invalid-value"
+            )
         self._need_tables({picture.colours for picture in pictures})
         self._sent_at = time.monotonic()
         self.frame = {
@@ -196,11 +198,12 @@ class Viewer(anywidget.AnyWidget):
         moved = None if moved is None else _coordinates("moved", moved)
         if moved is not None and len(moved) != len(points):
             raise InvalidValueError(
-                f"There are {len(points)} points, but {len(moved)} places they moved to; give one each."
+                f"points has {len(points)} entries, but moved has {len(moved)}; expected the same number.",
+                code="array.shape-mismatch",
             )
         if chosen is not None and not 0 <= chosen < len(points):
             raise InvalidValueError(
-                f"There is no point {chosen} to choose; give one of 0 to {len(points) - 1}, or None."
+                f"chosen is {chosen}; expected 0 to {len(points) - 1}, or None.", code="argument.invalid-value"
             )
         # Traits of their own: another choice among 200,000 points sends one number.
         with self.hold_sync():
@@ -240,8 +243,8 @@ class Viewer(anywidget.AnyWidget):
         answer = {"kind": "value", "name": name, "y": y, "x": x}
         self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
 
-    def _complain(self, error: Exception) -> None:
-        self.problem = str(error) or type(error).__name__
+    def _complain(self, error: Exception | None) -> None:
+        self.problem = "" if error is None else str(error) or type(error).__name__
 
     # What may be set
 
@@ -299,7 +302,10 @@ def _coordinates(what: str, values: Array) -> Array:
     if array.size == 0:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
-        raise InvalidValueError(f"{what} have shape {array.shape}; they need (point, yx), in pixels of the array.")
+        raise InvalidValueError(
+            f"{what} has shape {array.shape}; expected (point, 2), y and x in pixels of the array.",
+            code="array.shape-mismatch",
+        )
     return array
 
 

@@ -80,7 +80,8 @@ class Survey:
         if not 0 <= first < min(last, rings):
             raise InvalidValueError(
                 f"The virtual detector reaches from {inner:g} to {outer:g} pixels; expected an inner radius of "
-                f"at least 0, and an outer one that is larger by {self.ring_width:.3g} or more."
+                f"at least 0, and an outer one that is larger by {self.ring_width:.3g} or more.",
+                code="argument.invalid-value",
             )
         return self.rings[:, first:last].sum(1, dtype=np.float64)
 
@@ -91,7 +92,10 @@ def survey(scan: Scan, patterns: int | None = None) -> Survey:
     Raises ValueError for a number below 1, and what reading the patterns raises.
     """
     if patterns is not None and patterns < 1:
-        raise InvalidValueError(f"The patterns to survey are {patterns}; expected at least 1, or None for all.")
+        raise InvalidValueError(
+            f"The patterns to survey are {patterns}; expected at least 1, or None for all.",
+            code="argument.invalid-value",
+        )
     surveyor = Surveyor(scan, sample=patterns or SAMPLE)
     while (patterns is None or surveyor.in_sample) and surveyor.advance():
         pass

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptynb import analysis, preparation
-from ptynb.analysis import surveyor as module
-from ptynb.analysis.surveyor import SAMPLE, Surveyor, bright_radius, survey
+from ptynb.analysis import scan_survey as module
+from ptynb.analysis.scan_survey import SAMPLE, Surveyor, bright_radius, survey
 from ptynb.data.patterns import ArrayFrames, HDF5Frames
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate

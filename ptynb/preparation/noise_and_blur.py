@@ -1,4 +1,4 @@
-"""Making patterns worse on purpose: fewer counts, a blurred detector."""
+"""Simulated degradation of patterns: Poisson noise and detector blur."""
 
 from __future__ import annotations
 
@@ -16,39 +16,68 @@ from ptynb.preparation.counts import normalise
 
 
 def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> Scan:
-    """Draws each count from Poisson's distribution around what it was.
+    """Replace each count by a random number of the Poisson distribution with this mean.
 
-    dose: mean sum of a pattern over good pixels [counts], to which all are scaled before (`normalise`, which reads all
-        patterns once); None: as bright as they are.
-    seed: pattern j of this scan has random numbers from (seed, j), so that each reading, by any engine, is the same.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    dose : float, optional
+        Mean sum of a pattern over good pixels [counts], to which all are scaled first (`normalise`, which reads all
+        patterns once); by default they are not scaled.
+    seed : int, default 0
+        Seed; the random numbers of pattern j depend on (seed, j), so that each reading returns the same counts.
 
-    Raises ValueError for a dose that is not positive and finite, or a negative seed.
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the dose is not positive and finite, or the seed is negative.
     """
     if not (isinstance(seed, int) and seed >= 0):
-        raise InvalidValueError(f"The seed of the noise is {seed!r}; expected a whole number of at least 0.")
+        raise InvalidValueError(f"seed is {seed!r}; expected an integer of at least 0.", code="argument.invalid-value")
     if dose is not None:
         scan = normalise(scan, counts=dose)
     return dataclasses.replace(scan, frames=transformed(scan, _noisy, seed, scan.mask, dtype=real_type(scan)))
 
 
 def blur(scan: Scan, sigma: float) -> Scan:
-    """Spreads each count by a Gaussian of `sigma` [detector pixels], around the edges too (as `detector.psf_sigma`).
+    """Blur the patterns by a Gaussian, periodic at the edges (as `detector.psf_sigma`).
 
-    Good pixels near bad ones are weighted means of good pixels only. Guess and truth stay what they were before the
-    blur.
+    Good pixels near bad ones are weighted means of good pixels only. Guess and ground truth do not change.
 
-    Raises ValueError unless sigma is positive and finite.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    sigma : float
+        Standard deviation [detector pixels].
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        Unless sigma is positive and finite.
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InvalidValueError(
-            f"The sigma of the blur is {sigma!r} detector pixels; expected a positive, finite number."
+            f"sigma is {sigma!r} detector pixels; expected a positive, finite number.",
+            code="argument.invalid-value",
         )
     return dataclasses.replace(scan, frames=transformed(scan, _blurred, float(sigma), scan.mask, dtype=real_type(scan)))
 
 
 def _noisy(seed: int, mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
     mean = known(mask, patterns).astype(np.float64)
-    # What is negative or not finite at a good pixel stays, and is refused where counts are checked.
+    # Negative and non-finite counts at good pixels are left for the check of counts.
     drawable = np.isfinite(mean) & (mean > 0)
     for index, pattern in enumerate(mean):
         random = np.random.default_rng([seed, first + index])

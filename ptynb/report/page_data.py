@@ -1,4 +1,4 @@
-"""What a page holds beside its text: pictures, the viewers and curves that show them, and files to be saved."""
+"""The data of a report's page: pictures, the viewers and curves that show them, and files to be saved."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
 
 LARGEST_SIDE = 2048
-"""Of a picture on the page [its pixels]: what browsers draw and zoom without waiting."""
+"""Pixels a side of a picture on the page: browsers draw and zoom these without delay."""
 COMPRESSION = 6
 MARKS = 10_000
-"""Points drawn over a picture at most: more can't be seen apart."""
+"""Points drawn over a picture at most: more cannot be distinguished."""
 Controls = Sequence[Mapping[str, Any]]
 Makers = Mapping[str, Callable[[int], Picture]]
-"""By the name on the page: makes a picture at a reduction."""
+"""By the name on the page: a function that makes the picture at a reduction."""
 
 
 @dataclass(frozen=True)
-class Shares:
-    """How many bytes pictures and files may take, before they are written as text, which adds a third.
+class ByteBudget:
+    """Bytes that pictures and files may take, before base64 adds a third.
 
-    whole: of the object as one; slices; epochs: kept ones; probe. total: with the files, which get what is left.
+    whole: the projection of the object; slices; epochs: thumbnails of earlier epochs; probe. total: all of them and
+    the files, which get the rest.
     """
 
     whole: float = 2.6e6
@@ -40,20 +41,20 @@ class Shares:
     total: float = 6.7e6
 
 
-UNLIMITED = Shares(math.inf, math.inf, math.inf, math.inf, math.inf)
+UNLIMITED = ByteBudget(math.inf, math.inf, math.inf, math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Stills:
-    """Pictures of one kind of thing by name, and how many pixels a side one of theirs stands for."""
+class Shown:
+    """Names of pictures that were added together, and their common reduction."""
 
     names: tuple[str, ...]
     reduction: int
 
 
 @dataclass
-class Contents:
-    """Collects them. file: beginning of the names of all files that are saved from the page."""
+class PageData:
+    """Pictures, viewers, curves and files by name. file: the first part of the names of files that are saved."""
 
     file: str
     pictures: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -61,26 +62,23 @@ class Contents:
     curves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def stills(self, named: Makers, share: float) -> Stills:
-        """Adds pictures that together take at most `share` bytes, all of them at one reduction.
-
-        named: by their names on the page; each makes its picture at a reduction.
-        """
-        # One of them tells about how small all have to be; then all are made, and seldom more than once.
+    def add_pictures(self, named: Makers, share: float) -> Shown:
+        """Add pictures that together take at most `share` bytes, all of them at one reduction."""
+        # The reduction of one picture is a good first guess for all, so that most are made once.
         reduction = _fitting({name: named[name] for name in list(named)[-1:]}, 1, share / len(named))[0]
         _, made = _fitting(named, reduction, share)
         self.pictures |= {name: _plain(picture) for name, picture in made.items()}
-        return Stills(tuple(made), max(picture.reduction for picture in made.values()))
+        return Shown(tuple(made), max(picture.reduction for picture in made.values()))
 
-    def composed(self, name: str, title: str, amplitude: str, phase: str) -> str:
-        """Adds a picture in colours that the page makes of two that are there; returns its name."""
+    def add_composed(self, name: str, title: str, amplitude: str, phase: str) -> str:
+        """Add a coloured picture that the page computes from an amplitude and a phase; return its name."""
         like = self.pictures[amplitude]
-        taken = {key: like[key] for key in ("shape", "reduction", "pixel_size")}
-        said = {"name": "complex", "title": title, "limits": None, "unit": "", "colours": "gray", "note": ""}
-        self.pictures[name] = {**taken, **said, "composed": [amplitude, phase]}
+        like_them = {key: like[key] for key in ("shape", "reduction", "pixel_size")}
+        described = {"name": "complex", "title": title, "limits": None, "unit": "", "colours": "gray", "note": ""}
+        self.pictures[name] = {**like_them, **described, "composed": [amplitude, phase]}
         return name
 
-    def viewer(
+    def add_viewer(
         self,
         name: str,
         label: str,
@@ -91,14 +89,14 @@ class Contents:
         tools: bool = True,
         height: int = 560,
     ) -> None:
-        """Adds a viewer. frames: {"pictures": names, "points", "moves", "note"} by the keys of the controls' options.
+        """Add a viewer. frames: {"pictures": names, "points", "moves", "note"} by the keys of the controls' options.
 
-        exclusive: only one control says what is shown, the one touched last; else all of them together do.
+        exclusive: the control used last selects the frame; otherwise all controls together do.
         """
-        said = {"label": label, "exclusive": exclusive, "tools": tools, "height": height, "file": name}
-        self.viewers[name] = {**said, "controls": list(controls), "frames": dict(frames)}
+        options = {"label": label, "exclusive": exclusive, "tools": tools, "height": height, "file": name}
+        self.viewers[name] = {**options, "controls": list(controls), "frames": dict(frames)}
 
-    def curve(
+    def add_curve(
         self,
         name: str,
         title: str,
@@ -111,40 +109,47 @@ class Contents:
         lowest: float | None = None,
         highest: float | None = None,
     ) -> None:
-        """Adds a curve.
+        """Add a curve.
 
-        axes: their titles. lines: {"name", "x": values for each axis, "y", "faint"}. marks: {"x", "text"} likewise;
-        marked: what they are. lowest, highest: of the height, where it is linear.
+        axes: titles of the x axes. lines: {"name", "x": values for each axis, "y", "faint"}. marks: {"x", "text"};
+        marked: what the marks mean. lowest, highest: limits of a linear y axis.
         """
-        said = {"title": title, "axes": list(axes), "log": log, "lowest": lowest, "highest": highest}
         self.curves[name] = {
-            **said,
+            "title": title,
+            "axes": list(axes),
+            "log": log,
+            "lowest": lowest,
+            "highest": highest,
             "lines": list(lines),
             "marks": list(marks),
             "marked": marked,
             "file": f"{self.file}-{name}",
         }
 
-    def save(self, key: str, ending: str, kind: str, content: bytes) -> str:
-        """Adds a file to be saved from the page; returns its name."""
+    def add_file(self, key: str, ending: str, kind: str, content: bytes) -> str:
+        """Add a file to be saved from the page; return its name."""
         name = f"{self.file}-{key}.{ending}"
         self.files[key] = {"name": name, "type": kind, "content": encoded(content)}
         return name
 
-    def make(self, key: str, planes: Sequence[Mapping[str, Any]], pixel_size: tuple[float, float] | None) -> None:
-        """Adds a TIFF that the page makes of arrays among its files, a page for each plane; see `report.values`."""
-        named = {"name": f"{self.file}-{key}.tif", "type": "image/tiff"}
-        self.files[key] = {**named, "planes": list(planes), "pixel_size": pixel_size}
+    def add_tiff(self, key: str, planes: Sequence[Mapping[str, Any]], pixel_size: tuple[float, float] | None) -> None:
+        """Add a TIFF that the page makes of arrays among its files, one page per plane; see `report_values.js`."""
+        self.files[key] = {
+            "name": f"{self.file}-{key}.tif",
+            "type": "image/tiff",
+            "planes": list(planes),
+            "pixel_size": pixel_size,
+        }
 
     @property
-    def taken(self) -> int:
-        """Bytes of all pictures and files so far."""
+    def size(self) -> int:
+        """Bytes of all pictures and files added so far."""
         texts = [str(one.get("image", "")) for one in self.pictures.values()]
         files = [str(one.get("content", "")) for one in self.files.values()]
         return sum(len(text) for text in (*texts, *files)) * 3 // 4
 
-    def plain(self) -> dict[str, Any]:
-        """All of it as plain values for the page."""
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, which become JSON in the page."""
         maps = {*COLOURS, *(str(picture["colours"]) for picture in self.pictures.values())}
         return {
             "file": self.file,
@@ -157,7 +162,7 @@ class Contents:
         }
 
 
-def still(
+def picture_of(
     values: Array,
     name: str,
     title: str,
@@ -169,10 +174,7 @@ def still(
     reduction: int = 1,
     note: str = "",
 ) -> Picture:
-    """A picture of real values (y, x), each pixel the mean of reduction x reduction; never more than 2048 a side.
-
-    Given less reduction than a picture of this side needs, it takes what it needs.
-    """
+    """A picture of real values (y, x), averaged over reduction x reduction pixels, at most 2048 pixels a side."""
     reduction = max(reduction, images.reduction_for(values.shape, LARGEST_SIDE))
     grey = images.levels(images.reduce_by(values, reduction), limits)
     height, width = values.shape
@@ -180,7 +182,7 @@ def still(
     return Picture(name, title, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
 
 
-def coloured_still(field: Array, name: str, title: str, reduction: int, pixel_size: Any, note: str = "") -> Picture:
+def coloured_picture(field: Array, name: str, title: str, reduction: int, pixel_size: Any, note: str = "") -> Picture:
     """A picture of complex values (y, x) in colours: hue for the phase, brightness for the amplitude."""
     image = images.png(images.complex_colours(images.reduce_by(field, reduction)), COMPRESSION)
     height, width = field.shape
@@ -200,12 +202,12 @@ def encoded(content: bytes) -> str:
 
 
 def points(values: Array) -> str:
-    """Places (point, yx) as the viewer takes them, those of a large number thinned out."""
+    """Points (point, yx) in the viewer's encoding, at most 10,000 of them."""
     return encoded(values[:: max(1, -(-len(values) // MARKS))].astype("<f4").tobytes())
 
 
 def choice(label: str, options: Sequence[tuple[str, Any]], start: int = 0, *, kind: str = "select") -> dict[str, Any]:
-    """A control: options are (text, key of a frame), or (text, two names to slide between), or (text, no names).
+    """A control of a viewer: options are (text, key of a frame), or (text, two names to swipe between or none).
 
     kind: "select" or "range".
     """
@@ -214,14 +216,14 @@ def choice(label: str, options: Sequence[tuple[str, Any]], start: int = 0, *, ki
 
 
 def _fitting(makers: Makers, reduction: int, share: float) -> tuple[int, dict[str, Picture]]:
-    """The reduction, from this one on, at which the pictures take at most `share` bytes, and the pictures."""
+    """The first reduction, from this one up, at which the pictures take at most `share` bytes, and the pictures."""
     while True:
         made = {name: make(reduction) for name, make in makers.items()}
         taken = sum(len(picture.image) for picture in made.values())
-        # A picture of one pixel can't get smaller.
+        # A picture of one pixel cannot be reduced further.
         if taken <= share or max(max(picture.shape) for picture in made.values()) <= reduction:
             return reduction, made
-        # They may have needed more to be no larger than the largest side.
+        # The limit of 2048 pixels a side may have required more already.
         least = max(picture.reduction for picture in made.values())
         reduction = max(reduction + 1, math.floor(least * math.sqrt(taken / share)))
 

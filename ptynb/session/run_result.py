@@ -1,0 +1,142 @@
+"""The result of a run, from what an engine reports or from a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import math
+import pickle
+import platform
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from ptynb.cluster.devices import counted
+from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.record import RunRecord, fields_of, utc
+from ptynb.data.result import Result
+from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.scan_identity import identity_of
+from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.losses import make_loss
+from ptynb.physics.model_builder import check_together, make_model, object_frame
+from ptynb.settings import Settings
+from ptynb.settings.change_replay import settings_before
+
+
+def make_result(scan: Scan, found: Result, machines: Machines, failure: Exception | None) -> Result:
+    """The result of a scan from what an engine reports.
+
+    machines: what reconstructed. failure: what ended it, if something did.
+    """
+    software = present_software()
+    message = "" if failure is None else str(failure)
+    metadata = {
+        "ptynb": software.ptynb,
+        "torch": software.torch,
+        "python": software.python,
+        "engines": machines.kind,
+        "backend": machines.backend,
+        "batch": machines.batch,
+        "frames": machines.frames,
+        "failure": message,
+    }
+    return _completed(scan, found, machines, software, metadata, message)
+
+
+@torch.no_grad()
+def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Result:
+    """The result of a scan from a checkpoint, without an engine and without a pattern; its R-factor is NaN.
+
+    extensions: the user's own components and constraints, by value (cloudpickle), the same ones as before.
+    """
+    begun = Settings(**state.begun)
+    check_together(scan, begun)
+    kept = {name: torch.from_numpy(values) for name, values in state.model.items()}
+    object = (
+        torch.view_as_complex(kept["object.parts"].contiguous())
+        if "object.parts" in kept
+        else torch.polar(kept["object.amplitude"], kept["object.phase"])
+    )
+    probe = torch.view_as_complex(kept["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
+    mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
+    own = [piece for piece in pickle.loads(extensions) if isinstance(piece, ModelComponent)]
+    loss = make_loss(begun.loss, mean_count)
+    model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
+    model.probe.scale.copy_(torch.from_numpy(state.scale))
+    model.load_state_dict(kept)
+    optimised: dict[str, Tensor] = model.start_arrays()
+    for name, piece in model.parts.items():
+        piece.active = state.active[name]
+        if piece.active:
+            optimised |= {f"{name}/{key}": values for key, values in piece.arrays().items()}
+    whole = object[0] if len(object) == 1 else object
+    whole = whole[0] if len(object) == 1 and len(whole) == 1 else whole
+    found = Result(
+        **fields_of(RunRecord, state),
+        object=whole.numpy(),
+        probe=model.probe.values.numpy(),
+        positions=model.all_positions().numpy(),
+        parameters={name: values.numpy() for name, values in optimised.items()},
+        origin=object_frame(scan, begun).origin,
+        r_factor=float("nan"),
+        scan=ScanIdentity(counts=state.scan["counts"]),
+    )
+    software = Software(
+        **{name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
+    )
+    return _completed(scan, found, _machines(state, extensions), software, state.metadata, "")
+
+
+def _completed(
+    scan: Scan, found: Result, machines: Machines, software: Software, metadata: dict[str, str], failure: str
+) -> Result:
+    """The result with what the scan and its settings say."""
+    written = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    return dataclasses.replace(
+        found,
+        pixel_size=scan.pixel_size,
+        initial_settings=settings_before(found.settings, found.changes),
+        ended=utc(time.time()),
+        scan=identity_of(scan, found.scan.counts),
+        software=software,
+        machines=machines,
+        failure=failure,
+        metadata={**metadata, "scan": scan.name, "written": written},
+    )
+
+
+def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
+    about = state.metadata
+    engines, threads = (int(about[name]) if about.get(name, "").isdigit() else 0 for name in ("engines", "threads"))
+    return Machines(
+        engines=engines,
+        threads=threads,
+        kind=f"{counted(engines, 'engine')} on {about.get('device', '')}",
+        backend=about.get("backend", ""),
+        extensions=names_of(extensions),
+    )
+
+
+def present_software() -> Software:
+    """The versions of this process."""
+    return Software(
+        ptynb=importlib.metadata.version("ptynb"),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        h5py=h5py.__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
+    )
+
+
+def names_of(extensions: bytes | Sequence[Any]) -> tuple[str, ...]:
+    """The classes of the user's own pieces and constraints; bytes: as an opening holds them, made by this program."""
+    found = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
+    return tuple(type(one).__qualname__ for one in found)
