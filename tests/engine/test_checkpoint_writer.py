@@ -189,7 +189,7 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
     assert (again.status().kept_epoch, again.status().epoch) == (1, 1)
     again.close()
     silent = Worker(a_scan(), SETTINGS, ALONE)
-    with pytest.raises(ValueError, match="keeps no states"):
+    with pytest.raises(ValueError, match="writes no checkpoints"):
         silent.command(Command("keep"))
     silent.close()
 

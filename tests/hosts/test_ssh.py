@@ -125,7 +125,7 @@ def test_a_run_outlives_a_host_whose_cable_is_cut(hosts: Hosts, tmp_path: Path) 
         assert found["noticed"] < 10
         assert found["beyond"] - found["noticed"] < 15
         assert found["engines"] == "1 engine on CPU"
-        assert found["change"] == ["engines", "1 engine goes on"]
+        assert found["change"] == ["engines", "1 engine continues"]
         assert found["losses"] == pytest.approx(found["expected"], rel=1e-3)
     finally:
         hosts.mend("two")
