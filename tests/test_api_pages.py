@@ -23,7 +23,7 @@ def test_all_public_names_have_their_place_on_the_pages(tmp_path):
         assert re.search(r'<section id="\w+">', own), f"the page of {home} is empty"
     assert 'id="Reconstruction.start"' in main
     assert 'id="report"' in pages["ptynb/report.html"]
-    assert "Farthest a position may get from where it was given" in main  # descriptions of settings
+    assert "Largest distance of a position from its initial value" in main  # descriptions of settings
     assert "FieldInfo" not in main
 
 

@@ -39,7 +39,7 @@ def _members(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, types.ModuleType):
         for inner in getattr(value, "__all__", [one for one in vars(value) if not one.startswith("_")]):
             item = getattr(value, inner)
-            if getattr(item, "__module__", "").startswith("ptynb") and callable(item):
+            if getattr(item, "__module__", "").startswith(value.__name__) and callable(item):
                 yield from _members(f"{name}.{inner}", item)
         return
     yield name

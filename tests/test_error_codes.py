@@ -22,9 +22,8 @@ PLAIN = ("ValueError", "TypeError", "RuntimeError")
 def _calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
     """Each call of an error's class in a file, with its name."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in ERRORS:
-                yield node, node.func.id
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
+            yield node, node.func.id
 
 
 def _codes(path: Path) -> Iterator[tuple[int, ast.expr | None]]:

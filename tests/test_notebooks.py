@@ -93,13 +93,13 @@ def test_a_model_of_ones_own_gives_back_the_truth(tmp_path: Path) -> None:
     errors = found["errors"]
     assert errors["both"] < 0.04
     assert errors["neither"] > 3 * errors["both"]
-    assert errors["both"] < 0.8 * min(errors["piece"], errors["constraint"])
+    assert errors["both"] < 0.8 * min(errors["component"], errors["constraint"])
     assert found["found"] == pytest.approx(found["lost"], abs=0.02)
     assert found["lost_together"] == pytest.approx(found["found"], abs=1e-3)
     assert found["apart"] < 2e-3  # single precision, after 780 updates
 
 
-def test_a_piece_and_a_constraint_take_fewer_than_forty_lines() -> None:
+def test_a_component_and_a_constraint_take_fewer_than_forty_lines() -> None:
     notebook = nbformat.read(notebooks_folder() / "03_your_own_model.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     classes = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)]

@@ -233,7 +233,7 @@ FILES |= {
     ),
     "nothing to start from": Case(
         lambda folder: pt.load_initial_guess(SIMULATED, result(), probe=False, object=False, positions=False),
-        "ask for its probe, object or positions",
+        "select its probe, object or positions",
         lambda folder, _: pt.load_initial_guess(SIMULATED, result(), object=False, positions=False),
     ),
 }
@@ -241,23 +241,23 @@ FILES |= {
 SETTINGS = {
     "slices without thickness": Case(
         lambda _: built(slices={"count": 2}),
-        "give the distance between them [m]",
+        "give the distance of two slices [m]",
         lambda *_: built(slices={"count": 2, "thickness": 1e-6}),
     ),
     "tilts of one slice": Case(
         lambda _: built(tilt={"learning_rate": 0.1}),
-        "ask for at least 2 slices",
+        "set slices.count to at least 2",
         lambda *_: built(tilt={"learning_rate": 0.1}, slices={"count": 2, "thickness": 1e-6}),
     ),
     "nothing moves": Case(
         lambda _: built(object={"learning_rate": 0}, probe={"learning_rate": 0}),
-        "give at least one a positive rate",
+        "set at least one of them to a positive value",
         lambda *_: built(object={"learning_rate": 0.01}, probe={"learning_rate": 0}),
     ),
     "momentum": Case(
         lambda _: built(momentum=0.5),
-        "it goes with 'sgd' or 'rpie'",
-        lambda *_: (built(momentum=0.5, optimiser="sgd"), built(momentum=0.5, optimiser="rpie")),
+        "set momentum=0 or use 'sgd' or 'rpie'",
+        lambda *_: [built(momentum=0.5, optimiser="sgd"), built(momentum=0.5, optimiser="rpie"), built(momentum=0)],
     ),
     "polar rPIE": Case(
         lambda _: built(optimiser="rpie", object={"parametrization": "amplitude_phase"}),
@@ -271,12 +271,12 @@ SETTINGS = {
     ),
     "portions": Case(
         lambda _: built(batch=4, gradient_accumulation=8),
-        "make it smaller",
+        "set gradient_accumulation to at most batch",
         lambda *_: built(batch=4, gradient_accumulation=4),
     ),
     "states that are one": Case(
         lambda _: built(regularizers=(pt.regularizers.Similarity(weight=0.1),)),
-        "leave it out or ask for more modes",
+        "remove it or set object.modes to at least 2",
         lambda *_: (built(), built(regularizers=(pt.regularizers.Similarity(weight=0.1),), object={"modes": 2})),
     ),
     "epochs in order": Case(
@@ -287,20 +287,22 @@ SETTINGS = {
     "no ranges": Case(
         lambda _: pt.tune(plain, pt.Settings(), {}),
         "name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}",
-        lambda folder, _: pt.Study(
+        lambda folder, _: pt.tune(
             plain,
             pt.Settings(),
             {"probe.learning_rate": pt.between(1e-4, 1e-1)},
             study=folder / "a.journal",
+            trials=1,
+            epochs=1,
             device="cpu",
-        ),
+        ).wait(),
     ),
 }
 
 RUNS = {
     "a piece that DM does not know": Case(
         lambda _: reconstructed(plain, built(optimiser="dm", pattern_intensities={"learning_rate": 0.1})),
-        "use 'adam', or leave it out",
+        "use 'adam' or leave it out",
         lambda *_: (
             reconstructed(plain, built(pattern_intensities={"learning_rate": 0.1})),
             reconstructed(plain, built(optimiser="dm")),
@@ -383,7 +385,7 @@ RUNS = {
     ),
     "a threshold": Case(
         lambda _: analysis.fourier_ring_correlation(thick[0], thick[0], align=False).crossing("half"),
-        "expected 'half-bit', 'one-bit' or 'one-seventh'. Choose one of these",
+        "expected 'half-bit', 'one-bit' or 'one-seventh'",
         lambda *_: [
             analysis.fourier_ring_correlation(thick[0], thick[0], align=False).crossing(name)
             for name in ("half-bit", "one-bit", "one-seventh")

@@ -28,9 +28,9 @@ from ptynb.analysis.ring_correlation import fourier_ring_correlation as fourier_
 from ptynb.analysis.ring_correlation import spectral_snr as spectral_snr
 from ptynb.analysis.rotation_check import ScanRotation as ScanRotation
 from ptynb.analysis.rotation_check import scan_rotation as scan_rotation
-from ptynb.analysis.surveyor import Survey as Survey
-from ptynb.analysis.surveyor import bright_radius as bright_radius
-from ptynb.analysis.surveyor import survey as survey
+from ptynb.analysis.scan_survey import Survey as Survey
+from ptynb.analysis.scan_survey import bright_radius as bright_radius
+from ptynb.analysis.scan_survey import survey as survey
 from ptynb.analysis.transfer_function import TransferFunction as TransferFunction
 from ptynb.analysis.transfer_function import object_transfer_function as object_transfer_function
 from ptynb.analysis.transfer_function import phase_retrieval_transfer_function as phase_retrieval_transfer_function

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.surveyor import Survey, survey
+from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.pixel_mask import Statistics, judged
@@ -48,7 +48,10 @@ def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3
     Raises ValueError for a factor below 1 or negative sigmas, and for a survey of other patterns.
     """
     if not (np.isfinite(factor) and factor >= 1 and np.isfinite(sigmas) and sigmas >= 0):
-        raise InvalidValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
+        raise InvalidValueError(
+            f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.",
+            code="argument.invalid-value",
+        )
     seen = survey(scan) if seen is None else seen
     check_survey(scan, seen)
     found = judged(scan, Statistics(seen.patterns, seen.finite, seen.mean, seen.variance), factor=factor, sigmas=sigmas)
@@ -62,5 +65,6 @@ def check_survey(scan: Scan, seen: Survey) -> None:
         height, width = seen.mean.shape
         raise InvalidValueError(
             f"The survey is of {len(seen.covered)} patterns of {height} x {width}, and the scan has {len(scan)} of "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected a survey of this scan."
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected a survey of this scan.",
+            code="scan.wrong-survey",
         )

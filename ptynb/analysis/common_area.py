@@ -87,7 +87,7 @@ class Together:
 
     def __init__(self, results: Mapping[str, Result], slice: int | None = None) -> None:
         if not results:
-            raise InvalidValueError("There is no result to compare; give at least one.")
+            raise InvalidValueError("There is no result to compare; give at least one.", code="argument.missing")
         self.results, self.slice = dict(results), slice
         self.pixel_size = next(iter(results.values())).pixel_size
         self.placed: dict[str, Placed] = {}
@@ -104,7 +104,7 @@ class Together:
             else:
                 self.placed[name] = one
         if area is None:
-            raise InvalidValueError(next(iter(self.left_out.values())))
+            raise InvalidValueError(next(iter(self.left_out.values())), code="comparison.not-comparable")
         self.area = area
 
     @property
@@ -126,14 +126,16 @@ class Together:
         if (one, other) not in self._registered:
             for name in (one, other):
                 if name in self.left_out:
-                    raise InvalidValueError(self.left_out[name])
+                    raise InvalidValueError(self.left_out[name], code="comparison.not-comparable")
             ours, theirs = self.placed[one], self.placed[other]
             offset = (ours.origin[0] - theirs.origin[0], ours.origin[1] - theirs.origin[1])
             area = _moved(self.area, theirs.origin, back=True)
             try:
                 self._registered[one, other] = register(ours.field, theirs.field, area, offset)
             except ValueError as error:
-                raise InvalidValueError(f"{one} could not be moved onto {other}: {error}") from error
+                raise InvalidValueError(
+                    f"{one} could not be moved onto {other}: {error}", code="comparison.registration-failed"
+                ) from error
         return self._registered[one, other]
 
     def difference(self, one: str, other: str) -> Difference:
@@ -154,7 +156,8 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
     """
     if slice is not None and slice >= len(result.slices):
         raise InvalidValueError(
-            f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all."
+            f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.",
+            code="argument.invalid-value",
         )
     field, lit = _chosen(result, slice), illuminated(result)
     own = result.pixel_size
@@ -269,7 +272,8 @@ def _shared(one: Area, other: Area | None) -> Area:
         what = "it shows" if other is None else "it shares with those before"
         raise InvalidValueError(
             f"{what} {max(sides[0], 0)} x {max(sides[1], 0)} pixels; expected at least {FEWEST} x {FEWEST}. "
-            "Compare it with results of the same place."
+            "Compare it with results of the same place.",
+            code="comparison.area-too-small",
         )
     return one
 

@@ -26,7 +26,10 @@ def split_scan(scan: Scan) -> tuple[Scan, Scan]:
     does not hang together.
     """
     if len(scan) < 2:
-        raise ScanError(f"The scan has {len(scan)} pattern; expected at least 2 to split it into halves.")
+        raise ScanError(
+            f"The scan has {len(scan)} pattern; expected at least 2 to split it into halves.",
+            code="scan.too-few-patterns",
+        )
     second = in_second_half(scan.positions)
     one, other = (
         dataclasses.replace(

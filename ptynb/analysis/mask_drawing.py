@@ -32,10 +32,13 @@ def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False)
         or not np.isfinite(points).all()
     ):
         raise InvalidValueError(
-            f"The stroke has shape {points.shape} on a mask of {out.shape}; expected finite (point, yx) on (y, x)."
+            f"The stroke has shape {points.shape} on a mask of {out.shape}; expected finite (point, yx) on (y, x).",
+            code="array.shape-mismatch",
         )
     if not (np.isfinite(radius) and radius > 0):
-        raise InvalidValueError(f"The brush has radius {radius!r}; expected a positive number of pixels.")
+        raise InvalidValueError(
+            f"The brush has radius {radius!r}; expected a positive number of pixels.", code="argument.invalid-value"
+        )
     ends = points[1:] if len(points) > 1 else points
     for start, end in zip(points[: len(ends)], ends, strict=True):
         _stroke(out, start, end, radius, good)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from ptynb.analysis.bad_pixels import check_survey
-from ptynb.analysis.surveyor import Survey, survey
+from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.selection import select
@@ -159,15 +159,21 @@ def leave_out(scan: Scan, patterns: ArrayLike) -> Scan:
     """
     unwanted = np.asarray(patterns)
     if unwanted.size and not np.issubdtype(unwanted.dtype, np.integer):
-        raise InvalidValueError(f"The patterns to leave out are of type {unwanted.dtype}; expected whole numbers.")
+        raise InvalidValueError(
+            f"The patterns to leave out are of type {unwanted.dtype}; expected whole numbers.",
+            code="argument.invalid-type",
+        )
     whole = unwanted.astype(np.int64)
     wrong = whole[(whole < -len(scan)) | (whole >= len(scan))]
     if wrong.size:
         raise InvalidValueError(
-            f"Pattern {int(wrong[0])} is to be left out; the scan has those from 0 to {len(scan) - 1}."
+            f"Pattern {int(wrong[0])} is to be left out; the scan has those from 0 to {len(scan) - 1}.",
+            code="argument.invalid-value",
         )
     keep = np.ones(len(scan), bool)
     keep[whole] = False
     if not keep.any():
-        raise InvalidValueError(f"All {len(scan)} patterns are to be left out; expected at least one to be kept.")
+        raise InvalidValueError(
+            f"All {len(scan)} patterns are to be left out; expected at least one to be kept.", code="scan.nothing-left"
+        )
     return select(scan, np.flatnonzero(keep))

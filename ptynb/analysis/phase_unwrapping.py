@@ -31,7 +31,8 @@ def without_ramp(
     """
     if object.ndim < 2 or not np.iscomplexobj(object):
         raise InvalidValueError(
-            f"The object is of type {object.dtype} and shape {object.shape}; expected complex values (…, y, x)."
+            f"The object is of type {object.dtype} and shape {object.shape}; expected complex values (…, y, x).",
+            code="array.shape-mismatch",
         )
     shape = object.shape[-2:]
     counted = np.zeros(shape)
@@ -39,7 +40,8 @@ def without_ramp(
     if weight is not None:
         if np.shape(weight) != shape or not np.isfinite(weight).all() or np.min(weight) < 0:
             raise InvalidValueError(
-                f"The weight has shape {np.shape(weight)}; expected {shape} as the object, finite and nowhere negative."
+                f"The weight has shape {np.shape(weight)}; expected {shape} as the object, and finite values >= 0.",
+                code="array.shape-mismatch",
             )
         counted = counted * weight
     layers = object.reshape(-1, *shape)
@@ -56,13 +58,17 @@ def unwrapped_phase(object: Array, mask: Array | None = None) -> NDArray[np.floa
     M. A. Herráez et al., Appl. Opt. 41, 7437 (2002): pixels are joined in the order of their reliability.
     """
     if object.ndim < 2 or min(object.shape[-2:]) < 3:
-        raise InvalidValueError(f"The object has shape {object.shape}; expected (…, y, x) with at least 3 x 3 pixels.")
+        raise InvalidValueError(
+            f"The object has shape {object.shape}; expected (…, y, x) with at least 3 x 3 pixels.",
+            code="array.shape-mismatch",
+        )
     shape = object.shape[-2:]
     trusted = np.ones(shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
     if trusted.shape != shape or not trusted.any():
         raise InvalidValueError(
             f"The mask has shape {trusted.shape} and is True at {trusted.sum()} pixels; expected shape {shape} and "
-            "True where the phase is to be trusted."
+            "True where the phase is to be trusted.",
+            code="array.shape-mismatch",
         )
     phases = np.angle(object).astype(np.float64).reshape(-1, *shape)
     return np.stack([_unwrapped(phase, trusted) for phase in phases]).reshape(object.shape)
@@ -81,7 +87,8 @@ def _straight(layer: Array, counted: Array, scale: bool) -> Array:
     if not (np.isfinite(power).all() and power.any()):
         raise InvalidValueError(
             "The object is 0 or not finite where its phase ramp is to be found; expected pixels that count. Choose "
-            "another area or weight."
+            "another area or weight.",
+            code="comparison.nothing-to-fit",
         )
     y, x = (np.arange(side) - (side - 1) / 2 for side in layer.shape)
     seen = counted * layer

@@ -24,7 +24,8 @@ def mode_powers(probe: Array) -> Floats:
     total = powers.sum(-1, keepdims=True)
     if not (total > 0).all():
         raise InvalidValueError(
-            "The probe is 0 everywhere and has no power to share out; expected a probe (mode, y, x)."
+            "The probe is 0 everywhere and has no power to share out; expected a probe (mode, y, x).",
+            code="argument.invalid-value",
         )
     return powers / total
 
@@ -69,11 +70,14 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
     """
     for values, name in ((pixel, "pixel size"), ((wavelength,), "wavelength")):
         if not all(np.isfinite(value) and value > 0 for value in values):
-            raise InvalidValueError(f"The {name} is {values} m; expected positive, finite numbers of metres.")
+            raise InvalidValueError(
+                f"The {name} is {values} m; expected positive, finite numbers of metres.", code="argument.invalid-value"
+            )
     places = np.array(list(distances), dtype=np.float64)
     if places.ndim != 1 or not places.size or not np.isfinite(places).all():
         raise InvalidValueError(
-            f"The distances are {places} m; expected at least one, all of them finite numbers of metres."
+            f"The distances are {places} m; expected at least one, all of them finite numbers of metres.",
+            code="argument.invalid-value",
         )
     modes = np.asarray(probe)
     modes = modes[None] if modes.ndim == 2 else modes
@@ -99,14 +103,16 @@ def focus_distance(intensities: Array, distances: ArrayLike) -> float:
     if intensities.ndim != 3 or places.shape != (len(intensities),) or len(places) < 3 or (np.diff(places) <= 0).any():
         raise InvalidValueError(
             f"The stack has shape {intensities.shape} and there are {places.size} distances; expected (distance, y, x) "
-            "with at least 3 distances, in increasing order."
+            "with at least 3 distances, in increasing order.",
+            code="array.shape-mismatch",
         )
     sharpness = (intensities**2).sum((-2, -1))
     best = int(sharpness.argmax())
     if best in (0, len(places) - 1):
         raise InvalidValueError(
             f"The probe is sharpest at the end of the stack, at {places[best]:.4g} m; expected the focus between "
-            f"{places[0]:.4g} and {places[-1]:.4g} m. Take distances further out."
+            f"{places[0]:.4g} and {places[-1]:.4g} m. Take distances further out.",
+            code="probe.focus-outside",
         )
     near = slice(best - 1, best + 2)
     # Counted from the middle one in units of the step: powers of metres would lose all digits.
@@ -145,5 +151,6 @@ def _after(
 def _check_probe(probe: Array) -> None:
     if probe.ndim < 3 or not np.isfinite(probe).all():
         raise InvalidValueError(
-            f"The probe has shape {probe.shape}; expected finite values (mode, y, x). Check the probe."
+            f"The probe has shape {probe.shape}; expected finite values (mode, y, x). Check the probe.",
+            code="array.shape-mismatch",
         )

@@ -77,7 +77,8 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
             raise InvalidValueError(
                 f"The object fits when it is moved by ({registered.shift[0]:.2f}, {registered.shift[1]:.2f}) pixels, "
                 f"which leaves the area {area} partly without object; choose a smaller area or a "
-                "better offset, if the two show the same at all."
+                "better offset, if the two show the same at all.",
+                code="comparison.registration-failed",
             )
     return registered
 
@@ -110,13 +111,15 @@ class _Fit:
             if not 0 <= part.start < part.stop <= side:
                 raise InvalidValueError(
                     f"The area {area} of the reference is empty or does not lie inside both the reference of shape "
-                    f"{reference.shape} and the object of shape {object.shape} that begins at {offset}."
+                    f"{reference.shape} and the object of shape {object.shape} that begins at {offset}.",
+                    code="comparison.area-outside",
                 )
         for values, name in ((reference[area], "reference"), (object[rows, columns], "object")):
             if not (np.isfinite(values).all() and values.any()):
                 raise InvalidValueError(
                     f"The {name} is 0 all over the area {area}, or not finite; expected something to register. "
-                    "Choose another area."
+                    "Choose another area.",
+                    code="comparison.nothing-to-fit",
                 )
         ramped = np.iscomplexobj(object) or np.iscomplexobj(reference)
         slopes = (_derivative(reference[:, area[1]], 0)[area[0]], _derivative(reference[area[0]], 1)[:, area[1]])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptynb.analysis.bad_pixels import check_survey
-from ptynb.analysis.surveyor import Survey
+from ptynb.analysis.scan_survey import Survey
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 from ptynb.preparation.center_of_mass import centre_of_mass
@@ -64,7 +64,8 @@ def scan_rotation(scan: Scan, seen: Survey | None = None) -> ScanRotation:
         if seen.patterns < ENOUGH * len(scan):
             raise ScanError(
                 f"{seen.patterns} of {len(scan)} patterns were surveyed; expected at least half of them, since the "
-                "curl is seen between neighbours. Wait for the survey, or leave it out: all patterns are read then."
+                "curl is seen between neighbours. Wait for the survey, or leave it out: all patterns are read then.",
+                code="scan.survey-incomplete",
             )
         moments = seen.moments
     places, field = deflections(scan, moments)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.fourier_rings import PixelSize, Rings, crossing, soft_window
 from ptynb.analysis.registration import Area, register
-from ptynb.analysis.ring_correlation import windowed_transform
+from ptynb.analysis.ring_correlation import PixelSize, Rings, crossing, soft_window, windowed_transform
 from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
@@ -90,7 +89,8 @@ def object_transfer_function(
     """
     if len(objects) < 2:
         raise InvalidValueError(
-            f"There is {len(objects)} object; expected at least 2 reconstructions from different starts."
+            f"There is {len(objects)} object; expected at least 2 reconstructions from different starts.",
+            code="argument.invalid-value",
         )
     registered = [register(item, objects[0], area) for item in objects[1:]]
     images = [registered[0].reference, *(one.aligned for one in registered)]
@@ -119,14 +119,17 @@ def _in_phase(waves: Array, reference: Array, good: Array) -> Array:
 def _check_patterns(measured: Array, waves: Array, mask: Array | None) -> None:
     if not np.iscomplexobj(waves):
         raise InvalidValueError(
-            f"The waves are of type {waves.dtype}; expected complex amplitudes on the detector, not intensities."
+            f"The waves are of type {waves.dtype}; expected complex amplitudes on the detector, not intensities.",
+            code="argument.invalid-type",
         )
     if waves.ndim < 3 or not len(waves) or waves.shape[1:] != measured.shape:
         raise InvalidValueError(
             f"The waves have shape {waves.shape} and the measured patterns {measured.shape}; expected "
-            "(reconstruction, …) and then the shape of the patterns. Put the reconstructions on an axis of their own."
+            "(reconstruction, …) and then the shape of the patterns. Put the reconstructions on an axis of their own.",
+            code="array.shape-mismatch",
         )
     if mask is not None and np.shape(mask) != measured.shape[-2:]:
         raise InvalidValueError(
-            f"The mask has shape {np.shape(mask)}; expected that of a pattern, {measured.shape[-2:]}."
+            f"The mask has shape {np.shape(mask)}; expected that of a pattern, {measured.shape[-2:]}.",
+            code="array.shape-mismatch",
         )

@@ -16,7 +16,7 @@ from ptynb.cluster.cpu_cores import usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable
 from ptynb.cluster.gpus import GPU, find_gpus
 from ptynb.exceptions import ClusterError
-from ptynb.settings.run_file import Device
+from ptynb.settings.cluster_options import Device
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,15 @@ class Place:
         if not (rank < world and local_rank < local_world <= world):
             raise ClusterError(
                 f"RANK={rank} of WORLD_SIZE={world}, LOCAL_RANK={local_rank} of LOCAL_WORLD_SIZE={local_world} "
-                "contradict each other; expected ranks from 0 on, below their world's size."
+                "contradict each other; expected ranks from 0 on, below their world's size.",
+                code="environment.invalid",
             )
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if world > 1 and not environment.get(name)]
         if missing:
             raise ClusterError(
                 f"RANK is {rank} of {world}, and {' and '.join(missing)} is not set; "
-                "expected the address and port where rank 0 is found."
+                "expected the address and port where rank 0 is found.",
+                code="environment.invalid",
             )
         return cls(rank, world, local_rank, local_world)
 
@@ -74,7 +76,10 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     if text is None and default is not None:
         return default
     if text is None or not text.isdigit():
-        raise ClusterError(f"RANK is set, and {name} is {text!r}; expected a number: start it with torchrun.")
+        raise ClusterError(
+            f"RANK is set, and {name} is {text!r}; expected a number: start it with torchrun.",
+            code="environment.invalid",
+        )
     return int(text)
 
 
@@ -101,7 +106,9 @@ def take_seat(
             environment.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
     gpus = () if device == "cpu" else find_gpus()
     if device == "cuda" and not gpus:
-        raise ClusterError(f"Rank {place.rank} was to compute on a GPU, and none was found. Use device: cpu.")
+        raise ClusterError(
+            f"Rank {place.rank} was to compute on a GPU, and none was found. Use device: cpu.", code="gpu.not-found"
+        )
     if not gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
         host = "" if place.one_host else f" on {socket.gethostname()}"
@@ -120,7 +127,8 @@ def _own(place: Place, gpus: tuple[GPU, ...]) -> GPU:
     if 1 < len(places) < place.local_world:
         raise ClusterError(
             f"{place.local_world} ranks were started on a host with {len(places)} GPUs, and each needs its own; "
-            f"start {len(places)}, or use device: cpu."
+            f"start {len(places)}, or use device: cpu.",
+            code="gpu.too-few",
         )
     # One alone: the launcher has given each rank its own. Two with the same one are refused when they meet.
     gpu = places[place.local_rank if len(places) > 1 else 0]

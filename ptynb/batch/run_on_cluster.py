@@ -16,7 +16,8 @@ from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, log
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import resume as resume_from
-from ptynb.settings.run_file import AnyCluster, RunFile
+from ptynb.settings.cluster_options import AnyCluster
+from ptynb.settings.run_file import RunFile
 
 
 def run(plan: RunFile, resume: bool, again: str) -> int:

@@ -109,7 +109,9 @@ class SharedBoard(Board):
         missing = list(range(world))
         while missing := [rank for rank in missing if not self._store.check([f"here {rank}"])]:
             if time.monotonic() > until:
-                raise ClusterError(f"Ranks {missing} of {world} did not come within {timeout:.0f} s.")
+                raise ClusterError(
+                    f"Ranks {missing} of {world} did not come within {timeout:.0f} s.", code="group.join-failed"
+                )
             time.sleep(0.02)
 
     def _has(self, key: str) -> bool:

@@ -32,8 +32,7 @@ from ptynb.io.result_file import save_result
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.optimize.sampler import BatchSampler
-from ptynb.planning import memory_model
-from ptynb.planning.memory_check import check_room, room_for
+from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
 from ptynb.settings.run_file import RunFile
@@ -105,7 +104,7 @@ class Rank:
         scan = scan_of(plan)
         check_shares(scan, plan.settings, self._place.world)
         if self._place.one_host:
-            asked = memory_model.Workload(plan.settings, self._place.world, self._place.world > 1)
+            asked = Workload(plan.settings, self._place.world, self._place.world > 1)
             check_room(scan, asked, room_for(self._seat.kind != "CPU"))
         self._open(scan, start)
         status = self._settle()
@@ -193,7 +192,9 @@ class Rank:
             identity=seat.identity,
         )
         owned = BatchSampler.of(scan, plan.settings, place.world).owned(place.rank, place.world)
-        self._worker = Worker(scan.part(owned), plan.settings, membership, keep=plan.checkpointing, start=start)
+        self._worker = Worker(
+            scan.part(owned), plan.settings, membership, checkpointing=plan.checkpointing, start=start
+        )
 
     @property
     def _opened(self) -> Worker:
@@ -234,7 +235,10 @@ def check_folder(plan: RunFile) -> None:
     """Raises FileError where the result could not be written, before hours go by."""
     folder = plan.result.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(f"The result is to be written to {folder}, which is no folder to write in; make it first.")
+        raise FileError(
+            f"The result is to be written to {folder}, which is no folder to write in; make it first.",
+            code="file.not-writable",
+        )
 
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
@@ -246,7 +250,8 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     if not resume:
         raise FileError(
             f"{folder} holds states of a run before, the newest {states(line)[-1].name}; go on from it with --resume, "
-            "or name another folder with --keep."
+            "or name another folder with --keep.",
+            code="checkpoint.exists",
         )
     newest = newest_state(line)
     log(console, f"Going on from {newest}.")

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ptynb.cli.load_arguments import add_given, given_words
+from ptynb.cli.load_arguments import add_load_options, load_options_of
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -14,13 +14,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     info = commands.add_parser("info", help="what is in a file: format, metadata, what is missing")
     info.add_argument("file", type=Path, metavar="FILE", help="a scan of any format, a result, a state, a mask")
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add_given(info)
+    add_load_options(info)
     info.set_defaults(run=_info)
 
 
 def _info(chosen: argparse.Namespace) -> int:
     from ptynb.io.file_info import info
 
-    found = info(chosen.file, **given_words(chosen))
+    found = info(chosen.file, **load_options_of(chosen))
     print(json.dumps(found.to_plain()) if chosen.json else found)
     return 0 if found.problem is None and not found.missing else 1

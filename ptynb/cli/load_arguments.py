@@ -1,85 +1,80 @@
-"""What the user says of a scan's file, as options of a command: the words of `ptynb.load`."""
+"""The options of `ptynb.load` as options of a command, made from `ptynb.settings.load_options`."""
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from ptynb.exceptions import InvalidValueError
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
-WORDS = (
-    "patterns",
-    "positions",
-    "mask",
-    "units",
-    "raster",
-    "step",
-    "rotation",
-    "wavelength",
-    "energy",
-    "voltage",
-    "distance",
-    "detector_pixel",
-    "angular_pixel",
-    "clip_negative",
-    "links",
-)
-PAIRS = "step", "detector_pixel", "angular_pixel"
+UNITS = {"m": "METRES", "rad": "RADIANS", "eV": "EV", "V": "VOLTS"}
 
 
-def add_given(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    group = parser.add_argument_group("what the scan's file lacks or has wrong")
-    group.add_argument("--patterns", metavar="NAME", help="dataset of the patterns, where there are several")
-    group.add_argument("--positions", metavar="NAME", help="dataset of the positions, or a file (.npy, text)")
-    group.add_argument("--mask", metavar="NAME", help="dataset of the mask, or a file; True where the detector works")
-    group.add_argument("--units", choices=["metres", "pixels"], help="of --positions (default metres)")
-    group.add_argument("--raster", type=int, nargs=2, metavar=("ROWS", "COLUMNS"), help="of a scan line by line")
-    group.add_argument("--step", type=float, nargs="+", metavar="METRES", help="of a raster: one, or y and x")
-    group.add_argument("--rotation", type=float, metavar="RADIANS", help="of the scan against the detector, x to y")
-    group.add_argument("--wavelength", type=float, metavar="METRES", help="of the beam")
-    group.add_argument("--energy", type=float, metavar="EV", help="of photons")
-    group.add_argument("--voltage", type=float, metavar="VOLTS", help="of electrons")
-    group.add_argument("--distance", type=float, metavar="METRES", help="from the sample to the detector")
-    group.add_argument("--detector-pixel", type=float, nargs="+", metavar="METRES", help="one, or y and x")
-    group.add_argument("--angular-pixel", type=float, nargs="+", metavar="RADIANS", help="one, or y and x")
-    group.add_argument("--clip-negative", action="store_true", default=None, help="negative counts become 0")
-    group.add_argument("--links", choices=["folder", "anywhere"], help="where the file's links may lead")
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options once the command is chosen: `ptynb --help` does not import the models, which takes 0.4 s."""
+    parse = parser.parse_known_args
+
+    def parse_known_args(
+        args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        from ptynb.settings.load_options import LoadOptions
+
+        if not any(group.title == GROUP for group in parser._action_groups):
+            group = parser.add_argument_group(GROUP)
+            for name, field in LoadOptions.model_fields.items():
+                group.add_argument(f"--{name.replace('_', '-')}", **_how(field))
+        return parse(args, namespace)
+
+    parser.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
 
 
-def given_words(chosen: argparse.Namespace) -> dict[str, Any]:
-    """The words that were given, as `ptynb.load` takes them. Raises ValueError for a size of more than two sides."""
-    words = {name: getattr(chosen, name) for name in WORDS if getattr(chosen, name, None) is not None}
-    for name in PAIRS:
-        if name in words:
-            sides = words[name]
-            if len(sides) > 2:
-                raise InvalidValueError(
-                    f"--{name.replace('_', '-')} has {len(sides)} numbers; expected one, or y and x."
-                )
-            words[name] = (sides[0], sides[-1])
-    if "raster" in words:
-        words["raster"] = tuple(words["raster"])
-    return words
+GROUP = "what the scan's file lacks or has wrong"
 
 
-def as_options(chosen: argparse.Namespace) -> list[str]:
-    """The same on a command line."""
+def _how(field: FieldInfo) -> dict[str, Any]:
+    """The arguments of `add_argument` for an option."""
+    from ptynb.settings.load_options import ONE_OR_TWO
+
+    text = (field.description or "").replace("%", "%%")
+    if field.annotation is bool:
+        return {"action": "store_true", "default": None, "help": text}
+    if get_origin(field.annotation) is Literal:
+        return {"choices": get_args(field.annotation), "help": f"{text} (default {field.default})"}
+    unit = re.search(r"\[(\w+)\]$", text)
+    metavar = UNITS[unit[1]] if unit else "NAME"
+    if ONE_OR_TWO in field.metadata:
+        return {"type": float, "nargs": "+", "metavar": metavar, "help": f"{text}: one number, or y and x"}
+    if any(get_origin(kind) is tuple for kind in get_args(field.annotation)):
+        return {"type": int, "nargs": 2, "metavar": ("ROWS", "COLUMNS"), "help": text}
+    return {"type": float if unit else str, "metavar": metavar, "help": text}
+
+
+def load_options_of(chosen: argparse.Namespace, folder: Path | None = None) -> dict[str, Any]:
+    """The options that were given, as keyword arguments of `ptynb.load`, with files relative to `folder` resolved."""
+    from ptynb.settings.load_options import LoadOptions
+
+    given = {name: getattr(chosen, name, None) for name in LoadOptions.model_fields}
+    given = {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in given.items()
+        if value is not None
+    }
+    options = LoadOptions.from_arguments(given)
+    options = options if folder is None else options.resolved(folder)
+    return {name: getattr(options, name) for name in given}
+
+
+def load_options_as_text(chosen: argparse.Namespace) -> list[str]:
+    """The options that were given, as they are written on a command line."""
     line: list[str] = []
-    for name, value in given_words(chosen).items():
+    for name, value in load_options_of(chosen).items():
         line.append(f"--{name.replace('_', '-')}")
         if isinstance(value, tuple):
             line += map(str, value)
         elif value is not True:
             line.append(str(value))
     return line
-
-
-def in_folder(words: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The words with files named from `folder`; names that are no files there are the scan's datasets."""
-    placed = dict(words)
-    for name in ("positions", "mask"):
-        if name in placed and (folder / placed[name]).is_file():
-            placed[name] = str((folder / placed[name]).absolute())
-    return placed

@@ -16,10 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.cli import dashboard, export_command, info_command, ps, run_command, sweep_command, watch_command
-from ptynb.cli import report_command as report
-from ptynb.cli.load_arguments import add_given, given_words
+from ptynb.cli import (
+    dashboard_command,
+    export_command,
+    info_command,
+    ps_command,
+    report_command,
+    run_command,
+    sweep_command,
+    watch_command,
+)
+from ptynb.cli.cluster_arguments import add_cluster_options
+from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
+from ptynb.exceptions import FileError
 from ptynb.progress import follow
 
 if TYPE_CHECKING:
@@ -56,10 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="simulate a scan, reconstruct it on a cluster, write result and figure")
-    demo.add_argument(
-        "--engines", type=int, metavar="N", help="exactly N engines (default: one a GPU, or 2 on the CPU)"
-    )
-    demo.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    add_cluster_options(demo, "engines", "device", device="auto")
     demo.add_argument("--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"epochs (default {DEMO_EPOCHS})")
     demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="where result and figure go")
     demo.set_defaults(run=_demo)
@@ -71,18 +78,17 @@ def _parser() -> argparse.ArgumentParser:
     lab.set_defaults(run=_lab, notebooks=True)
 
     doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
-    doctor.add_argument("--engines", type=int, metavar="N", help="for exactly N engines")
-    doctor.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on")
+    add_cluster_options(doctor, "engines", "device", device="auto")
     doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
     info_command.add(commands)
     run_command.add(commands)
     sweep_command.add(commands)
-    report.add(commands)
+    report_command.add(commands)
     watch_command.add(commands)
-    dashboard.add(commands)
-    ps.add(commands)
+    dashboard_command.add(commands)
+    ps_command.add(commands)
     export_command.add(commands)
     return parser
 
@@ -106,11 +112,9 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     for command in (scaling, advise, estimate):
         command.add_argument("scan", type=Path, metavar="SCAN", help="a file with a scan")
         command.add_argument("--settings", type=Path, metavar="FILE", help="settings as YAML (default: the usual ones)")
-        command.add_argument(
-            "--device", choices=["auto", "cpu", "cuda"], default="auto", help="what engines compute on"
-        )
+        add_cluster_options(command, "device", device="auto")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-        add_given(command)
+        add_load_options(command)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -152,7 +156,9 @@ def notebooks_folder() -> Path:
     for folder in (package / "notebooks", package.parent / "notebooks"):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(f"The starter notebooks are neither in {package} nor beside it; install ptynb again.")
+    raise FileError(
+        f"The starter notebooks are neither in {package} nor beside it; install ptynb again.", code="file.not-found"
+    )
 
 
 def _lab(chosen: argparse.Namespace) -> int:
@@ -209,7 +215,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(
-        pt.load(chosen.scan, **given_words(chosen)),
+        pt.load(chosen.scan, **load_options_of(chosen)),
         _settings(chosen),
         chosen.engines,
         trials=chosen.trials,
@@ -228,7 +234,7 @@ def _advise(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     advice = pt.advise(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(advice, chosen)
     return 0
@@ -238,7 +244,7 @@ def _estimate(chosen: argparse.Namespace) -> int:
     import ptynb as pt
 
     found = pt.estimate(
-        pt.load(chosen.scan, **given_words(chosen)), _settings(chosen), chosen.engines, device=chosen.device
+        pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(found, chosen)
     return 0 if found.problem is None else 1

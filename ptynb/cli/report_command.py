@@ -51,4 +51,6 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidValueError(f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.") from None
+        raise InvalidValueError(
+            f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.", code="file.unknown-format"
+        ) from None

@@ -7,7 +7,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptynb.cli.load_arguments import add_given, as_options, given_words, in_folder
+from ptynb.cli.cluster_arguments import add_cluster_options
+from ptynb.cli.load_arguments import (
+    add_load_options,
+    load_options_as_text,
+    load_options_of,
+)
 from ptynb.cli.module_path import with_working_folder
 
 if TYPE_CHECKING:
@@ -18,8 +23,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     run = commands.add_parser("run", help="reconstruct without a notebook, as a file says")
     add_options(run)
-    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="where it runs")
-    run.add_argument("--engines", type=int, metavar="N", help="exactly N engines on this machine")
+    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="kind of cluster")
+    add_cluster_options(run, "engines")
     run.add_argument(
         "--reproduce", action="store_true", help="FILE is a result: repeat its run from its own record, and compare"
     )
@@ -37,8 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where states and pictures are kept")
     parser.add_argument("--pictures", type=float, metavar="SECONDS", help="between pictures there, for ptynb watch")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="what engines compute on")
-    parser.add_argument("--threads", type=int, metavar="N", help="of each engine on the CPU")
+    add_cluster_options(parser, "device", "threads")
     parser.add_argument("--on-failure", choices=["pause", "continue"], help="after an engine is lost")
     parser.add_argument("--resume", action="store_true", help="go on from the last kept state, where there is one")
     parser.add_argument(
@@ -47,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="obey lines of FILE that call functions, run programs or reach other hosts: you know who wrote them",
     )
     parser.add_argument("--example", action="store_true", help="print a run file to begin with")
-    add_given(parser)
+    add_load_options(parser)
 
 
 def plan_of(chosen: argparse.Namespace) -> RunFile:
@@ -56,10 +60,13 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     from ptynb.settings.run_file import read_run
 
     if chosen.file is None:
-        raise SettingsError("No run file was named; expected one, and 'ptynb run --example' prints one to begin with.")
+        raise SettingsError(
+            "No run file was named; expected one, and 'ptynb run --example' prints one to begin with.",
+            code="argument.missing",
+        )
     options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
     options["start"] = chosen.start
-    options["load"] = in_folder(given_words(chosen), Path.cwd())
+    options["load"] = load_options_of(chosen, Path.cwd())
     options["on_failure"] = chosen.on_failure
     options["checkpointing"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
@@ -73,8 +80,7 @@ def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = Fa
     on_ranks: whether somebody else started this process, one of several: then nobody can be asked, and what the file
     says of its cluster is not obeyed.
     """
-    from ptynb.cli.trust_prompt import check_trust
-    from ptynb.settings.trusted_fields import lines_to_confirm
+    from ptynb.cli.trust_prompt import check_trust, lines_to_confirm
 
     if chosen.trust:
         return
@@ -114,7 +120,7 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     trust = ["--trust"] if chosen.trust else []
-    return f"{command} {shlex.join([*words, *as_options(chosen), *trust])} --resume"
+    return f"{command} {shlex.join([*words, *load_options_as_text(chosen), *trust])} --resume"
 
 
 def print_example() -> None:
@@ -156,15 +162,22 @@ def _again(chosen: argparse.Namespace) -> int:
     from ptynb.session.reproduce import reproduce as repeat
 
     if chosen.file is None:
-        raise SettingsError("No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.")
+        raise SettingsError(
+            "No result was named; expected one that ptynb wrote: 'ptynb run RESULT.h5 --reproduce'.",
+            code="argument.missing",
+        )
     refused = [f"--{name.replace('_', '-')}" for name in NOT_AGAIN if getattr(chosen, name)]
     if refused:
-        raise SettingsError(f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.")
+        raise SettingsError(
+            f"{', '.join(refused)} can't go with --reproduce, which repeats what was; leave it out.",
+            code="argument.conflict",
+        )
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
     if chosen.cluster in ("slurm", "ssh"):
         raise SettingsError(
-            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...)."
+            f"--reproduce runs on this machine, not by {chosen.cluster}; use ptynb.reproduce(path, cluster=...).",
+            code="argument.conflict",
         )
     device: Any = chosen.device or "auto"
     alone = chosen.cluster == "none" or (chosen.engines is None and then.backend in ("", "none") and not chosen.cluster)

@@ -77,12 +77,18 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         name = name.strip()
         if not equals or not all(part.isidentifier() for part in name.split(".")):
             raise InvalidValueError(
-                f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4."
+                f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4.",
+                code="argument.invalid-value",
             )
         if name in found:
-            raise InvalidValueError(f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.")
+            raise InvalidValueError(
+                f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.", code="argument.conflict"
+            )
         if name in RESERVED:
-            raise InvalidValueError(f"The name {name!r} is what a sweep itself gives the notebook; use another one.")
+            raise InvalidValueError(
+                f"The name {name!r} is what a sweep itself gives the notebook; use another one.",
+                code="argument.invalid-value",
+            )
         found[name] = _parsed(name, text)
     return found
 
@@ -94,11 +100,17 @@ def _parsed(name: str, text: str) -> tuple[Any, ...]:
     try:
         values = read_yaml(f"[{text}]", f"-p {name}")
     except ValueError as error:
-        raise InvalidValueError(f"{str(error).removesuffix('.')}; expected values with commas between.") from None
+        raise InvalidValueError(
+            f"{str(error).removesuffix('.')}; expected values with commas between.", code="argument.invalid-value"
+        ) from None
     if not values:
-        raise InvalidValueError(f"{name} has no values; expected at least one, as -p {name}=1,2,4.")
+        raise InvalidValueError(
+            f"{name} has no values; expected at least one, as -p {name}=1,2,4.", code="argument.missing"
+        )
     if len({json.dumps(value) for value in values}) < len(values):
-        raise InvalidValueError(f"The values of {name} are {quoted(text)}; expected each of them once.")
+        raise InvalidValueError(
+            f"The values of {name} are {quoted(text)}; expected each of them once.", code="argument.invalid-value"
+        )
     return tuple(values)
 
 
@@ -117,16 +129,19 @@ def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], note
     if not parameters:
         raise InvalidValueError(
             f"{notebook} has no cell of parameters; tag the cell that sets them 'parameters' (in JupyterLab by the "
-            "property inspector at the right)."
+            "property inspector at the right).",
+            code="sweep.no-parameters",
         )
     for name in plain:
         if name not in parameters:
             known = [*parameters, *(full for full, _ in flat(Settings().model_dump()))]
-            raise InvalidValueError(f"{notebook} has no parameter {name!r}{_near(name, known)}.")
+            raise InvalidValueError(
+                f"{notebook} has no parameter {name!r}{_near(name, known)}.", code="argument.invalid-value"
+            )
     known = [name for name, _ in flat(Settings().model_dump())]
     for name in dotted:
         if name not in known:
-            raise InvalidValueError(f"There is no setting {name!r}{_near(name, known)}.")
+            raise InvalidValueError(f"There is no setting {name!r}{_near(name, known)}.", code="argument.invalid-value")
     if dotted:
         checked_ranges(Settings(), dotted)
     for name in RESERVED if dotted else RESERVED[1:]:
@@ -135,7 +150,8 @@ def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], note
                 "sweep = {} and use settings.with_values(sweep)" if name == "sweep" else 'folder = "." and save there'
             )
             raise InvalidValueError(
-                f"{notebook} does not take {name!r} as a parameter; in the cell of parameters set {line}."
+                f"{notebook} does not take {name!r} as a parameter; in the cell of parameters set {line}.",
+                code="sweep.no-parameters",
             )
 
 
@@ -153,7 +169,10 @@ def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: st
     for choices in values.values():
         count *= len(choices)
     if count > MOST:
-        raise InvalidValueError(f"These are {count} combinations; expected at most {MOST}. Leave some values out.")
+        raise InvalidValueError(
+            f"These are {count} combinations; expected at most {MOST}. Leave some values out.",
+            code="argument.invalid-value",
+        )
     there = dict(_there(folder, source))
     free = itertools.count(1 + max((number for number, _ in there.values()), default=0))
     found = []
@@ -176,7 +195,8 @@ def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
         if record["notebook"] != source:
             raise InvalidValueError(
                 f"{folder} has a sweep of another notebook, or of this one before it was changed; name another folder "
-                "with --folder, or remove that one."
+                "with --folder, or remove that one.",
+                code="argument.invalid-value",
             )
         yield _key(record["values"]), (int(path.parent.name.partition("-")[0]), path.parent)
 
@@ -216,7 +236,9 @@ def parameters_of(notebook: Path) -> tuple[str, ...]:
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise InvalidValueError(f"The cell of parameters of {notebook} is no Python in line {error.lineno}.") from None
+        raise InvalidValueError(
+            f"The cell of parameters of {notebook} is no Python in line {error.lineno}.", code="sweep.no-parameters"
+        ) from None
     targets = [
         target
         for line in body
@@ -235,6 +257,10 @@ def _cells(notebook: Path) -> list[tuple[str, str, list[str]]]:
             for cell in cells
         ]
     except FileNotFoundError:
-        raise InvalidValueError(f"There is no notebook {notebook}; name one that is there.") from None
+        raise InvalidValueError(
+            f"There is no notebook {notebook}; name one that is there.", code="file.not-found"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidValueError(f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.") from None
+        raise InvalidValueError(
+            f"{notebook} is no notebook; expected an .ipynb file that Jupyter can open.", code="file.unknown-format"
+        ) from None

@@ -63,11 +63,14 @@ def _sweep(chosen: argparse.Namespace) -> int:
         import papermill  # noqa: F401 - it is missed before anything is begun
     except ImportError:
         raise InvalidValueError(
-            "Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'."
+            "Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'.",
+            code="package.missing",
         ) from None
     notebook: Path = chosen.notebook
     if not chosen.parameters:
-        raise InvalidValueError("No values were given; name some, such as -p probe.modes=1,2,4.")
+        raise InvalidValueError(
+            "No values were given; name some, such as -p probe.modes=1,2,4.", code="argument.missing"
+        )
     values = parse(chosen.parameters)
     names, source = parameters_of(notebook), identity(notebook)
     check(values, names, notebook)

@@ -1,32 +1,81 @@
-"""Asking before a run file calls functions, runs programs or reaches other machines, and remembering the answer."""
+"""Confirmation of the fields of a run file that call functions, run programs or connect to other machines.
+
+These fields are marked with `TRUST`. Since a run file may come from somebody else, `ptynb run` asks for confirmation of
+their values, and stores the answer.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from jupyter_core.paths import jupyter_data_dir
+from pydantic import BaseModel
+
+from ptynb.exceptions import SettingsError
+from ptynb.settings.run_file import RunFile
+from ptynb.settings.validation import TRUST
 from ptynb.text import quoted
 
-if TYPE_CHECKING:
-    from ptynb.settings.trusted_fields import Line
-
 LONGEST_SHOWN = 4000
-"""Characters of lines that somebody can be asked about: what scrolls away is not seen."""
+"""Characters of fields that a terminal shows at once."""
 MOST_BYTES = 2**20
+RESULTS = (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
+"""Suffixes of HDF5 files, which no program reads as a start-up file."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A field and its plain value. does: its effect, to follow the word "it"."""
+
+    name: str
+    value: Any
+    does: str
+
+
+def lines_to_confirm(plan: RunFile, file: Path) -> list[Line]:
+    """Return the fields of a run file that its user has to confirm; those with default values are not included."""
+    lines = [*_marked(plan)]
+    inside = plan.result.resolve().is_relative_to(file.parent.resolve())
+    if not inside and plan.result.suffix.lower() not in RESULTS:
+        # The file is a result, but a shell or Python may find executable lines in it.
+        lines.append(
+            Line("result", str(plan.result), "is a file elsewhere that is replaced, and not named as a result")
+        )
+    return lines
+
+
+def _marked(model: BaseModel, prefix: str = "") -> Iterator[Line]:
+    for name, field in type(model).model_fields.items():
+        value, extra = getattr(model, name), field.json_schema_extra
+        if isinstance(value, BaseModel):
+            yield from _marked(value, f"{prefix}{name}.")
+        elif isinstance(extra, dict) and TRUST in extra and value is not None:
+            plain = model.model_dump(mode="json", include={name})[name]
+            yield Line(f"{prefix}{name}", plain, str(extra[TRUST]))
+
+
+def fingerprint(file: Path, line: Line) -> str:
+    """Return the SHA-256 (hexadecimal) of a field, its value and the path of its file.
+
+    Other parts of the file may change. A copy in another folder has another fingerprint, since a name such as
+    'helper:send' may be another function there.
+    """
+    return hashlib.sha256(json.dumps([str(file.resolve()), line.name, line.value]).encode()).hexdigest()
 
 
 def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:
-    """Returns where nobody has to be asked about these lines of a run file, or who was asked says yes.
+    """Check that these fields of a run file are confirmed. Raises SettingsError if they are not.
 
-    ask: whether somebody may be asked, if there is a terminal. Raises SettingsError.
+    ask: whether to ask for confirmation, on a terminal.
     """
-    from ptynb.exceptions import SettingsError
-    from ptynb.settings.trusted_fields import fingerprint
-
     own = {fingerprint(file, line): line for line in lines}
     new = own.keys() - known() if own else set()
     if not new:
@@ -36,33 +85,36 @@ def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:
     named = ", ".join(f"{line.name}: {quoted(line.value)}" for line in lines)
     if len(shown) > LONGEST_SHOWN:
         raise SettingsError(
-            f"{file} does more than reconstruct, in lines too long to be shown here ({named}); read the file, and add "
-            "--trust if you know who wrote them."
+            f"{file} runs code or connects to other machines in fields that are too long to be shown ({named}); read "
+            "the file, and add --trust if you know its author.",
+            code="settings.not-confirmed",
         )
     if not (ask and sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingsError(
-            f"{file} does more than reconstruct ({named}), and nobody has confirmed these lines; if you know who wrote "
-            "them, add --trust, or run it once with 'ptynb run' at a terminal, which asks."
+            f"{file} runs code or connects to other machines ({named}), and these fields are not confirmed; if you "
+            "know its author, add --trust, or run it once with 'ptynb run' at a terminal, which asks.",
+            code="settings.not-confirmed",
         )
-    print(f"{file} does more than reconstruct:\n{shown}", file=sys.stderr)
-    print("Go on, now and whenever these lines are the same? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{file} runs code or connects to other machines:\n{shown}", file=sys.stderr)
+    print("Run it, now and as long as these fields are the same? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise SettingsError(f"{file} was not run, since its lines were not confirmed; take them out, or answer y.")
+        raise SettingsError(
+            f"{file} was not run, because its fields were not confirmed; remove them, or answer y.",
+            code="settings.not-confirmed",
+        )
     try:
         _remember(sorted(new))
-    except OSError as error:  # it holds for this run all the same
-        print(f"The answer could not be kept in {trusted_file()} ({error.strerror}).", file=sys.stderr)
+    except OSError as error:  # the answer is valid for this run
+        print(f"The answer could not be written to {trusted_file()} ({error.strerror}).", file=sys.stderr)
 
 
 def trusted_file() -> Path:
-    """Where the fingerprints of what was confirmed are, one a line, for this user only."""
-    from jupyter_core.paths import jupyter_data_dir
-
+    """Return the path of the file with the fingerprints of confirmed fields, for this user only."""
     return Path(jupyter_data_dir()) / "ptynb" / "trusted"
 
 
 def known() -> set[str]:
-    """The fingerprints of what was confirmed. Raises SettingsError where others can write there."""
+    """Return the fingerprints of confirmed fields. Raises SettingsError if others can write the file."""
     path = trusted_file()
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -83,8 +135,9 @@ def _remember(fingerprints: Sequence[str]) -> None:
 
 
 def _check_own(handle: int, path: Path) -> None:
-    from ptynb.exceptions import SettingsError
-
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise SettingsError(f"{path} is not a file that you alone can write; remove it, and confirm run files again.")
+        raise SettingsError(
+            f"{path} is not a file that only you can write; remove it, and confirm run files again.",
+            code="file.not-private",
+        )

@@ -22,7 +22,9 @@ def address_towards(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)
     except OSError:
-        raise ClusterError(f"The name {host!r} has no address here; write it right, or give the address.") from None
+        raise ClusterError(
+            f"The name {host!r} has no address here; write it right, or give the address.", code="cluster.no-address"
+        ) from None
     for family, kind, protocol, _, place in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
         with socket.socket(family, kind, protocol) as asking:
             try:
@@ -30,7 +32,9 @@ def address_towards(host: str) -> str:
             except OSError:
                 continue
             return _bare(asking.getsockname()[0])
-    raise ClusterError(f"There is no way from this machine to {host!r}; look at its network connection.")
+    raise ClusterError(
+        f"There is no way from this machine to {host!r}; look at its network connection.", code="cluster.no-address"
+    )
 
 
 def interface_of(address: str) -> str:
@@ -43,7 +47,10 @@ def interface_of(address: str) -> str:
             own = ipaddress.ip_address(_bare(entry.address))
             if own == wanted or (own.is_loopback and wanted.is_loopback and own.version == wanted.version):
                 return name
-    raise ClusterError(f"No interface of this machine has the address {address}; give one of its own addresses.")
+    raise ClusterError(
+        f"No interface of this machine has the address {address}; give one of its own addresses.",
+        code="cluster.no-address",
+    )
 
 
 def environment_towards(host: str) -> dict[str, str]:

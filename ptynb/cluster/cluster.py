@@ -5,182 +5,218 @@ from __future__ import annotations
 import atexit
 import contextlib
 import secrets
+import shutil
+import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
+
+import psutil
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards
-from ptynb.cluster.controller import LOOPBACK
-from ptynb.cluster.devices import ClusterPlan, Device, counted, plan_for, plan_of
-from ptynb.cluster.errors import summarize
-from ptynb.cluster.interrupts import PATIENCE_SECONDS, Errands, held_back
-from ptynb.cluster.launchers import slurm
-from ptynb.cluster.launchers.allocation import Allocation
-from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher
+from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
+from ptynb.cluster.devices import ClusterPlan, counted, plan_for, plan_of
+from ptynb.cluster.errors import log_end, summarize
+from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
+from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
-from ptynb.cluster.launchers.ssh import Remote, SshLauncher, ask_hosts, place_engines
-from ptynb.cluster.processes import Crew, Report
+from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
+from ptynb.cluster.lifetime import watchdog
+from ptynb.cluster.rpc import Caller
 from ptynb.cluster.selftest import SelfTest, run_selftest
-from ptynb.engine import keepalive as lease
-from ptynb.engine import registry
+from ptynb.distributed import rendezvous
+from ptynb.engine import keepalive, run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
+from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
+from ptynb.settings.cluster_options import (
+    LocalCluster,
+    LocalOptions,
+    SlurmCluster,
+    SlurmOptions,
+    SshCluster,
+    SshOptions,
+    checked,
+    documented,
+)
 from ptynb.table import gigabytes
 
 LEASE_SECONDS = 3600.0
 """How long a run goes on without a notebook, unless told otherwise."""
 JOIN_SECONDS = 5.0
 """How long engines that run already may take to answer."""
+REPLACE_SECONDS = 20.0
+"""How long a new engine may take to answer in the place of a lost one."""
+RENEW_SECONDS = 10.0
+"""Period of messages to engines on other machines that their holder is alive."""
+POLL_SECONDS = 0.02
 
 _held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary()
 """The clusters that this process holds, by their folders."""
 
+Report = Callable[[str], None]
+"""Called with each line about what a launcher waits for."""
 Launch = Callable[[str, Path], Launcher]
 """Makes the launcher of a cluster of this name, with its files in this folder."""
 
 
+@documented(LocalCluster, engines="n")
 class Cluster:
     """Engines on this machine: one per GPU, or CPU engines that share the cores.
 
-    n: how many engines; None: one per GPU, or two on the CPU. One that can't be had is an error.
-    device: "auto", "cuda" or "cpu".
-    threads: with which each engine computes on the CPU; None: its share of the cores.
-    engines_per_gpu: how many may share a GPU, which then exchange gradients by gloo.
-    detached_timeout: seconds that a run goes on after the process that holds the cluster has ended (a kernel that is
-        restarted, say), for `ptynb.attach` to find it; when they are over, or the run is, the state is kept and
-        the engines leave. None: an hour for a notebook's kernel, 0 for a script. Engines without a run leave soon in
-        any case.
-    timeout: seconds to wait for the engines to start.
+    The engines start at once and test each other: devices, gradients, bandwidth; what makes them slower than possible
+    is a warning. `stop()` or the end of a `with` block stops them.
 
-    Starts at once, and lets the engines test each other: devices, gradients, bandwidth. `stop()` or the end of a `with`
-    block stops it. What makes it slower than it could be is warned of. Raises ClusterError.
+    Parameters
+    ----------
+    {options}
+    engines_per_gpu : int, default 1
+        Number of engines that may share a GPU; they exchange gradients by gloo.
+
+    Raises
+    ------
+    ClusterError
+        An option is not valid, or the engines cannot be started.
+
+    Notes
+    -----
+    A run that continues without its process (`detached_timeout`) is found by `ptynb.attach`. At the end of that time,
+    or of the run, a checkpoint is written and the engines end.
     """
 
-    _crew: Crew | None
     _selftest: SelfTest | None
 
     def __init__(
         self,
         n: int | None = None,
         *,
-        device: Device = "auto",
-        threads: int | None = None,
         engines_per_gpu: int = 1,
-        detached_timeout: float | None = None,
-        timeout: float = 120.0,
+        **options: Unpack[LocalOptions],
     ) -> None:
-        plan = plan_for(n, device, threads, engines_per_gpu)
+        chosen = checked(LocalCluster, engines=n, **options)
+        plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
         self._set_up(
             lambda name, folder: LocalLauncher(plan, name, folder),
             len(plan.engines),
             plan,
             LOOPBACK,
-            detached_timeout,
-            timeout,
+            chosen.detached_timeout,
+            chosen.timeout,
         )
         self.start()
 
     @classmethod
+    @documented(SlurmCluster)
     def slurm(
         cls,
         nodes: int | None = None,
         *,
-        gpus_per_node: int = 0,
-        engines_per_node: int = 0,
-        device: Device = "auto",
-        cpus_per_engine: int = 0,
-        time: str = "",
-        partition: str = "",
-        account: str = "",
-        memory: str = "",
-        extra: tuple[str, ...] = (),
         within: bool | None = None,
-        address: str = "",
-        detached_timeout: float | None = None,
-        timeout: float = 300.0,
         report: Report | None = print,
+        **options: Unpack[SlurmOptions],
     ) -> Self:
-        """Engines on nodes of a Slurm cluster: in a job that is submitted, or in the one around this process (salloc).
+        """Engines on nodes of a Slurm cluster, in a new job or in the present one (salloc).
 
-        Without arguments: all that the present job has. nodes to extra: see `Allocation`.
-        device: "cpu": engines_per_node CPU engines, or one of each node.
-        within: whether in the present job; None: where there is one.
-        address: of this machine, on which engines reach it; "": found by the way to the nodes.
-        timeout: seconds to wait for the engines once the job has begun; in the queue there is no end to waiting (Ctrl-C
-            cancels the job). report: told, line by line, what it waits for; None: nobody.
+        Without arguments the engines use all that the present job has. The cluster's folder, below Jupyter's runtime
+        folder, must be on a file system that the nodes share. Waiting in the queue has no time limit; Ctrl-C cancels
+        the job.
 
-        The cluster's folder, below Jupyter's runtime folder, must be on a file system that the nodes share.
-        Raises ValueError, ClusterError.
+        Parameters
+        ----------
+        {options}
+        within : bool, optional
+            Whether to use the present job. None: if there is one.
+        report : callable, optional
+            Function of a line of text: what the launcher waits for. None: no report.
+
+        Returns
+        -------
+        Cluster
+            The running cluster.
+
+        Raises
+        ------
+        ClusterError
+            An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
-        asked = Allocation(
-            gpus_per_node=gpus_per_node,
-            engines_per_node=engines_per_node,
-            cpus_per_engine=cpus_per_engine,
-            time=time,
-            partition=partition,
-            account=account,
-            memory=memory,
-            extra=extra,
-        )
-        allocation, job = slurm.choose(slurm.asked(nodes, device, asked), within)
-        address = address or slurm.own_address(allocation.partition)
+        chosen = checked(SlurmCluster, nodes=nodes, **options)
+        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
+        allocation, job = slurm_commands.choose(wanted, within)
+        address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls._elsewhere(
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
             allocation.engines,
             address,
-            detached_timeout,
-            timeout,
+            chosen.detached_timeout,
+            chosen.timeout,
             report,
         )
         if allocation.gpus_per_node and not cluster.plan.on_gpu:
             cluster.stop()
             raise ClusterError(
                 f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node, and engines there found none: "
-                "CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; or ask for device='cpu'."
+                "CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; or ask for device='cpu'.",
+                code="gpu.not-found",
             )
         return cluster
 
     @classmethod
+    @documented(SshCluster)
     def ssh(
         cls,
         hosts: Mapping[str, int | None] | Sequence[str],
         *,
-        device: Device = "auto",
-        threads: int | None = None,
-        python: str | None = None,
-        ssh: Sequence[str] = ("ssh",),
         environment: Mapping[str, str] | None = None,
-        address: str | None = None,
-        detached_timeout: float | None = None,
-        timeout: float = 120.0,
+        **options: Unpack[SshOptions],
     ) -> Self:
         """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
 
-        hosts: names for ssh, and how many engines each gets; None, or only names: one per GPU there, or two on its CPU.
-        device, threads, detached_timeout, timeout: as of `Cluster`. python: on the hosts; None: the path of this one.
-        ssh: the command, with options of yours ("-J", "gate"). environment: of the engines, beside the host's own.
-        address: of this machine, where the engines find it; None: the one on the way to the first host.
+        A host without a number of engines gets one per GPU, or two on its CPU.
 
-        What notebook and engines tell each other is encrypted (CURVE). What engines send each other (gradients) is not,
-        and goes from host to host: the network between them must be one that can be trusted.
+        Parameters
+        ----------
+        {options}
+        environment : mapping of str to str, optional
+            Additional environment variables of the engines.
+
+        Returns
+        -------
+        Cluster
+            The running cluster.
+
+        Raises
+        ------
+        ClusterError
+            An option is not valid, a host cannot be reached or lacks ptynb, or the engines cannot be started.
+
+        Notes
+        -----
+        Messages between notebook and engines are encrypted (CURVE). Gradients between engines are not: the network
+        between the hosts must be trusted.
         """
-        names = [hosts] if isinstance(hosts, str) else [*hosts]
-        counts = dict(hosts) if isinstance(hosts, Mapping) else dict.fromkeys(names)
-        remote = Remote(ssh=tuple(ssh), python=python or sys.executable, environment=dict(environment or {}))
+        chosen = checked(SshCluster, hosts=[hosts] if isinstance(hosts, str) else hosts, **options)
+        names, counts = [*chosen.hosts], chosen.hosts
+        remote = Remote(
+            ssh=("ssh",) if chosen.ssh is None else chosen.ssh,
+            python=chosen.python or sys.executable,
+            environment=dict(environment or {}),
+        )
         found = ask_hosts(names, remote)
-        plan, homes = place_engines(found, counts, device, threads)
+        plan, homes = place_engines(found, counts, chosen.device, chosen.threads)
         made = cls.__new__(cls)
         made._set_up(
             lambda name, folder: SshLauncher(plan, homes, remote, name, folder),
             len(homes),
             plan,
-            address or address_towards(found[0].answers["address"] or found[0].name),
-            detached_timeout,
-            timeout,
+            chosen.address or address_towards(found[0].answers["address"] or found[0].name),
+            chosen.detached_timeout,
+            chosen.timeout,
         )
         return made.start()
 
@@ -211,9 +247,9 @@ class Cluster:
         cluster = cls.__new__(cls)
         launch = rejoining(described, plan)
         cluster._set_up(launch, len(plan.engines), plan, described["address"], holder["lease"], JOIN_SECONDS)
-        cluster._crew = crew = Crew(folder, launch(folder.name, folder), len(plan.engines), described["address"])
+        cluster._make_launcher(folder)
         try:
-            crew.join(JOIN_SECONDS)
+            cluster._join(*cluster._running())
         except ClusterError:
             cluster.detach()
             return None
@@ -232,63 +268,102 @@ class Cluster:
         timeout: float,
         report: Report | None = None,
     ) -> None:
-        """plan: None where only the engines themselves know what they are. address: on which the controller listens.
+        """plan: None until the engines have described themselves. address: on which the controller listens.
 
-        report: told what the launcher waits for.
+        report: called with a line of text whenever what the launcher waits for changes.
         """
         if lease is not None and not lease >= 0:
-            raise ClusterError(f"detached_timeout is {lease}; expected seconds, at least 0.")
+            raise ClusterError(
+                f"detached_timeout is {lease}; expected seconds, at least 0.", code="argument.invalid-value"
+            )
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
         self._lease = lease if lease is not None else LEASE_SECONDS if _in_notebook() else 0.0
         self._timeout, self._report = timeout, report
-        self._crew, self._selftest = None, None
-        self._errands = Errands("ptynb stopping", finish=True)
+        self._selftest = None
+        self._executor = SerialExecutor("ptynb stopping", finish=True)
         self._replacing = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        """No processes, files and connection."""
+        self._folder: Path | None = None
+        self._launcher: Launcher | None = None
+        self._caller: Caller | None = None
+        self._controller: psutil.Process | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._ended = threading.Event()
+
+    def _make_launcher(self, folder: Path) -> None:
+        self._reset()
+        self._launcher, self._folder = self._launch(folder.name, folder), folder
+
+    # Ownership
 
     @property
     def held_here(self) -> bool:
-        """Whether this process holds it."""
-        return self.folder is not None and _held.get(self.folder) is self
+        """Whether this process holds the cluster."""
+        return self._folder is not None and _held.get(self._folder) is self
 
     @staticmethod
-    def holder(folder: Path) -> lease.Holder | None:
-        """The process that holds the cluster with this folder, this one too; None where it lives no more."""
+    def holder(folder: Path) -> keepalive.Holder | None:
+        """The process that holds the cluster of this folder, which may be this one; None if it has ended."""
         known = runtime_dir.read(folder, "holder.json")
-        holder = lease.Holder(**known) if known else None
+        holder = keepalive.Holder(**known) if known else None
         return None if holder is None or holder.alive() is False else holder
 
     def hold(self) -> None:
-        """Makes this process the one that holds it. Raises ClusterError where another one does that still lives."""
-        crew = self._running_crew()
+        """Make this process the holder. Raises ClusterError where another process that still runs is."""
+        folder, _ = self._running()
         if self.held_here:
             return
-        holder, own = lease.Holder(**runtime_dir.read(crew.folder, "holder.json")), lease.Holder.this(self._lease)
+        holder, own = keepalive.Holder(**runtime_dir.read(folder, "holder.json")), keepalive.Holder.this(self._lease)
         if holder.alive() and (holder.pid, holder.machine) != (own.pid, own.machine):
             raise ClusterError(
                 f"The cluster {self.name!r} is held by the process {holder.pid}, which still runs; end that one (shut "
-                "down its notebook's kernel) and attach again."
+                "down its notebook's kernel) and attach again.",
+                code="cluster.held-elsewhere",
             )
-        self._hold(crew)
+        self._hold(folder)
 
-    def _hold(self, crew: Crew) -> None:
-        runtime_dir.write(crew.folder, "holder.json", vars(lease.Holder.this(self._lease)))
-        _held[crew.folder] = self
-        crew.hold(self._lease)
+    def _hold(self, folder: Path) -> None:
+        runtime_dir.write(folder, "holder.json", vars(keepalive.Holder.this(self._lease)))
+        _held[folder] = self
+        self._renew_lease()
+        if self._launcher is not None and not self._launcher.here:
+            threading.Thread(
+                target=self._keep_renewing, args=(self._ended,), name="ptynb lease renewal", daemon=True
+            ).start()
         atexit.register(self._at_exit)
 
+    def _renew_lease(self) -> None:
+        """Name this process as the holder to the engines."""
+        if ranks := self.alive():
+            self.call_all(ranks, keepalive.hold, [(keepalive.Holder.this(self._lease),)] * len(ranks))
+
+    def _keep_renewing(self, ended: threading.Event) -> None:
+        while not ended.wait(RENEW_SECONDS):
+            with contextlib.suppress(ClusterError):  # an engine that is lost is noticed by who needs it
+                self._renew_lease()
+
     def detach(self) -> None:
-        """Lets go of a cluster that runs on without this process."""
+        """Disconnect from the cluster, which continues to run without this process."""
         atexit.unregister(self._at_exit)
-        crew, self._crew = self._crew, None
-        if crew is not None:
-            _held.pop(crew.folder, None)
-            crew.leave()
+        folder, caller = self._folder, self._caller
+        if folder is not None:
+            _held.pop(folder, None)
+        self._ended.set()
+        self._reset()
+        if caller is not None:
+            caller.close()
 
     @property
     def plan(self) -> ClusterPlan:
         """What the cluster is made of."""
         if self._plan is None:
-            raise ClusterError("The cluster is not started, and only its engines know what they are; start() it.")
+            raise ClusterError(
+                "The cluster is not started, and its engines report their devices when they start; start() it.",
+                code="cluster.stopped",
+            )
         return self._plan
 
     @property
@@ -299,12 +374,12 @@ class Cluster:
     @property
     def folder(self) -> Path | None:
         """Where the running cluster's connection files and logs are, readable by this user only."""
-        return None if self._crew is None else self._crew.folder
+        return self._folder
 
     @property
     def name(self) -> str:
         """Under which `ptynb ps` lists it and `ptynb.attach` finds it; empty where it is stopped."""
-        return "" if self._crew is None else self._crew.name
+        return "" if self._folder is None else self._folder.name
 
     def __len__(self) -> int:
         return self._count
@@ -312,17 +387,18 @@ class Cluster:
     @property
     def running(self) -> bool:
         """Whether it was started and not stopped."""
-        return self._crew is not None and self._crew.caller is not None
+        return self._caller is not None
 
-    def _running_crew(self) -> Crew:
-        crew = self._crew
-        if crew is None:
-            raise ClusterStoppedError("The cluster is stopped; start() it, and make a new Reconstruction.")
-        return crew
+    def _running(self) -> tuple[Path, Launcher]:
+        if self._folder is None or self._launcher is None:
+            raise _stopped()
+        return self._folder, self._launcher
+
+    # Start and stop
 
     def start(self) -> Self:
-        """Starts the engines and waits until all of them answer; does nothing where they run."""
-        self._errands.wait()
+        """Start the engines and wait until all of them answer; does nothing while they run."""
+        self._executor.wait()
         if self.running:
             return self
         try:
@@ -335,76 +411,209 @@ class Cluster:
     def _start_or_stop(self) -> None:
         try:
             with held_back():
-                folder = runtime_dir.make_folder(f"{runtime_dir.PREFIX}{secrets.token_hex(4)}")
-                self._crew = Crew(folder, self._launch(folder.name, folder), self._count, self._address)
-            self._start(self._crew)
+                self._make_launcher(runtime_dir.make_folder(f"{runtime_dir.PREFIX}{secrets.token_hex(4)}"))
+            self._start(*self._running())
         except KeyboardInterrupt:
             self._stop_soon()
             raise
         except BaseException as error:
-            told = ""
+            message = ""
             if isinstance(error, TimeoutError):
-                told = f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s."
+                message = f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s."
             elif isinstance(error, Exception) and not isinstance(error, ClusterError):
-                told = f"The cluster did not start: {error}."
-            told = told and summarize(told, logs=self.logs())  # before their folder is removed
+                message = f"The cluster did not start: {error}."
+            message = message and summarize(message, logs=self.logs())  # before their folder is removed
             self.stop()
-            if told:
-                raise ClusterError(told) from (None if isinstance(error, TimeoutError) else error)
+            if message:
+                raise ClusterError(message, code="cluster.start-failed") from (
+                    None if isinstance(error, TimeoutError) else error
+                )
             raise
 
     def _stop_soon(self) -> None:
-        """Ends it, and waits for that only as long as somebody who interrupted wants to wait."""
-        with contextlib.suppress(TimeoutError):  # it goes on without being waited for
-            self._errands.run(self._stop, PATIENCE_SECONDS)
+        """Stop, and wait for it `PATIENCE_SECONDS` at most: the user has pressed Ctrl-C."""
+        with contextlib.suppress(TimeoutError):  # the stop continues in its thread
+            self._executor.run(self._stop, PATIENCE_SECONDS)
 
-    def _start(self, crew: Crew) -> None:
-        runtime_dir.write(crew.folder, "holder.json", vars(lease.Holder.this(self._lease)))
-        crew.describe(self._plan)
-        found = crew.start(self._timeout, self._report)
+    def _start(self, folder: Path, launcher: Launcher) -> None:
+        runtime_dir.write(folder, "holder.json", vars(keepalive.Holder.this(self._lease)))
+        self._describe(folder, launcher)
+        found = self._start_processes(folder, launcher)
         if self._plan is None:
             self._plan = plan_of([found[rank] for rank in range(len(self))])
-        crew.describe(self._plan)
-        self._hold(crew)
+        self._describe(folder, launcher)
+        self._hold(folder)
         self._selftest = run_selftest(self)
-        for remark in self._plan.notes:
-            warnings.warn(remark, PtynbWarning, stacklevel=5)
+        for note in self._plan.notes:
+            warnings.warn(note, PtynbWarning, stacklevel=5)
+
+    def _start_processes(self, folder: Path, launcher: Launcher) -> dict[int, dict[str, Any]]:
+        """Start controller, watchdog and engines; return the engines' descriptions by rank.
+
+        Raises TimeoutError, ClusterError.
+        """
+        until = time.monotonic() + self._timeout
+        here = self._address == LOOPBACK
+        with held_back():  # what is started is recorded too, or nobody would end it
+            controller = start_controller(folder.name, folder, self._address)
+            self._children.append(controller)
+            self._controller = psutil.Process(controller.pid)
+            self._record(folder, launcher)
+            command = [sys.executable, watchdog.__file__, str(folder)]
+            self._children.append(begin(command, folder.name, folder / "log" / "guardian.log"))
+            if here:
+                launcher.start(range(self._count))  # they load what they need while the controller starts
+                self._record(folder, launcher)
+        await_controller(controller, folder, until - time.monotonic())
+        if not here:
+            with held_back():
+                launcher.start(range(self._count))
+                self._record(folder, launcher)
+        self._caller = Caller(client_file(folder), self._timeout, self.why_lost)
+        found = self._await_engines(launcher, self._caller, until)
+        self._record(folder, launcher)
+        return found
+
+    def _await_engines(self, launcher: Launcher, caller: Caller, until: float) -> dict[int, dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        reported = ""
+        while len(found) < self._count:
+            found |= caller.find(until - time.monotonic())
+            if len(found) >= self._count:
+                break
+            if failure := launcher.failed():
+                raise ClusterError(summarize(failure, logs=self.logs()), code="cluster.start-failed")
+            if dead := launcher.dead():
+                message = f"The engine of rank {dead[0]} ended while it started.{log_end(self.logs(dead[0]))}"
+                raise ClusterError(summarize(message, logs=self.logs()), code="cluster.start-failed")
+            if launcher.waiting():
+                until = time.monotonic() + self._timeout
+            if time.monotonic() > until:
+                raise TimeoutError
+            if self._report is not None and (news := launcher.news()):
+                news = f"{news}; {len(found)} of {counted(self._count, 'engine')} are there" if found else news
+                if news != reported:
+                    reported = news
+                    self._report(news)
+            time.sleep(POLL_SECONDS)
+        if sorted(found) != list(range(self._count)):
+            raise ClusterError(
+                f"Engines of ranks {sorted(found)} answered; expected 0 to {self._count - 1}. Start again.",
+                code="cluster.start-failed",
+            )
+        return found
+
+    def _join(self, folder: Path, launcher: Launcher) -> None:
+        """Connect to processes that another process has started. Raises ClusterError where they do not answer."""
+        described = runtime_dir.read(folder, "cluster.json")
+        try:
+            self._controller = psutil.Process(int(runtime_dir.read(folder, "processes.json")["others"][0][0]))
+            if not is_alive(self._controller) or described["machine"] != keepalive.machine():
+                raise ClusterError(
+                    f"The controller of {self.name} has ended, or runs on another machine.",
+                    code="cluster.not-reachable",
+                )
+            self._caller = Caller(client_file(folder), JOIN_SECONDS, self.why_lost)
+            found = self._caller.find(JOIN_SECONDS)
+            launcher.join({rank: description["pid"] for rank, description in found.items()}, described)
+        except (OSError, KeyError, IndexError, psutil.NoSuchProcess, TimeoutError) as error:
+            raise ClusterError(
+                f"The cluster {self.name} does not answer ({error}).", code="cluster.not-reachable"
+            ) from None
 
     def _at_exit(self) -> None:
-        """Where a run is under way and somebody may come back to it, it goes on."""
+        """Stop the cluster, unless a run is under way that may continue without this process."""
         with contextlib.suppress(ClusterError):
-            if self._lease > 0 and any(self.call_all(self.alive(), registry.at_work, [()] * len(self.alive()), 5.0)):
+            if self._lease > 0 and any(
+                self.call_all(self.alive(), run_registry.at_work, [()] * len(self.alive()), 5.0)
+            ):
                 return
         self.stop()
 
     def stop(self) -> None:
-        """Ends engines and controller and removes their files; does nothing where none run."""
-        self._errands.run(self._stop)
+        """End engines and controller and remove their files; does nothing where none run."""
+        self._executor.run(self._stop)
 
     def _stop(self) -> None:
         atexit.unregister(self._at_exit)
-        crew = self._crew
-        if crew is not None:
-            _held.pop(crew.folder, None)
-            crew.end()
-        self._crew = None
+        folder, launcher = self._folder, self._launcher
+        if folder is None or launcher is None:
+            return
+        _held.pop(folder, None)
+        self._ended.set()
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            if not launcher.here:
+                caller.shut_down()
+            caller.close()
+        watchdog.end_processes(folder)
+        launcher.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+        for process in self._children:  # the watchdog ends when the folder is gone
+            process.terminate()
+            process.wait()
+        self._reset()
+
+    # Files for other processes
+
+    def _describe(self, folder: Path, launcher: Launcher) -> None:
+        """Write what the cluster is; its plan may not be known yet."""
+        content = {
+            "name": folder.name,
+            "kind": launcher.kind,
+            "machine": keepalive.machine(),
+            "started": time.time(),
+            "engines": self._count,
+            "address": self._address,
+            "plan": None if self._plan is None else self._plan.to_plain(),
+            **launcher.describe(),
+        }
+        runtime_dir.write(folder, "cluster.json", content)
+
+    def _record(self, folder: Path, launcher: Launcher) -> None:
+        """Write every process of the cluster, for the watchdog, `ptynb ps` and `ptynb stop`."""
+        launched = launcher.record()
+        alive = self._controller is not None and is_alive(self._controller)
+        others = listed(self._controller) if self._controller is not None and alive else []
+        content = {"engines": launched["processes"], "others": others, "end": launched["end"]}
+        runtime_dir.write(folder, "processes.json", content)
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether `ptynb stop` ends the cluster, or has ended it; its engines are writing a checkpoint then."""
+        folder = self._folder
+        return folder is not None and ((folder / "stopping.json").exists() or not folder.exists())
+
+    # Engines
 
     def status(self) -> list[dict[str, Any]]:
-        """What each engine says it is: rank, process id, device, threads, torch version; in order of ranks."""
+        """Each engine's description of itself: rank, process id, device, threads, torch version; in order of ranks."""
         return [
-            {**self.call(engine.rank, registry.describe), "identity": engine.identity} for engine in self.plan.engines
+            {**self.call(engine.rank, run_registry.describe), "identity": engine.identity}
+            for engine in self.plan.engines
         ]
 
     def held_bytes(self) -> int:
-        """Memory of the engines' processes that no other process shares: what their next reconstruction may use."""
-        return 0 if self._crew is None else self._crew.held_bytes()
+        """Memory of the engines' processes that no other process shares [bytes]; the next reconstruction reuses it."""
+        total = 0
+        for pid, _ in [] if self._launcher is None else self._launcher.record()["processes"]:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                total += psutil.Process(pid).memory_full_info().uss
+        return total
+
+    @property
+    def caller(self) -> Caller:
+        """The connection to the engines. Raises ClusterStoppedError where the cluster is stopped."""
+        if self._caller is None:
+            raise _stopped()
+        return self._caller
 
     def call(self, rank: int, function: Callable[..., Any], *arguments: Any, timeout: float = 60.0) -> Any:
-        """Calls a function of an importable module on this rank's engine and returns what it returns.
+        """Call a function of an importable module on this rank's engine and return what it returns.
 
         Raises EngineLostError when the engine is gone, ClusterError after `timeout` seconds without an answer.
         """
-        return self.call_all([rank], function, [arguments], timeout=timeout)[0]
+        return self.caller.call_all([rank], function, [arguments], timeout)[0]
 
     def call_all(
         self,
@@ -413,54 +622,95 @@ class Cluster:
         arguments: list[tuple[Any, ...]],
         timeout: float = 60.0,
     ) -> list[Any]:
-        """The same on several ranks at the same time, each with its own arguments."""
-        return self._running_crew().call_all(ranks, function, arguments, timeout)
+        """Call a function on several ranks at the same time, each with its own arguments."""
+        return self.caller.call_all(ranks, function, arguments, timeout)
 
     def alive(self) -> list[int]:
         """Ranks whose engines can be reached."""
-        return [] if self._crew is None else self._crew.alive()
+        caller = self._caller
+        return [] if caller is None else [rank for rank in caller.ranks() if not self.why_lost(rank)]
 
     def why_lost(self, rank: int) -> str:
         """Why the engine of this rank is known to be gone; empty while it is not, or where the cluster is stopped."""
-        return "" if self._crew is None else self._crew.why_lost(rank)
+        launcher, controller = self._launcher, self._controller
+        if launcher is None:
+            return ""
+        if not 0 <= rank < self._count:
+            return f"There is no engine of rank {rank}."
+        dead = rank in launcher.dead()
+        if self._caller is None:  # read last: processes that an orderly stop has ended are not lost
+            return ""
+        if dead:
+            if self.ended_from_outside:
+                return f"The engine of rank {rank} is gone: the cluster was ended by 'ptynb stop'."
+            return f"The engine of rank {rank} has died: its process is gone.{log_end(self.logs(rank))}"
+        if controller is None or not is_alive(controller):
+            return f"The cluster's controller has died, and rank {rank} cannot be reached; stop() and start() again."
+        return ""
 
-    def logs(self) -> list[Path]:
-        """The files that its processes write to; they are removed when it is stopped."""
-        return [] if self.folder is None else sorted((self.folder / "log").glob("*.log"))
+    def logs(self, rank: int | None = None) -> list[Path]:
+        """Log files of all processes, or of one engine; they are removed when the cluster is stopped."""
+        pattern = "*.log" if rank is None else f"*rank{rank}*.log"
+        return [] if self._folder is None else sorted((self._folder / "log").glob(pattern))
 
-    def held(self, rank: int) -> str:
-        """A sentence where a signal holds this rank's process or the controller's, so that nothing answers; or ""."""
-        return "" if self._crew is None else self._crew.held(rank)
+    def suspended(self, rank: int) -> str:
+        """A message if this rank's process or the controller's is suspended by a signal; empty otherwise."""
+        if self._launcher is None:
+            return ""
+        if self._launcher.held(rank):
+            who = f"The engine of rank {rank}"
+        elif self._controller is not None and is_held(self._controller):
+            who = "The cluster's controller"
+        else:
+            return ""
+        return f"{who} does not answer: its process is suspended by a signal (SIGSTOP) or a debugger."
 
     def kill(self, rank: int) -> None:
-        """Ends an engine that does not listen to anything else."""
-        self._running_crew().launcher.kill(rank)
-
-    @property
-    def ended_from_outside(self) -> bool:
-        """Whether `ptynb stop` ends it, or has ended it."""
-        return self._crew is not None and self._crew.ended_from_outside
+        """Kill the process of an engine that does not respond."""
+        self._running()[1].kill(rank)
 
     def replace_lost(self) -> None:
-        """Starts an engine in the place of each that is lost; those that don't come in time stay lost."""
+        """Start a new engine for each that is lost; one that does not answer in time stays lost."""
         with self._replacing:  # several reconstructions may each have lost one
-            self._running_crew().replace_lost(self._lease)
+            folder, launcher = self._running()
+            caller = self._caller
+            lost = sorted({*range(self._count)} - {*self.alive()})
+            if not lost or caller is None:
+                return
+            for rank in lost:
+                caller.give_up(rank)
+            try:
+                launcher.start(lost)
+            except ClusterError:
+                return  # its machine is gone: the others continue without it
+            until = time.monotonic() + REPLACE_SECONDS
+            while set(lost) - set(self.alive()) and time.monotonic() < until and not launcher.failed():
+                if set(lost) - set(self.alive()) <= set(launcher.dead()):
+                    break
+                caller.find(REPLACE_SECONDS)
+                time.sleep(POLL_SECONDS)
+            self._record(folder, launcher)
+            self._renew_lease()
 
     def complete(self) -> None:
-        """Replaces engines that are lost. Raises ClusterError where one can't be had."""
+        """Replace engines that are lost. Raises ClusterError where one cannot be replaced."""
         self.replace_lost()
         if missing := sorted({*range(len(self))} - {*self.alive()}):
             raise ClusterError(
-                f"The engines of ranks {missing} are lost, and no others came in their place; stop() the cluster and "
-                f"start() it, or start one with fewer engines. {self.why_lost(missing[0])}"
+                f"The engines of ranks {missing} are lost, and no new ones could be started; stop() the cluster and "
+                f"start() it, or start one with fewer engines. {self.why_lost(missing[0])}",
+                code="engine.lost",
             )
 
     def open_store(self, rank: int) -> str:
-        """Where the engines of one group will meet, rank's being the first."""
-        return self._running_crew().open_store(rank)
+        """The rendezvous of a group whose first engine is `rank`: a file, or a store that this engine serves."""
+        if self._address == LOOPBACK:
+            return f"file://{self._running()[0] / f'group-{secrets.token_hex(4)}'}"
+        store: str = self.call(rank, rendezvous.open_store)
+        return store
 
     def close_store(self, store: str) -> None:
-        """Removes what is left of it; one that an engine serves ends with its group."""
+        """Remove the rendezvous file; a store that an engine serves ends with its group."""
         if store.startswith("file://"):
             Path(store.removeprefix("file://")).unlink(missing_ok=True)
 
@@ -499,7 +749,16 @@ def rejoining(described: dict[str, Any], plan: ClusterPlan) -> Launch:
         case "slurm":
             return lambda name, folder: SlurmLauncher.again(described, name, folder)
         case kind:
-            raise ClusterError(f"A cluster of the kind {kind!r} can't be joined by this version of ptynb.")
+            raise ClusterError(
+                f"The cluster is of the kind {kind!r}; this version of ptynb can join local, ssh and slurm ones.",
+                code="cluster.unknown-kind",
+            )
+
+
+def _stopped() -> ClusterStoppedError:
+    return ClusterStoppedError(
+        "The cluster is stopped; start() it, and make a new Reconstruction.", code="cluster.stopped"
+    )
 
 
 def _in_notebook() -> bool:

@@ -43,7 +43,10 @@ def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subpro
     Raises ClusterError for an address that stands for all of them.
     """
     if address in EVERYWHERE:
-        raise ClusterError(f"The address is {address!r}; expected the one address of this machine that engines reach.")
+        raise ClusterError(
+            f"The address is {address!r}; expected the one address of this machine that engines reach.",
+            code="argument.invalid-value",
+        )
     beyond = address != LOOPBACK
     misses = MISSED_BEATS_BEYOND if beyond else MISSED_BEATS_HERE
     command = [
@@ -78,7 +81,7 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
         if process.poll() is not None:
             logs = [folder / "log" / "controller.log"]
             told = f"The cluster's controller ended with status {process.returncode}.{log_end(logs)}"
-            raise ClusterError(summarize(told, logs=logs))
+            raise ClusterError(summarize(told, logs=logs), code="cluster.start-failed")
         if time.monotonic() > until:
             raise TimeoutError
         time.sleep(0.02)

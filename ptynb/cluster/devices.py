@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch.distributed as dist
 
@@ -14,8 +14,7 @@ from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable,
 from ptynb.cluster.gpus import GPU as GPU
 from ptynb.cluster.gpus import find_gpus as find_gpus
 from ptynb.exceptions import ClusterError as ClusterError
-
-Device = Literal["auto", "cpu", "cuda"]
+from ptynb.settings.cluster_options import Device as Device
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,10 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
     kinds = {answer["device"] for answer in answers}
     if "CPU" in kinds and len(kinds) > 1:
         found = "; ".join(f"rank {answer['rank']} on {answer['host']}: {answer['device']}" for answer in answers)
-        raise ClusterError(f"Some engines have a GPU and others have none ({found}); ask for GPUs on all nodes.")
+        raise ClusterError(
+            f"Some engines have a GPU and others have none ({found}); ask for GPUs on all nodes.",
+            code="cluster.mixed-devices",
+        )
     engines = tuple(
         EnginePlan(
             rank=answer["rank"],
@@ -114,18 +116,22 @@ def plan_cluster(
     Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
     """
     if device not in get_args(Device):
-        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.")
+        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
     for number, name in ((n, "engines were"), (engines_per_gpu, "engines for each GPU were")):
         if number is not None and number < 1:
-            raise ClusterError(f"{number} {name} asked for; expected at least 1.")
+            raise ClusterError(f"{number} {name} asked for; expected at least 1.", code="argument.invalid-value")
     if threads is not None and not 1 <= threads <= cores:
-        raise ClusterError(f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.")
+        raise ClusterError(
+            f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.",
+            code="argument.invalid-value",
+        )
     if device == "cuda" or (device == "auto" and gpus):
         return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
     count = n if n is not None else min(2, cores)
     if count > 4 * cores:
         raise ClusterError(
-            f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer."
+            f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer.",
+            code="argument.invalid-value",
         )
     threads = threads or max(1, cores // count)
     engines = tuple(
@@ -141,7 +147,10 @@ def _plan_gpus(
     n: int | None, gpus: tuple[GPU, ...], cores: int, threads: int | None, engines_per_gpu: int, nccl: bool
 ) -> ClusterPlan:
     if not gpus:
-        raise ClusterError("GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.")
+        raise ClusterError(
+            "GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.",
+            code="gpu.not-found",
+        )
     check_distinct(gpus)
     whole = tuple(gpu for gpu in gpus if not gpu.part_of)
     places = whole or gpus
@@ -151,7 +160,8 @@ def _plan_gpus(
         share = f"let {-(-count // len(places))} share each: engines_per_gpu={-(-count // len(places))}"
         raise ClusterError(
             f"{count} engines were asked for and {counted(len(places), 'GPU')} found. "
-            f"Ask for {len(places) * engines_per_gpu}, or for CPU engines: device='cpu'; or {share}."
+            f"Ask for {len(places) * engines_per_gpu}, or for CPU engines: device='cpu'; or {share}.",
+            code="gpu.too-few",
         )
     taken = places[:count]
     check_usable(taken, gpus, count)

@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ptynb.cluster.addresses import environment_towards
-from ptynb.cluster.launchers.allocation import own_gpu
+from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
 
 CONNECTION_SECONDS = 60.0
@@ -50,7 +50,10 @@ def complete(environment: MutableMapping[str, str]) -> None:
     """
     rank = environment.get("PTYNB_RANK") or environment.get("SLURM_PROCID")
     if rank is None:
-        raise InvalidValueError("Neither PTYNB_RANK nor SLURM_PROCID is set; an engine is started by a ptynb.Cluster.")
+        raise InvalidValueError(
+            "Neither PTYNB_RANK nor SLURM_PROCID is set; an engine is started by a ptynb.Cluster.",
+            code="argument.missing",
+        )
     environment["PTYNB_RANK"] = rank
     if "SLURM_LOCALID" in environment and "PTYNB_GPU" not in environment:
         environment["CUDA_VISIBLE_DEVICES"] = own_gpu(environment)

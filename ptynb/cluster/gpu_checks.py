@@ -24,13 +24,15 @@ def check_distinct(gpus: Sequence[GPU]) -> None:
         if not gpu.uuid.startswith(("GPU-", "MIG-")):
             raise ClusterError(
                 f"nvidia-smi tells no UUID of {gpu.words} but {gpu.uuid!r}, and engines find their GPUs by it. "
-                f"{leave_out([gpu], gpus)}."
+                f"{leave_out([gpu], gpus)}.",
+                code="gpu.unusable",
             )
     uuid, count = Counter(gpu.uuid for gpu in gpus).most_common(1)[0]
     if count > 1:
         raise ClusterError(
             f"nvidia-smi lists {count} GPUs with the same UUID {uuid}, and each engine needs its own. "
-            "Give CUDA_VISIBLE_DEVICES one of them, or ask for CPU engines: device='cpu'."
+            "Give CUDA_VISIBLE_DEVICES one of them, or ask for CPU engines: device='cpu'.",
+            code="gpu.unusable",
         )
 
 
@@ -39,7 +41,7 @@ def check_usable(taken: Sequence[GPU], known: Sequence[GPU], engines: int) -> No
     for gpu in taken:
         reason = _unusable(gpu, shared=engines > len(taken))
         if reason is not None:
-            raise ClusterError(f"{gpu.words} can't be used: {reason}. {leave_out([gpu], known)}.")
+            raise ClusterError(f"{gpu.words} can't be used: {reason}. {leave_out([gpu], known)}.", code="gpu.unusable")
 
 
 def _unusable(gpu: GPU, shared: bool) -> str | None:
@@ -105,5 +107,6 @@ def check_slices(gpus: Sequence[GPU], count: int) -> None:
         raise ClusterError(
             f"{count} engines were asked for, and {len(slices)} of the {len(gpus)} devices found are MIG slices, which "
             "can't join a group. Start runs of their own, each a Cluster(1) with CUDA_VISIBLE_DEVICES set to one of "
-            f"{names}{instead}."
+            f"{names}{instead}.",
+            code="gpu.unusable",
         )

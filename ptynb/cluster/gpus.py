@@ -68,7 +68,9 @@ def find_gpus() -> tuple[GPU, ...]:
     chosen, said = os.environ.get("CUDA_VISIBLE_DEVICES"), f"{answer.stdout}\n{answer.stderr}"
     lost = lost_gpus(said)
     if answer.returncode != 0 and not lost:
-        raise ClusterError(f"nvidia-smi failed: {said.strip()!r}. The GPU driver is not working; {MEND}")
+        raise ClusterError(
+            f"nvidia-smi failed: {said.strip()!r}. The GPU driver is not working; {MEND}", code="gpu.driver-failed"
+        )
     gpus = parse_gpus(answer.stdout)
     if any(gpu.mig for gpu in gpus):
         gpus = with_slices(gpus, _ask(tool, "-L").stdout)
@@ -78,12 +80,14 @@ def find_gpus() -> tuple[GPU, ...]:
         leave_out = f", leave it out: CUDA_VISIBLE_DEVICES={others}" if others else ""
         raise ClusterError(
             f"nvidia-smi lost a GPU: {lost[0]!r}. Restart the machine{leave_out}, "
-            "or ask for CPU engines: Cluster(device='cpu')."
+            "or ask for CPU engines: Cluster(device='cpu').",
+            code="gpu.driver-failed",
         )
     if gpus and not left and chosen:
         raise ClusterError(
             f"CUDA_VISIBLE_DEVICES={chosen!r} leaves none of the {len(gpus)} GPUs and MIG slices here. "
-            "Set it to some of them, by index or UUID; or ask for CPU engines: Cluster(device='cpu')."
+            "Set it to some of them, by index or UUID; or ask for CPU engines: Cluster(device='cpu').",
+            code="gpu.not-found",
         )
     return left
 
@@ -92,7 +96,9 @@ def _ask(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"nvidia-smi did not answer within 30 s. The GPU driver is not working; {MEND}") from None
+        raise ClusterError(
+            f"nvidia-smi did not answer within 30 s. The GPU driver is not working; {MEND}", code="gpu.driver-failed"
+        ) from None
 
 
 def memory_by_process() -> dict[int, int] | None:
@@ -139,7 +145,8 @@ def parse_gpus(listing: str) -> tuple[GPU, ...]:
             )
         elif line.strip() and not LOST.match(line):
             raise ClusterError(
-                f"nvidia-smi answered {line.strip()!r}, which is no GPU. The driver may not work; {MEND}"
+                f"nvidia-smi answered {line.strip()!r}, which is no GPU. The driver may not work; {MEND}",
+                code="gpu.driver-failed",
             )
     return tuple(gpus)
 

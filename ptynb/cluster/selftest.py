@@ -55,10 +55,11 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
         try:
             answers = cluster.call_all(ranks, attempt, [(one,) for one in memberships], timeout=timeout + MARGIN)
         except ClusterError as error:  # an engine is gone; what it wrote last stands in its log
-            raise type(error)(explained(f"The self-test ended: {error}", last_words(cluster))) from error
+            text = explained(f"The self-test ended: {error}", last_words(cluster))
+            raise type(error)(text, code=error.code) from error
     failures = {rank: told for rank, (findings, told) in enumerate(answers) if findings is None}
     if failures:
-        raise ClusterError(_failed(failures, len(ranks), last_words(cluster)))
+        raise ClusterError(_failed(failures, len(ranks), last_words(cluster)), code="cluster.selftest-failed")
     found = [findings for findings, _ in answers if findings is not None]
     return SelfTest(
         world=found[0].world,
@@ -92,7 +93,7 @@ def _failed(failures: dict[int, str], world: int, logs: str) -> str:
     rank = min(failures, key=lambda rank: (echoes(rank), explain(failures[rank]) is None, rank))
     # What torch adds below its message is where in its own code that was.
     words = re.split(r"\n(?:Traceback|Exception raised from|frame #)", failures[rank])[0]
-    sentence = " ".join(words.split()).removeprefix("RuntimeError: ")
+    sentence = re.sub(r"^(Runtime|Cluster|InvalidValue|Reconstruction)Error: ", "", " ".join(words.split()))
     known = explain(logs) if "NCCL error" in failures[rank] else None
     known = known or explain(failures[rank])
     told = f"The self-test of {counted(world, 'engine')} failed on rank {rank}: {sentence}"

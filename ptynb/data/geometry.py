@@ -1,4 +1,4 @@
-"""Wavelength, distance and pixel sizes: the only place where units are converted."""
+"""Geometry of the measurement: wavelength, distance, pixel sizes, and conversion of units."""
 
 from __future__ import annotations
 
@@ -17,24 +17,29 @@ PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / ELECTRON_VOLT
 
 
 def wavelength_from_energy(energy: float) -> float:
-    """Wavelength [m] of a photon of this energy [eV]: λ = h c / E."""
+    """Return the wavelength [m] of a photon of this energy [eV]: λ = h c / E."""
     return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(energy, "photon energy", "eV")
 
 
 def energy_from_wavelength(wavelength: float) -> float:
-    """Energy [eV] of a photon of this wavelength [m]: E = h c / λ."""
+    """Return the energy [eV] of a photon of this wavelength [m]: E = h c / λ."""
     return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(wavelength, "wavelength", "m")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A far-field measurement: what turns metres into object pixels.
+    """Geometry of a far-field measurement.
 
-    Electron microscopes are calibrated in angles: distance 1 m and a detector pixel in radians make one of these.
+    Electron microscopes are calibrated in angles: use a distance of 1 m and a detector pixel in radians.
 
-    wavelength: of the beam [m].
-    distance: from the sample to the detector [m].
-    detector_pixel: size of a detector pixel (y, x) [m].
+    Parameters
+    ----------
+    wavelength : float
+        Wavelength of the beam [m].
+    distance : float
+        Distance from the sample to the detector [m].
+    detector_pixel : (float, float)
+        Size (y, x) of a detector pixel [m].
     """
 
     wavelength: float
@@ -48,9 +53,17 @@ class Geometry:
             _positive(size, "detector pixel size", "m")
 
     def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
-        """Size of an object pixel (y, x) [m] for patterns of `window` pixels.
+        """Return the size of an object pixel, λ z / (n p) for n detector pixels of size p at distance z.
 
-        The discrete Fourier transform of n samples of pitch p at distance z gives λ z / (n p).
+        Parameters
+        ----------
+        window : (int, int)
+            Size (y, x) of the patterns [pixels].
+
+        Returns
+        -------
+        (float, float)
+            Size (y, x) [m].
         """
         height, width = (
             self.wavelength * self.distance / (n * p) for n, p in zip(window, self.detector_pixel, strict=True)
@@ -65,15 +78,21 @@ class Geometry:
 
 @dataclass(frozen=True, kw_only=True)
 class NearField:
-    """A near-field measurement: the sample's shadow, magnified by a beam that comes from a focus.
+    """Geometry of a near-field measurement: the shadow of the sample, magnified by a beam from a focus.
 
-    wavelength: of the beam [m].
-    focus_to_sample: distance [m]; infinite for a parallel beam.
-    sample_to_detector: distance [m].
-    detector_pixel: size of a detector pixel (y, x) [m].
-
-    By Fresnel scaling the pattern is that of a parallel beam at the effective distance, magnified. Paganin, Coherent
+    By Fresnel scaling the pattern is the magnified one of a parallel beam at the effective distance. Paganin, Coherent
     X-Ray Optics (2006), appendix B.
+
+    Parameters
+    ----------
+    wavelength : float
+        Wavelength of the beam [m].
+    focus_to_sample : float
+        Distance from the focus to the sample [m]; infinite for a parallel beam.
+    sample_to_detector : float
+        Distance from the sample to the detector [m].
+    detector_pixel : (float, float)
+        Size (y, x) of a detector pixel [m].
     """
 
     wavelength: float
@@ -85,8 +104,9 @@ class NearField:
         _positive(self.wavelength, "wavelength", "m")
         if not self.focus_to_sample > 0:
             raise InvalidValueError(
-                f"The distance from focus to sample is {self.focus_to_sample!r} m; it has to be positive, "
-                "or math.inf for a parallel beam."
+                f"focus_to_sample is {self.focus_to_sample!r} m; expected a positive distance, or math.inf for a "
+                "parallel beam.",
+                code="argument.invalid-value",
             )
         _positive(self.sample_to_detector, "distance from sample to detector", "m")
         for size in self.detector_pixel:
@@ -94,16 +114,27 @@ class NearField:
 
     @property
     def magnification(self) -> float:
-        """(z₁ + z₂) / z₁, 1 for a parallel beam."""
+        """Magnification (z₁ + z₂) / z₁, 1 for a parallel beam."""
         return 1 + self.sample_to_detector / self.focus_to_sample
 
     @property
     def effective_distance(self) -> float:
-        """z₂ over the magnification [m]."""
+        """Effective distance, z₂ divided by the magnification [m]."""
         return self.sample_to_detector / self.magnification
 
     def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
-        """Size of an object pixel (y, x) [m]: the detector's, demagnified; `window` does not matter."""
+        """Return the size of an object pixel: that of the detector, divided by the magnification.
+
+        Parameters
+        ----------
+        window : (int, int)
+            Size (y, x) of the patterns [pixels]; not used.
+
+        Returns
+        -------
+        (float, float)
+            Size (y, x) [m].
+        """
         return self.detector_pixel[0] / self.magnification, self.detector_pixel[1] / self.magnification
 
     @property
@@ -113,14 +144,14 @@ class NearField:
 
 
 def metres_to_pixels(positions: NDArray[np.float64], pixel: tuple[float, float]) -> NDArray[np.float64]:
-    """Positions (pattern, yx) from metres to pixels of size `pixel` (y, x) [m]."""
+    """Convert positions (pattern, yx) from metres to pixels of size `pixel` (y, x) [m]."""
     return positions / np.asarray(pixel, dtype=np.float64)
 
 
 def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) -> tuple[slice, slice]:
-    """The part of the object under the middle half of some probe window: what is worth looking at.
+    """Return the part of the object under the central half of some probe window.
 
-    positions: (pattern, yx), in pixels of the object's array.
+    positions: (pattern, yx), in pixels of the object array.
     """
     low = np.rint(positions.min(0) + np.array(window) / 4).astype(int)
     high = np.rint(positions.max(0) + np.array(window) * 3 / 4).astype(int)
@@ -129,5 +160,7 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
 
 def _positive(value: float, name: str, unit: str) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+        raise InvalidValueError(
+            f"The {name} is {value!r} {unit}; expected a positive, finite number.", code="argument.invalid-value"
+        )
     return value

@@ -1,11 +1,13 @@
-"""Scan: the handle of a dataset. Where the patterns are, where the beam was, what the detector missed."""
+"""Scan: the handle of a data set, with patterns, positions, mask, geometry and initial guesses."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import hashlib
+import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,18 +26,16 @@ from ptynb.exceptions import InvalidTypeError, PtynbWarning, ScanError
 from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
-"""What turns metres into object pixels."""
-
-
+"""Conversion from metres to object pixels."""
 SAMPLED_PATTERNS = 8
-"""Patterns by whose counts a scan is identified."""
+"""Number of patterns whose counts identify a scan."""
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The object (y, x) or (slice, y, x) and the probe (mode, y, x) behind a simulated scan, both complex.
+    """The object (y, x) or (slice, y, x) and the probe (mode, y, x) of a simulated scan, both complex.
 
-    Position (0, 0) of the scan is the object's first pixel.
+    Position (0, 0) of the scan is the first pixel of the object.
     """
 
     object: NDArray[np.complexfloating[Any, Any]]
@@ -44,7 +44,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class ObjectFrame:
-    """The array that holds the object: its shape (y, x), and which scan coordinate its first pixel has."""
+    """The array of the object: its shape (y, x), and the scan coordinates (origin) of its first pixel."""
 
     origin: tuple[int, int]
     shape: tuple[int, int]
@@ -52,19 +52,39 @@ class ObjectFrame:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scan:
-    """A dataset: metadata and positions now, patterns when somebody needs them.
+    """A data set: metadata and positions, and patterns that are read on demand.
 
-    Make one with `ptynb.load`, `Scan.from_arrays` or `ptynb.simulate`.
+    Create one with `ptynb.load`, `Scan.from_arrays` or `ptynb.simulate`.
 
-    frames: the diffraction patterns (pattern, y, x), counts.
-    positions: (pattern, yx) float64, top-left corner of the probe window [object pixels].
-    centred: True where the zero frequency is at index n // 2, False where it is at index 0 (FFT order).
-    mask: (y, x) bool in the order of the patterns, True where the detector works; None: everywhere.
-    probe: first guess (mode, y, x), complex, centred in its window; None: made from the mean pattern.
-    object: first guess (y, x) or (slice, y, x), complex, in which positions are pixels; None: flat.
-    geometry: what turns metres into pixels; None where only pixels are known.
-    clip_negative: negative counts become 0 (else they are an error).
-    truth: of a simulated scan. loaded: how it was opened, where it comes from a file.
+    Parameters
+    ----------
+    frames : Frames
+        Diffraction patterns (pattern, y, x) [counts].
+    positions : ndarray of float64
+        Top-left corners (pattern, yx) of the probe window [object pixels].
+    centred : bool, default True
+        Whether the zero frequency is at index n // 2 (True) or at index 0 (FFT order).
+    mask : ndarray of bool, optional
+        Working pixels (y, x), in the order of the patterns; by default all.
+    probe : ndarray of complex, optional
+        Initial guess (mode, y, x), centred in its window; by default made from the mean pattern.
+    object : ndarray of complex, optional
+        Initial guess (y, x) or (slice, y, x), in whose pixels positions are given; by default flat.
+    geometry : Geometry, NearField or TiltedGeometry, optional
+        Conversion from metres to pixels; None if only pixels are known.
+    clip_negative : bool, default False
+        Whether negative counts are set to 0; otherwise they are an error.
+    ground_truth : Truth, optional
+        Object and probe of a simulated scan.
+    name : str, default "scan"
+        Name of the scan.
+    loaded : Loaded, optional
+        How the scan was loaded from a file.
+
+    Raises
+    ------
+    ScanError
+        If shapes do not fit together, or values are not finite.
     """
 
     frames: Frames
@@ -85,13 +105,15 @@ class Scan:
             if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
                     f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
-                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values."
+                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values.",
+                    code="scan.invalid-guess",
                 )
         if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
             raise ScanError(
                 f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
                 f"the patterns' {self.pattern_shape[0]} x {self.pattern_shape[1]} pixels. Crop, pad or resample one "
-                "of them."
+                "of them.",
+                code="scan.invalid-guess",
             )
         _check_positions(self.positions, len(self), self.pattern_shape, self.object)
         if self.mask is not None:
@@ -112,41 +134,68 @@ class Scan:
         clip_negative: bool = False,
         name: str = "arrays",
     ) -> Self:
-        """A scan from arrays in memory. The patterns are checked here and sent to the engines once.
+        """Create a scan from arrays. The patterns are checked here and sent to the engines once.
 
-        patterns: counts (pattern, y, x), real; one that numpy maps from a file (`np.load(path, mmap_mode="r")`) stays
-            there, and engines read it themselves.
-        positions: (y, x) of the probe window's top-left corner for each pattern, in `units`.
-        units: "pixels" (object pixels) or "metres" (needs `geometry`).
-        order: "centred" (zero frequency at index n // 2) or "fft" (zero frequency at index 0).
-        probe: first guess (y, x) or (mode, y, x), complex, centred in its window; any scale.
-        object: first guess (y, x) or (slice, y, x), complex; positions are then its pixels.
-        mask: (y, x), True or 1 where the detector works, in the order of the patterns.
+        Parameters
+        ----------
+        patterns : array_like
+            Counts (pattern, y, x), real. An array that numpy maps from a file (`np.load(path, mmap_mode="r")`) stays
+            there, and engines read the file themselves.
+        positions : array_like
+            Top-left corners (pattern, yx) of the probe window, in `units`.
+        units : {"pixels", "metres"}, default "pixels"
+            Unit of the positions: object pixels, or metres (requires `geometry`).
+        order : {"centred", "fft"}, default "centred"
+            Index of the zero frequency: n // 2 (centred) or 0 (fft).
+        probe : array_like, optional
+            Initial guess (y, x) or (mode, y, x), complex, centred in its window; any scale.
+        object : array_like, optional
+            Initial guess (y, x) or (slice, y, x), complex, in whose pixels positions are given.
+        mask : array_like, optional
+            Mask (y, x), True or 1 at working pixels, in the order of the patterns.
+        geometry : Geometry, NearField or TiltedGeometry, optional
+            Geometry of the measurement.
+        clip_negative : bool, default False
+            Whether negative counts are set to 0; otherwise they are an error.
+        name : str, default "arrays"
+            Name of the scan.
 
-        Raises ScanError for anything that does not fit together.
+        Returns
+        -------
+        Scan
+            The scan.
+
+        Raises
+        ------
+        ScanError
+            If arrays do not fit together (code "array.shape-mismatch"), counts are invalid ("scan.invalid-count"), or
+            the geometry is missing ("scan.no-geometry").
         """
         if units not in ("pixels", "metres"):
-            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.")
+            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.", code="argument.invalid-value")
         if order not in ("centred", "fft"):
-            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.")
+            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.", code="argument.invalid-value")
         array = np.asarray(patterns)
         if array.ndim != 3:
-            raise ScanError(f"The patterns have shape {array.shape}; expected (pattern, y, x).")
-        places = _as_float(positions, "positions")
+            raise ScanError(
+                f"The patterns have shape {array.shape}; expected (pattern, y, x).", code="array.shape-mismatch"
+            )
+        corners = _as_float(positions, "positions")
         if units == "metres":
             if geometry is None:
                 raise ScanError(
-                    "The positions are in metres, and without geometry=Geometry(wavelength=..., distance=..., "
-                    "detector_pixel=...) they can't be turned into pixels."
+                    "The positions are in metres; give geometry=Geometry(wavelength=..., distance=..., "
+                    "detector_pixel=...) to convert them to pixels.",
+                    code="scan.no-geometry",
                 )
-            if isinstance(geometry, TiltedGeometry) and places.ndim == 2 and places.shape[1] == 3:
-                places = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), places)[0]
+            if isinstance(geometry, TiltedGeometry) and corners.ndim == 2 and corners.shape[1] == 3:
+                corners = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), corners)[0]
             else:
-                places = metres_to_pixels(places, geometry.object_pixel(array.shape[1:]))
+                corners = metres_to_pixels(corners, geometry.object_pixel(array.shape[1:]))
         guess = None if probe is None else np.asarray(probe)
         scan = cls(
             frames=frames_of(array),
-            positions=places,
+            positions=corners,
             centred=order == "centred",
             mask=None if mask is None else np.asarray(mask).astype(bool),
             probe=guess[None] if guess is not None and guess.ndim == 2 else guess,
@@ -169,23 +218,38 @@ class Scan:
 
     @property
     def pattern_shape(self) -> tuple[int, int]:
-        """Pixels (y, x) of a pattern, and so of the probe."""
+        """Size (y, x) of the patterns and of the probe [pixels]."""
         return self.frames.shape[1:]
 
     @property
     def is_far_field(self) -> bool:
-        """Whether the patterns lie in Fourier space, as far-field ones do; near-field ones are shadows."""
+        """Whether the patterns lie in Fourier space; False for near-field scans."""
         return not isinstance(self.geometry, NearField)
 
     @property
     def pixel_size(self) -> tuple[float, float] | None:
-        """Size of an object pixel (y, x) [m], where the geometry is known."""
+        """Size (y, x) of an object pixel [m]; None without a geometry."""
         return None if self.geometry is None else self.geometry.object_pixel(self.pattern_shape)
 
     def counts(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1 as measured, checked: bad pixels 0, no negative and no infinite count.
+        """Read patterns with bad pixels set to 0, and check that counts are finite and not negative.
 
-        Raises ScanError naming the first pattern at fault.
+        Parameters
+        ----------
+        start : int
+            Index of the first pattern.
+        stop : int
+            Index behind the last pattern.
+
+        Returns
+        -------
+        ndarray
+            Patterns (pattern, y, x) [counts].
+
+        Raises
+        ------
+        ScanError
+            If a count is invalid (code "scan.invalid-count"); the message names the first pattern.
         """
         counts = self.frames.read(start, stop)
         if self.mask is not None:
@@ -195,8 +259,8 @@ class Scan:
                 pattern, y, x = np.argwhere(~np.isfinite(counts))[0]
                 raise ScanError(
                     f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
-                    "expected finite numbers. "
-                    "Give a mask that is False at bad pixels."
+                    "expected finite numbers. Give a mask that is False at bad pixels.",
+                    code="scan.invalid-count",
                 )
             if self.clip_negative:
                 counts = np.maximum(counts, 0)
@@ -204,17 +268,30 @@ class Scan:
                 pattern, y, x = np.argwhere(counts < 0)[0]
                 raise ScanError(
                     f"Pattern {start + pattern} has the count {counts[pattern, y, x]} at pixel ({y}, {x}); "
-                    "expected counts of at least 0. "
-                    "Give a mask that is False at bad pixels, or clip_negative=True if a background was subtracted."
+                    "expected counts of at least 0. Give a mask that is False at bad pixels, or clip_negative=True "
+                    "if a background was subtracted.",
+                    code="scan.invalid-count",
                 )
         return counts
 
     def object_frame(
         self, padding: int, window: tuple[int, int] | None = None, shift: tuple[int, int] = (0, 0)
     ) -> ObjectFrame:
-        """The array that all probe windows fit in, `padding` pixels wider on each side (or the guess's own).
+        """Return the array that contains all probe windows: that of the object guess, if there is one.
 
-        window: of the probe (y, x), that of the patterns unless given; shift: how much earlier (y, x) it begins.
+        Parameters
+        ----------
+        padding : int
+            Margin on each side [object pixels].
+        window : (int, int), optional
+            Size (y, x) of the probe; by default that of the patterns.
+        shift : (int, int), default (0, 0)
+            Shift (y, x) of the windows towards smaller indices [object pixels].
+
+        Returns
+        -------
+        ObjectFrame
+            Origin and shape.
         """
         if self.object is not None:
             return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
@@ -226,22 +303,87 @@ class Scan:
     def sample_digest(self) -> str:
         """SHA-256 (hexadecimal) of up to eight patterns, evenly spaced from the first to the last, after preparation.
 
-        Unequal for scans whose stored patterns, or what was done to them since (flips, crops, scaling), differ. Raises
-        ValueError where the patterns can't be read.
+        It differs for scans with different stored patterns or preparation (flips, crops, scaling). Raises an error if
+        the patterns cannot be read.
         """
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for index in np.unique(np.linspace(0, len(self) - 1, SAMPLED_PATTERNS).astype(int)).tolist():
-            found.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())
+            digest.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())
+        return digest.hexdigest()
+
+    @property
+    def metadata_digest(self) -> str:
+        """SHA-256 (hexadecimal) of everything but the counts: shape, order, positions, mask, geometry, guesses."""
+        facts = {
+            "shape": [int(side) for side in self.frames.shape],
+            "centred": self.centred,
+            "clip_negative": self.clip_negative,
+            "geometry": plain_geometry(self.geometry),
+        }
+        found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        for name in ("positions", "mask", "probe", "object"):
+            values: NDArray[Any] | None = getattr(self, name)
+            found.update(name.encode())
+            if values is not None:
+                little = values.dtype.newbyteorder("<")
+                found.update(f"{little.str}{values.shape}".encode())
+                found.update(np.ascontiguousarray(values, dtype=little).tobytes())
         return found.hexdigest()
 
+    @property
+    def preparation_steps(self) -> int:
+        """How many steps change or select patterns when they are read; each preparation adds one."""
+        frames, steps = self.frames, 0
+        while (source := getattr(frames, "source", None)) is not None:
+            frames, steps = source, steps + 1
+        return steps
+
+    def loaded_from(self, path: Path, options: Mapping[str, Any]) -> Scan:
+        """The same scan with a record of the file and the options of `ptynb.load`; arrays are recorded by name."""
+        status = path.stat() if path.is_file() else None
+        arrays = {name for name in ("positions", "mask") if not isinstance(options.get(name, ""), str | Path)}
+        plain = {name: _plain(value) for name, value in options.items() if name not in arrays}
+        loaded = Loaded(
+            str(path.absolute()),
+            None if status is None else status.st_size,
+            None if status is None else status.st_mtime,
+            plain,
+            tuple(sorted(arrays)),
+            self.metadata_digest,
+            self.preparation_steps,
+        )
+        return dataclasses.replace(self, loaded=loaded)
+
     def with_frames(self, frames: Frames) -> Scan:
-        """The same scan without its truth, where `frames` holds some of its patterns, or none, at the same indices."""
+        """Return the scan with other frames and without ground truth.
+
+        Parameters
+        ----------
+        frames : Frames
+            Some of the patterns, or none, at the same indices.
+
+        Returns
+        -------
+        Scan
+            The new scan, with the same `sample_digest`.
+        """
         scan = dataclasses.replace(self, frames=frames, ground_truth=None)
-        vars(scan)["sample_digest"] = self.sample_digest  # of the whole scan, which can't be computed from a part
+        vars(scan)["sample_digest"] = self.sample_digest  # that of the whole scan, which cannot be computed from a part
         return scan
 
     def part(self, patterns: NDArray[np.int64]) -> Scan:
-        """What the engine with these patterns needs: indices stay those of the whole scan."""
+        """Return what an engine with these patterns needs; indices are those of the whole scan.
+
+        Parameters
+        ----------
+        patterns : ndarray of int64
+            Indices (pattern,).
+
+        Returns
+        -------
+        Scan
+            The new scan.
+        """
         return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
 
     def __repr__(self) -> str:
@@ -252,17 +394,37 @@ class Scan:
 
 
 def check_scan(scan: object) -> None:
-    """Raises TypeError where this is not a scan."""
+    """Raise InvalidTypeError if this is not a scan."""
     if not isinstance(scan, Scan):
-        several = " Several scans can't be reconstructed together; reconstruct each by itself."
+        several = " Several scans cannot be reconstructed together; reconstruct each by itself."
         raise InvalidTypeError(
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
-            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}"
+            f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}",
+            code="argument.invalid-type",
         )
 
 
+def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
+    """A geometry as plain values with its "kind"; empty for None."""
+    if geometry is None:
+        return {}
+    fields = {name: _plain(value) for name, value in dataclasses.asdict(geometry).items()}
+    return {"kind": type(geometry).__name__, **fields}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(one) for one in value]
+    return value
+
+
 def default_name(path: Path) -> str:
-    """The name of a scan from the file it came from."""
+    """Return the name of a scan for its file."""
     return path.stem
 
 
@@ -270,23 +432,37 @@ def _as_float(values: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ScanError(f"The {name} are not real numbers.") from None
+        raise ScanError(f"The {name} are not real numbers.", code="argument.invalid-type") from None
 
 
 def _check_frames(frames: Frames) -> None:
     if len(frames.shape) != 3 or min(frames.shape) < 1:
-        raise ScanError(f"The patterns have shape {frames.shape}; expected (pattern, y, x), none of them 0.")
+        raise ScanError(
+            f"The patterns have shape {frames.shape}; expected (pattern, y, x), each at least 1.",
+            code="array.shape-mismatch",
+        )
     if min(frames.shape[1:]) < 4:
-        raise ScanError(f"The patterns are {frames.shape[1]} x {frames.shape[2]} pixels; expected at least 4 x 4.")
+        raise ScanError(
+            f"The patterns are {frames.shape[1]} x {frames.shape[2]} pixels; expected at least 4 x 4.",
+            code="scan.too-small",
+        )
     if not (np.issubdtype(frames.dtype, np.integer) or np.issubdtype(frames.dtype, np.floating)):
-        raise ScanError(f"The patterns are of type {frames.dtype}; expected real counts (integers or floats).")
+        raise ScanError(
+            f"The patterns are of type {frames.dtype}; expected real counts (integers or floats).",
+            code="argument.invalid-type",
+        )
 
 
 def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
     if mask.shape != window:
-        raise ScanError(f"The mask has shape {mask.shape}; expected that of a pattern, {window}.")
+        raise ScanError(
+            f"The mask has shape {mask.shape}; expected that of a pattern, {window}.", code="array.shape-mismatch"
+        )
     if not mask.any():
-        raise ScanError("The mask is False everywhere; expected True where the detector works. Is it inverted?")
+        raise ScanError(
+            "The mask is False everywhere; expected True where the detector works. Is it inverted?",
+            code="scan.mask-empty",
+        )
 
 
 def _check_positions(
@@ -296,11 +472,14 @@ def _check_positions(
         hint = " They look transposed." if positions.shape == (2, count) else ""
         raise ScanError(
             f"The positions have shape {positions.shape}; expected ({count}, 2): "
-            f"(y, x) for each of the {count} patterns.{hint}"
+            f"(y, x) for each of the {count} patterns.{hint}",
+            code="array.shape-mismatch",
         )
     if not np.isfinite(positions).all():
         bad = int(np.argwhere(~np.isfinite(positions))[0, 0])
-        raise ScanError(f"Position {bad} is {_place(positions[bad])}; expected finite numbers.")
+        raise ScanError(
+            f"Position {bad} is {_place(positions[bad])}; expected finite numbers.", code="array.not-finite"
+        )
     if guess is not None:
         corner = np.rint(positions)
         outside = (corner < 0).any(1) | (corner + window > guess.shape[-2:]).any(1)
@@ -309,7 +488,8 @@ def _check_positions(
             raise ScanError(
                 f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
                 "is not inside the given "
-                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels."
+                f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels.",
+                code="scan.position-outside",
             )
     far = _disconnected(positions, window)
     if len(far):
@@ -318,9 +498,9 @@ def _check_positions(
         others = f" and {len(far) - 1} more" if len(far) > 1 else ""
         raise ScanError(
             f"Position {bad}{others} at {_place(positions[bad])} pixels "
-            f"lies more than a probe window ({window[0]} x {window[1]}) "
-            f"away from all others, and would need an object of {extent[0]:.0f} x {extent[1]:.0f} pixels. "
-            "Leave such patterns out, or check the positions' units."
+            f"is more than a probe window ({window[0]} x {window[1]}) away from all others, which requires an "
+            f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check their units.",
+            code="scan.position-disconnected",
         )
 
 
@@ -329,10 +509,10 @@ def _place(position: NDArray[np.float64]) -> str:
 
 
 def _disconnected(positions: NDArray[np.float64], window: tuple[int, int]) -> NDArray[np.intp]:
-    """Indices of the positions that no chain of overlapping windows joins to the largest part of the scan.
+    """Return the indices of positions that no chain of overlapping windows connects to the largest part.
 
-    Windows are sorted into cells of a window's size first, so a scan of a million positions costs no more pairs than
-    it has occupied cells. Positions up to two windows apart may pass as joined; a wild one is much farther away.
+    Windows are sorted into cells of the window size first, so that the number of pairs is that of occupied cells, not
+    of positions. Positions up to two windows apart may count as connected; a wrong one is much farther away.
     """
     cells, cell_of = np.unique(np.floor(positions / window).astype(np.int64), axis=0, return_inverse=True)
     pairs = cKDTree(cells).query_pairs(1.5, p=np.inf, output_type="ndarray")

@@ -25,13 +25,14 @@ PANES = "amplitude", "phase", "complex"
 class Failure:
     """An exception on an engine.
 
-    lost_group: it only says that another engine left in the middle of something.
+    lost_group: whether it only says that another engine has ended. code: of an error of ptynb; empty for others.
     """
 
     rank: int
     message: str
     traceback: str
     lost_group: bool = False
+    code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Tilted geometry: a flat sample at any angle to the beam and to the detector, as in Bragg and reflection geometry.
 
-All vectors are (3,) in one frame of the laboratory, whichever; r = 0 is where the beam meets the sample.
+All vectors are (3,) in one frame of the laboratory; the origin is the point where the beam meets the sample.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ Vector = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tilted:
-    """Where beam, sample and detector are.
+    """Sample and detector planes of a tilted geometry.
 
-    wavelength: [m].
-    sample_basis: (3, 2) [m], one object pixel along y and along x; `conjugate_basis` makes the one of a detector.
-    detector_basis: (3, 2) [m], one detector pixel along y and along x.
-    detector_centre: (3,) [m], from the sample to the detector's pixel n // 2, that of zero frequency in FFT order.
-    beam: (3,), unit vector, where the incoming beam goes.
-    outgoing: (3,), unit vector, where a flat object sends it (mirrored, diffracted, or straight on); None: to
-        `detector_centre`.
+    wavelength: [m]. sample_basis: (3, 2) [m], one object pixel along y and along x, from `conjugate_basis`.
+    detector_basis: (3, 2) [m], one detector pixel along y and along x. detector_centre: (3,) [m], from the sample to
+    pixel n // 2 of the detector, that of zero frequency in FFT order. beam: (3,), unit vector of the incoming beam.
+    outgoing: (3,), unit vector of the beam behind a flat object (mirrored, diffracted or transmitted); None: towards
+    `detector_centre`.
 
-    Raises ValueError for vectors that span no plane, are no unit vectors, or lie in the sample's plane.
+    Raises InvalidValueError for vectors that do not span a plane, are not unit vectors, or lie in the sample plane.
     """
 
     wavelength: float
@@ -43,13 +41,17 @@ class Tilted:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.wavelength) and self.wavelength > 0):
-            raise InvalidValueError(f"The wavelength is {self.wavelength!r} m; it has to be a positive, finite number.")
+            raise InvalidValueError(
+                f"The wavelength is {self.wavelength!r} m; expected a positive, finite number.",
+                code="argument.invalid-value",
+            )
         for name in ("sample_basis", "detector_basis"):
             object.__setattr__(self, name, basis_of(getattr(self, name), name))
         centre = vector_of(self.detector_centre, "detector_centre")
         if not np.linalg.norm(centre) > 0:
             raise InvalidValueError(
-                "detector_centre is (0, 0, 0), in the sample; give the vector from it to the detector [m]."
+                "detector_centre is (0, 0, 0); give the vector from the sample to the detector [m].",
+                code="geometry.degenerate",
             )
         object.__setattr__(self, "detector_centre", centre)
         outgoing = centre / np.linalg.norm(centre) if self.outgoing is None else self.outgoing
@@ -58,15 +60,19 @@ class Tilted:
             vector = vector_of(direction, name)
             if abs(np.linalg.norm(vector) - 1) > 1e-6:
                 raise InvalidValueError(
-                    f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector."
+                    f"{name} is a vector of length {np.linalg.norm(vector):.6g}; give a unit vector.",
+                    code="argument.invalid-value",
                 )
             if abs(vector @ normal) < 1e-6:
-                raise InvalidValueError(f"{name} lies in the sample's plane; turn one of them, or mend sample_basis.")
+                raise InvalidValueError(
+                    f"{name} lies in the sample plane; change it or sample_basis.",
+                    code="geometry.degenerate",
+                )
             object.__setattr__(self, name, vector / np.linalg.norm(vector))
 
     @property
     def reference(self) -> Reals:
-        """`outgoing`, given or not."""
+        """`outgoing`, or its default."""
         assert self.outgoing is not None
         return self.outgoing
 
@@ -78,12 +84,12 @@ def conjugate_basis(
     detector_centre: ArrayLike,
     normal: ArrayLike,
 ) -> Reals:
-    """The sample's basis (3, 2) [m] in the plane of this normal (3,) whose frequencies are the detector's pixels.
+    """Return the basis (3, 2) [m] of a sample plane, by its normal (3,): its frequencies are the detector pixels.
 
-    About the centre, one pixel on is one cycle per window more: n_a A_a·∂u/∂p_b = λ δ_ab. Where sample and detector
-    face each other this is λ z / (n p); an inclined sample's pixels are longer by the foreshortening.
+    One detector pixel is one cycle per window about the centre: n_a A_a·∂u/∂p_b = λ δ_ab. If sample and detector face
+    each other this is λ z / (n p); the pixels of an inclined sample are longer by the foreshortening.
 
-    Raises ValueError where the detector is seen edge on, or along the sample's plane.
+    Raises InvalidValueError if the detector is seen edge on, or along the sample plane.
     """
     centre = vector_of(detector_centre, "detector_centre")
     distance = float(np.linalg.norm(centre))
@@ -93,39 +99,48 @@ def conjugate_basis(
     seen = steps.T @ plane
     if np.linalg.cond(seen) > 1e6:
         raise InvalidValueError(
-            "The detector is seen edge on, or along the sample's plane; mend its basis or the normal."
+            "The detector is seen edge on, or along the sample plane; change its basis or the normal.",
+            code="geometry.degenerate",
         )
     basis: Reals = plane @ np.linalg.solve(seen, np.diag(wavelength / np.array(window)))
     return basis
 
 
 def mirror_normal(beam: ArrayLike, outgoing: ArrayLike) -> Reals:
-    """Unit normal (3,) of the plane that reflects `beam` (3,) into `outgoing` (3,), on the side of the reflected beam.
+    """Return the unit normal (3,) of the plane that reflects `beam` (3,) into `outgoing` (3,), towards the latter.
 
-    Raises ValueError where both have one direction.
+    Raises InvalidValueError if both are parallel.
     """
     difference = vector_of(outgoing, "outgoing") - vector_of(beam, "beam")
     length = float(np.linalg.norm(difference))
     if length < 1e-9:
         raise InvalidValueError(
-            "beam and outgoing have one direction, which no mirror makes; give the sample's own normal (sample_normal)."
+            "beam and outgoing are parallel, which no mirror reflects; give the normal of the sample (sample_normal).",
+            code="geometry.degenerate",
         )
     return difference / length
 
 
 @dataclass(frozen=True, kw_only=True)
 class TiltedGeometry:
-    """A far-field measurement with tilted planes: what turns metres into object pixels.
+    """Geometry of a far-field measurement with tilted planes.
 
-    wavelength: of the beam [m].
-    detector_steps: one detector pixel along y and along x, two vectors [m].
-    detector_centre: vector from the sample to the detector's pixel n // 2 [m].
-    beam: unit vector, where the incoming beam goes.
-    sample_normal: of the sample's plane; None: that of the mirror that sends the beam to `detector_centre`.
+    Object pixels are those whose frequencies are the detector pixels. The probe is the illumination of the sample plane
+    in these pixels. Position components across the plane move the probe along the beam, which is neglected: this is
+    valid within its depth of focus.
 
-    The object's pixels are those whose frequencies are the detector's pixels; the probe is what shines on the sample's
-    plane, seen in its pixels. Where positions have a part across the plane, the probe's further way along the beam is
-    neglected: that holds for ways short of its depth of focus.
+    Parameters
+    ----------
+    wavelength : float
+        Wavelength of the beam [m].
+    detector_steps : ((float, float, float), (float, float, float))
+        Vectors of one detector pixel along y and along x [m].
+    detector_centre : (float, float, float)
+        Vector from the sample to pixel n // 2 of the detector [m].
+    beam : (float, float, float)
+        Unit vector of the incoming beam.
+    sample_normal : (float, float, float), optional
+        Normal of the sample plane; by default that of the mirror that reflects the beam to `detector_centre`.
     """
 
     wavelength: float
@@ -138,7 +153,18 @@ class TiltedGeometry:
         self.planes((16, 16))
 
     def planes(self, window: tuple[int, int]) -> Tilted:
-        """Sample and detector for patterns of `window` pixels."""
+        """Return the planes of sample and detector.
+
+        Parameters
+        ----------
+        window : (int, int)
+            Size (y, x) of the patterns [pixels].
+
+        Returns
+        -------
+        Tilted
+            Bases and directions.
+        """
         centre = vector_of(self.detector_centre, "detector_centre")
         towards = centre / max(float(np.linalg.norm(centre)), 1e-300)
         normal = mirror_normal(self.beam, towards) if self.sample_normal is None else self.sample_normal
@@ -152,7 +178,18 @@ class TiltedGeometry:
         )
 
     def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
-        """Length of an object pixel along its (y, x) [m] for patterns of `window` pixels."""
+        """Return the size of an object pixel along its axes.
+
+        Parameters
+        ----------
+        window : (int, int)
+            Size (y, x) of the patterns [pixels].
+
+        Returns
+        -------
+        (float, float)
+            Size (y, x) [m].
+        """
         height, width = np.linalg.norm(self.planes(window).sample_basis, axis=0)
         return float(height), float(width)
 
@@ -163,18 +200,19 @@ class TiltedGeometry:
 
 
 def positions_on_sample(geometry: Tilted, positions: ArrayLike) -> tuple[Reals, Reals]:
-    """Where the probe is on the sample, (pattern, yx) [object pixels], and how far it went to there, (pattern,) [m].
+    """Return positions on the sample (pattern, yx) [object pixels], and paths along the beam (pattern,) [m].
 
-    positions: (pattern, 3) [m], where the probe's middle is in the sample's frame (minus the sample's own movement). A
-    beam through r meets the sample at A m = r + z b; so the probe on the sample moves by m pixels, and `tilted_kernel`
-    carries it on by z. A scan within the sample's plane has z = 0.
+    positions: (pattern, 3) [m], of the probe centre relative to the sample (minus the movement of the sample). A beam
+    through r meets the sample at A m = r + z b; so the probe moves by m pixels, and `tilted_kernel` propagates it by z.
+    A scan within the sample plane has z = 0.
 
-    Raises ValueError where positions are not (pattern, 3).
+    Raises InvalidValueError if positions are not (pattern, 3).
     """
     places = np.asarray(positions, dtype=np.float64)
     if places.ndim != 2 or places.shape[1] != 3:
         raise InvalidValueError(
-            f"Positions have the shape {places.shape}; give (pattern, 3) [m] in the laboratory's frame."
+            f"positions has shape {places.shape}; give (pattern, 3) [m] in the frame of the laboratory.",
+            code="array.shape-mismatch",
         )
     plane_and_beam = np.column_stack([geometry.sample_basis, -geometry.beam])
     solved: Reals = np.asarray(np.linalg.solve(plane_and_beam, places.T), dtype=np.float64)
@@ -182,35 +220,41 @@ def positions_on_sample(geometry: Tilted, positions: ArrayLike) -> tuple[Reals, 
 
 
 def steps_of(basis: Reals, direction: Reals) -> Reals:
-    """What a detector's steps (3, 2) add across a direction (3,)."""
+    """Return the components of the detector's steps (3, 2) across a direction (3,)."""
     return basis - np.outer(direction, direction @ basis)
 
 
 def cross_of(basis: Reals) -> Reals:
-    """Cross product (3,) of the two columns of a basis (3, 2)."""
+    """Return the cross product (3,) of the two columns of a basis (3, 2)."""
     return np.cross(basis[:, 0], basis[:, 1])
 
 
 def normal_of(basis: Reals, side: Reals | None = None) -> Reals:
-    """Unit normal of the plane, on the side to which `side` points."""
+    """Return the unit normal of the plane, on the side of `side`."""
     normal = cross_of(basis) / np.linalg.norm(cross_of(basis))
     return -normal if side is not None and side @ normal < 0 else normal
 
 
 def vector_of(values: Any, name: str) -> Reals:
-    """Three finite numbers. Raises ValueError for anything else."""
+    """Return three finite numbers; raises InvalidValueError for anything else."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (3,) or not np.isfinite(vector).all():
-        raise InvalidValueError(f"{name} is {values!r}; give three finite numbers.")
+        raise InvalidValueError(f"{name} is {values!r}; give three finite numbers.", code="array.shape-mismatch")
     return vector
 
 
 def basis_of(values: Any, name: str) -> Reals:
-    """A basis (3, 2) of a plane. Raises ValueError for anything else."""
+    """Return a basis (3, 2) of a plane; raises InvalidValueError for anything else."""
     basis = np.asarray(values, dtype=np.float64)
     if basis.shape != (3, 2) or not np.isfinite(basis).all():
-        raise InvalidValueError(f"{name} has the shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.")
+        raise InvalidValueError(
+            f"{name} has shape {basis.shape}; give (3, 2) finite numbers [m], columns y and x.",
+            code="array.shape-mismatch",
+        )
     lengths = np.linalg.norm(basis, axis=0)
     if not np.linalg.norm(cross_of(basis)) > 1e-6 * lengths.prod():
-        raise InvalidValueError(f"The columns of {name} span no plane; give the step along y and the step along x [m].")
+        raise InvalidValueError(
+            f"The columns of {name} are parallel; give the step along y and the step along x [m].",
+            code="geometry.degenerate",
+        )
     return basis

@@ -32,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ptynb.distributed import rendezvous
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import CollectiveTimeout
+from ptynb.exceptions import ClusterError
 
 KEPT_TENSORS = 16
 """More than one update's collectives outside DistributedDataParallel."""
@@ -332,11 +333,15 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> None:
         _await_all(store, word, membership, connections)
     found = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
     if any(entry[:2] != [membership.world, membership.backend] for entry in found):
-        raise RuntimeError(f"The group's engines do not fit together; (world, backend, device) by rank: {found}.")
+        raise ClusterError(
+            f"The engines of the group differ in world or backend; (world, backend, device) by rank: {found}.",
+            code="group.join-failed",
+        )
     devices = [entry[2] for entry in found]
     if membership.backend == "nccl" and len(set(devices)) < membership.world:
-        raise RuntimeError(
-            f"Two engines hold the same GPU ({devices}), and each needs its own. Start fewer engines, or CPU engines."
+        raise ClusterError(
+            f"Two engines hold the same GPU ({devices}); expected one GPU each: start fewer engines, or CPU engines.",
+            code="gpu.too-few",
         )
 
 
@@ -346,9 +351,12 @@ def _await_all(store: Any, word: str, membership: Membership, connections: Conne
     while missing:
         missing = {rank for rank in missing if not store.check([f"{word} {rank}"])}
         if connections.aborted:
-            raise RuntimeError("The group was given up while its engines joined.")
+            raise ClusterError("The group was aborted while its engines joined.", code="group.join-failed")
         if missing and time.monotonic() > until:
-            raise RuntimeError(f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.")
+            raise ClusterError(
+                f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.",
+                code="group.join-failed",
+            )
         time.sleep(0.005)
 
 

@@ -21,7 +21,7 @@ import torch.distributed as dist
 # torch exports its stores without saying so.
 from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import ClusterError, InvalidValueError
 
 ADDRESS = "PTYNB_ADDRESS"
 """In an engine's environment: its machine's address, under which the others reach it."""
@@ -45,7 +45,8 @@ def open_store(address: str | None = None) -> str:
         waiting = _listen(address, 0)
     except OSError as error:
         raise InvalidValueError(
-            f"No store can listen on {address}: {error}; give an address of this machine."
+            f"A store cannot listen on {address}: {error}; use an address of this machine.",
+            code="group.address-invalid",
         ) from None
     port = waiting.getsockname()[1]
     name = f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
@@ -59,7 +60,7 @@ def close_store(store: str) -> None:
 
 
 def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
-    """The store of this name, reached. Raises ValueError for what is no store, RuntimeError where nobody answers."""
+    """The store of this name, reached. Raises InvalidValueError, and ClusterError if it does not answer."""
     global _groups
     if store.startswith("file:///"):
         return FileStore(store.removeprefix("file://"), world)
@@ -71,7 +72,10 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
         _groups += 1
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return PrefixStore(f"ptynb group {attempt}.{_groups}", found)
-    raise InvalidValueError(f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.")
+    raise InvalidValueError(
+        f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.",
+        code="argument.invalid-value",
+    )
 
 
 def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
@@ -79,12 +83,14 @@ def _store_of_environment(environment: Mapping[str, str], rank: int, world: int,
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise InvalidValueError(
-            f"{' and '.join(missing)} must be set for ranks to meet; start by torchrun, or set them."
+            f"{' and '.join(missing)} is not set, by which ranks find each other; start with torchrun, or set it.",
+            code="group.address-invalid",
         )
     for name, own in (("RANK", rank), ("WORLD_SIZE", world)):
         if environment.get(name, str(own)) != str(own):
             raise InvalidValueError(
-                f"{name} is {environment[name]} in the environment and {own} here; they must be equal."
+                f"{name} is {environment[name]} in the environment and {own} in the group; expected equal values.",
+                code="group.address-invalid",
             )
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     if rank != 0 or environment.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
@@ -121,7 +127,8 @@ def _reach(address: str, port: int, timeout: float) -> TCPStore:
     try:
         return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=timeout))
     except dist.DistError:
-        raise RuntimeError(
-            f"No engine of rank 0 answered on {address}, port {port}, within {timeout:g} s; see whether it lives, and "
-            "whether a firewall between the machines lets engines reach each other."
+        raise ClusterError(
+            f"The engine of rank 0 did not answer on {address}, port {port}, within {timeout:g} s; check that it runs "
+            "and that no firewall between the machines blocks the connection.",
+            code="group.no-answer",
         ) from None

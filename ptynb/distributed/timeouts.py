@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ptynb.exceptions import ClusterError
+
 MOST_PAUSE = 5.0
 """Seconds between two looks that count at most; a longer pause is one in which this process was stopped."""
 LOOK_SECONDS = 1.0
@@ -64,13 +66,15 @@ class CollectiveTimeout:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, a collective is waited for. Raises RuntimeError where that took too long."""
+        """Inside, a collective is waited for. Raises ClusterError after the time limit."""
         waited = self._waited = RunningTime(2 * self._pause)
         try:
             yield
         except RuntimeError as error:
             if waited.seconds > self.seconds:
-                raise RuntimeError(f"Another engine did not answer within {self.seconds:g} s ({error}).") from error
+                raise ClusterError(
+                    f"Another engine did not answer within {self.seconds:g} s ({error}).", code="group.no-answer"
+                ) from error
             raise
         finally:
             self._waited = None

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.update_timing import refuse_where_open, time_sums
+from ptynb.exceptions import ClusterError
 
 LARGE, SMALL = 2**25, 2**12
 """Messages [bytes]: one that takes its time by its size, and one that does not."""
@@ -60,7 +61,7 @@ def examine(membership: Membership) -> Findings:
     Checked: the world's size and the backend, that devices are those planned and distinct, and that gradients of a
     complex parameter, kept as a real view, are summed over ranks, real and imaginary parts. One engine alone checks
     that its device computes a Fourier transform as numpy does.
-    Raises RuntimeError with one sentence that says what is wrong; ranks that never come are named after the timeout.
+    Raises ClusterError with one sentence that says what is wrong; ranks that never come are named after the timeout.
     """
     refuse_where_open()
     started = time.perf_counter()
@@ -81,22 +82,23 @@ def examine(membership: Membership) -> Findings:
 
 
 def check_device(device: torch.device) -> None:
-    """Raises RuntimeError where the device does not transform a field as numpy does."""
+    """Raises ClusterError where the device does not transform a field as numpy does."""
     if device.type == "cuda":
-        torch.cuda.init()  # with CUDA's own words where it can't
+        torch.cuda.init()  # raises CUDA's own error
     generator = np.random.default_rng(0)
     field = (generator.normal(size=(64, 64)) + 1j * generator.normal(size=(64, 64))).astype(np.complex64)
     found = torch.fft.fft2(torch.from_numpy(field).to(device), norm="ortho").cpu().numpy()
     error = np.abs(found - np.fft.fft2(field, norm="ortho")).max() / np.abs(field).max()
     if not error < TOLERANCE:
-        raise RuntimeError(
+        raise ClusterError(
             f"The device {device} computes a Fourier transform that is off by {error:.2g} of its largest number; "
-            "don't use it, or install torch again."
+            "use another device, or install torch again.",
+            code="cluster.selftest-failed",
         )
 
 
 def _check_first_sum(group: Group, timeout: float) -> None:
-    """Raises RuntimeError where the first sum does not end in time or is wrong.
+    """Raises ClusterError where the first sum does not end in time or is wrong.
 
     Where GPUs can't reach each other NCCL hangs with the GPU at work, and torch ends the process at its own timeout
     instead of raising: so this waits less long, and never for the GPU itself.
@@ -108,12 +110,16 @@ def _check_first_sum(group: Group, timeout: float) -> None:
         done.record(torch.cuda.current_stream(group.device))
         while not done.query():
             if time.monotonic() > until:
-                raise RuntimeError(
-                    f"The first sum over {group.world} GPUs by {group.backend} did not end within {timeout / 2:g} s."
+                raise ClusterError(
+                    f"The first sum over {group.world} GPUs by {group.backend} did not end within {timeout / 2:g} s.",
+                    code="cluster.selftest-failed",
                 )
             time.sleep(0.001)
     if ones.tolist() != [group.world] * 4:
-        raise RuntimeError(f"Ones sum up to {ones.tolist()} over {group.world} engines; expected {group.world}.")
+        raise ClusterError(
+            f"Ones sum up to {ones.tolist()} over {group.world} engines; expected {group.world}.",
+            code="cluster.selftest-failed",
+        )
 
 
 def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
@@ -124,22 +130,26 @@ def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
         else (1, "none")
     )
     own = [world, backend, membership.identity, device_uuid(group.device), platform.node(), os.getpid()]
-    told = gather(group, own)
-    for rank, (found_world, found_backend, identity, uuid, _, _) in enumerate(told):
+    answers = gather(group, own)
+    for rank, (found_world, found_backend, identity, uuid, _, _) in enumerate(answers):
         if (found_world, found_backend) != (membership.world, membership.backend):
-            raise RuntimeError(
+            raise ClusterError(
                 f"Rank {rank} is in a group of {found_world} by {found_backend}; "
-                f"expected {membership.world} by {membership.backend}."
+                f"expected {membership.world} by {membership.backend}.",
+                code="cluster.selftest-failed",
             )
         if uuid and "MIG-" not in identity and uuid not in identity:
-            raise RuntimeError(f"Rank {rank} computes on the GPU {uuid}; expected {identity}.")
-    identities = [entry[2] for entry in told]
+            raise ClusterError(
+                f"Rank {rank} computes on the GPU {uuid}; expected {identity}.", code="cluster.selftest-failed"
+            )
+    identities = [entry[2] for entry in answers]
     for rank, identity in enumerate(identities):
         first = identities.index(identity)
         if first < rank:
-            raise RuntimeError(
+            raise ClusterError(
                 f"Ranks {first} and {rank} hold the same device, {identity}, and each needs its own; "
-                "start fewer engines, or CPU engines."
+                "start fewer engines, or CPU engines.",
+                code="cluster.selftest-failed",
             )
     return tuple(identities)
 
@@ -183,7 +193,7 @@ def _random(seed: int) -> Tensor:
 
 
 def _check_gradient(group: Group) -> None:
-    """Raises RuntimeError on every rank where on any the group's gradient is not the sum of all ranks' own.
+    """Raises ClusterError on every rank where on any the group's gradient is not the sum of all ranks' own.
 
     The gradient of a mean over all patterns follows by dividing by their number, as updates do. Imaginary parts are
     looked at on their own: a backend that loses them (pytorch #158753) may still have the real ones right.
@@ -205,12 +215,13 @@ def _check_gradient(group: Group) -> None:
     assert field.view.grad is not None, "it has just been computed"
     found = field.view.grad.cpu()
     errors = [float((found - expected)[:, part].abs().max() / expected.abs().max()) for part in (0, 1)]
-    told = gather(group, errors)
+    answers = gather(group, errors)
     for part, name in enumerate(("real", "imaginary")):
-        wrong = [rank for rank, entry in enumerate(told) if not entry[part] < TOLERANCE]
+        wrong = [rank for rank, entry in enumerate(answers) if not entry[part] < TOLERANCE]
         if wrong:
-            worst = max(entry[part] for entry in told)
-            raise RuntimeError(
+            worst = max(entry[part] for entry in answers)
+            raise ClusterError(
                 f"The {name} part of the group's gradient is not the sum of the engines' own on ranks {wrong}: "
-                f"off by {worst:.2g} of its largest number with the backend {group.backend}."
+                f"off by {worst:.2g} of its largest number with the backend {group.backend}.",
+                code="cluster.selftest-failed",
             )

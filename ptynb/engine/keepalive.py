@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from ptynb.distributed.timeouts import RunningTime
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 
 LOOK_SECONDS = 2.0
 IDLE_SECONDS = 10.0
@@ -94,7 +94,7 @@ class Lease:
             self._silence.restart()
             return False
         idle = IDLE_SECONDS if alive is not None else IDLE_SECONDS_BEYOND
-        allowed = holder.lease if registry.at_work() else min(holder.lease, idle)
+        allowed = holder.lease if run_registry.at_work() else min(holder.lease, idle)
         if alive is None:
             allowed = max(allowed, IDLE_SECONDS_BEYOND)
         return self._silence.seconds > allowed
@@ -129,4 +129,4 @@ def leave() -> None:
 
     Rank 0 decides and tells the others, who wait for it.
     """
-    registry.leave(LEAVE_SECONDS)
+    run_registry.leave(LEAVE_SECONDS)

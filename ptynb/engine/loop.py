@@ -21,7 +21,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Change, Epoch, Thumbnail
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
@@ -177,14 +177,15 @@ class Loop:
         checksum = float(sum(parameter.detach().sum(dtype=torch.float64) for parameter in self.model.parameters()))
         if not (math.isfinite(loss) and math.isfinite(checksum)):
             raise FloatingPointError(
-                f"The loss of epoch {self.epoch} is {loss}, or its last update not finite; "
-                f"the rates ({self.algorithm.rates()}) are too high "
-                "for this scan. Start again with lower ones, or go back to a kept state and lower them there."
+                f"The loss of epoch {self.epoch} is {loss}, or its last update is not finite: the learning rates "
+                f"({self.algorithm.rates()}) are too high for this scan. Start again with lower ones, or restore a "
+                "checkpoint and lower them there."
             )
         if not self.group.all_equal(checksum):
-            raise RuntimeError(
-                f"After epoch {self.epoch} the engines hold different parameters; this is a fault of ptynb "
-                "or of the hardware. The result up to here is not to be trusted."
+            raise ReconstructionError(
+                f"After epoch {self.epoch} the engines hold different parameters, by a bug of ptynb or a fault of the "
+                "hardware; do not use the result.",
+                code="engine.parameters-differ",
             )
         self.agreed = self.epoch
         if self.group.rank == 0 and thumbnails.due(self.epoch):
@@ -334,22 +335,25 @@ class Loop:
             differ.append("sum of all counts")
         if differ:
             raise InvalidValueError(
-                f"The state belongs to another scan: it was kept of {_described(theirs)}, and this is "
+                f"The checkpoint was created from another scan ({_described(theirs)}), and this is "
                 f"{_described(mine)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
-                "(cropped, flipped, masked) in the same way."
+                "(cropped, flipped, masked) in the same way.",
+                code="checkpoint.other-scan",
             )
         model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
         kept = {name: one.shape for name, one in state.model.items()}
         if model != kept or set(state.active) != set(self.model.parts):
             wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
             raise InvalidValueError(
-                f"The state is one of another model, which differs in {', '.join(wrong[:4]) or 'its parts'}; "
-                "go on with the same settings and the same extensions."
+                f"The checkpoint has another model, which differs in {', '.join(wrong[:4]) or 'its components'}; "
+                "resume with the same settings and the same extensions.",
+                code="checkpoint.other-model",
             )
         if not np.array_equal(state.patterns, self.shard.patterns[: None if state.rows else 0]):
             raise InvalidValueError(
-                f"The state has rows for {len(state.patterns)} patterns, and this engine holds {len(self.shard)}; "
-                "read those of its patterns with load_rows."
+                f"The checkpoint has rows of {len(state.patterns)} patterns, and this engine has {len(self.shard)}; "
+                "read those of its patterns with load_rows.",
+                code="checkpoint.other-model",
             )
 
     @torch.no_grad()

@@ -34,20 +34,20 @@ REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
 }
-"""What can't change, and why."""
+"""Settings that cannot change, and why."""
 BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
-"""Pieces that LSQML, DM and RAAR can live with once they have moved."""
+"""Components that LSQML, DM and RAAR support once they have been active."""
 
 
 def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
-    """A sentence where a reconstruction can't be restructured so; None where it can.
+    """Why a reconstruction cannot change to these settings; None where it can.
 
-    active: whether each component of the model, by its name, has taken part.
+    active: whether each component of the model, by its name, has been active.
     """
     for name in present.differences(wanted):
         if name in REFUSED:
             return (
-                f"{name} can't change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
+                f"{name} cannot change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
     return _why_not_thin(active, wanted)
 
@@ -60,7 +60,7 @@ def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> Re
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
     if problem := why_not(present, wanted, state.active):
-        raise SettingsError(problem)
+        raise SettingsError(problem, code="settings.not-reconfigurable")
     changed = present.differences(wanted)
     padding = max(begun.margin, wanted.object.padding)
     begins = wanted.replace(object={"padding": padding})
@@ -303,8 +303,8 @@ def _why_not_thin(active: Mapping[str, bool], wanted: Settings) -> str | None:
     if not found:
         return None
     return (
-        f"The optimiser '{wanted.optimiser}' knows object and probe only, and {', '.join(found)} took part "
-        "already; use another one, or make a new Reconstruction."
+        f"optimiser='{wanted.optimiser}' supports object and probe only, and {', '.join(found)} has been active; "
+        "use another one, or make a new Reconstruction."
     )
 
 

@@ -75,8 +75,9 @@ def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: 
     states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
     if request.state >= states or (request.slice is not None and request.slice >= slices):
         raise InvalidValueError(
-            f"Slice {request.slice} of state {request.state} was asked for, and the object has {slices} slices and "
-            f"{states} states; count from 0."
+            f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
+            f"slices and {states} modes, counted from 0.",
+            code="argument.invalid-value",
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
@@ -116,7 +117,10 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
     with torch_alone():
         values = _values(taken, name, request)
     if not (0 <= y < values.shape[0] and 0 <= x < values.shape[1]):
-        raise InvalidValueError(f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).")
+        raise InvalidValueError(
+            f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).",
+            code="argument.invalid-value",
+        )
     found: complex | float = values[y, x].item()
     return found
 
@@ -130,7 +134,10 @@ def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
     probe = taken.probe.cpu().numpy()
     names = {f"probe {number + 1}": number for number in _modes(probe, request)}
     if name not in names:
-        raise InvalidValueError(f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.")
+        raise InvalidValueError(
+            f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.",
+            code="argument.invalid-value",
+        )
     mode = probe[names[name]]
     return np.abs(mode) if request.modes_as == "amplitude" else mode
 

@@ -13,8 +13,9 @@ import torch
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, SingleGroup, join
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.engine.loop import Loop
+from ptynb.exceptions import EnginesBusyError
 from ptynb.settings import WHOLE_PASSES, Settings
 
 WARM_UPS = 2
@@ -105,8 +106,9 @@ def time_sums(group: Group, size: int, rounds: int, warm_ups: int) -> list[float
 
 
 def refuse_where_open() -> None:
-    """Raises RuntimeError where this engine has a reconstruction open."""
-    if registry.open_names():
-        raise RuntimeError(
-            "A reconstruction is open on this engine, which nothing can be measured beside; close() it first."
+    """Raises EnginesBusyError where this engine has a reconstruction open."""
+    if run_registry.open_names():
+        raise EnginesBusyError(
+            "A reconstruction is open on this engine, and would disturb the measurement; close() it first.",
+            code="engine.busy",
         )

@@ -1,12 +1,12 @@
 """The worker: trains in a thread of the engine's process and answers the kernel meanwhile.
 
-The thread is the only one that touches tensors or speaks to other ranks. It turns in one circle:
+Only this thread uses tensors and communicates with other ranks. Each turn of its loop:
 
-    agree on rank 0's newest command  ->  an update, if running  ->  obey  ->  answer questions of this engine
+    agree on rank 0's newest command  ->  an update, if running  ->  apply commands  ->  answer requests to this engine
 
 The agreement is under way during the update, so it costs next to nothing, and since all ranks learn the same number
-after the same update, they act on a command before the same next one. Paused or idle, the circle turns every
-`IDLE_SECONDS`, or as soon as there is a command or a question, so a dead rank is noticed without training.
+after the same update, they apply a command before the same next one. While paused or idle a turn begins every
+`IDLE_SECONDS`, or with a command or a request, so a dead rank is noticed without training.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ from ptynb.engine import checkpoint_loading, diagnostics
 from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress
 from ptynb.engine.loop import Loop
 from ptynb.engine.rendering import Taken, make_pictures, make_room, make_snapshot, take, value_at
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, PtynbError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
 from ptynb.settings import Checkpointing, Settings
 
 IDLE_SECONDS = 2.0
-"""How often rank 0 begins a turn while nothing is to be done, at least four times within the group's timeout."""
+"""How often rank 0 begins an idle turn, at least four times within the group's timeout."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
 """
 MOST_R_FACTORS = 100
-"""The newest ones, told with every status; whoever follows has the others already."""
+"""Number of the newest ones in every status; the session has the others already."""
 WRITING_SECONDS = 120.0
-"""How long an engine that leaves waits for a state that is being written."""
+"""How long an engine that ends waits for a checkpoint that is being written."""
 
 State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """What all ranks are to do before their next update.
+    """A command that all ranks apply before the same update.
 
     start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
-    target: train until `value` are completed. pause, resume, stop.
-    settings: take over `value`, as plain values. evaluate: keep a result. measure: the R-factor after every `value`
-    epochs from now on; 0: not any more. words: `value`, title and comments, are the user's now. keep: the state, in a
-    file, as soon as the engines are equal. leave: keep the state, if something changed since the last time, and close.
-    close: leave the group and end.
+    target: train until epoch `value` is completed. pause, resume, stop.
+    settings: change to `value`, as plain values. evaluate: make a result. measure: the R-factor after every `value`
+    epochs; 0: never. words: `value` is the user's title and comments. keep: write a checkpoint as soon as the engines
+    are equal. leave: write a checkpoint, if anything changed since the last one, and close. close: leave the group and
+    end.
     """
 
     kind: Literal[
@@ -105,27 +105,31 @@ class Worker:
         settings: Settings,
         membership: Membership,
         extensions: Sequence[Any] = (),
-        keep: Checkpointing | None = None,
+        checkpointing: Checkpointing | None = None,
         start: Path | None = None,
         note: tuple[str, str, str] | None = None,
     ) -> None:
-        """Starts the thread; joining the group and reading the patterns go on there.
+        """Start the thread, which joins the group and reads the patterns.
 
-        keep: how the state is kept; None: not at all. start: state file to go on from, which rank 0 has to see (and all
-        ranks, with DM and RAAR); a state of another scan or of other fixed settings is a failure with one sentence.
-        note: (name, old, new) of a line in the record of changes, such as that an engine was lost.
+        checkpointing: None: no checkpoints. start: checkpoint to continue from, which rank 0 must be able to read (with
+        DM and RAAR all ranks); one of another scan or with other fixed settings is a failure.
+        note: (name, old, new) of an entry in `changes`, such as that an engine was lost.
 
-        Raises ValueError where the folder holds states of another reconstruction, or `transfer` can't be imported.
+        Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
         self._settings, self._membership, self._start = settings, membership, start
         self._note = note
         self._connections: Connections | None = None
-        self._given_up = False
-        self._keeper = None if keep is None else Keeper(keep, membership.rank, membership.world, scan.name, start)
+        self._abandoned = False
+        self._keeper = (
+            None
+            if checkpointing is None
+            else Keeper(checkpointing, membership.rank, membership.world, scan.name, start)
+        )
         self._pending: CheckpointRequest | None = None
-        self._began: Progress = (0, 0, 0)
-        self._said = 0
-        self._began_with: dict[str, Any] = {}
+        self._initial_progress: Progress = (0, 0, 0)
+        self._words_changes = 0
+        self._initial_settings: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._scan = scan.name
         self._state: State = "loading"
@@ -135,9 +139,9 @@ class Worker:
         self._loop: Loop | None = None
         self._commands: list[Command] = []
         self._applied = 0
-        self._questions: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self._kept: Result | None = None
+        self._result: Result | None = None
         self._area = (slice(None), slice(None))
         self._pixel = scan.pixel_size
         self._measure_every = 0
@@ -146,17 +150,18 @@ class Worker:
         self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
         self._thread.start()
 
-    # What the kernel calls
+    # Called by the kernel
 
     def command(self, command: Command) -> int:
-        """Takes a command (on rank 0 only) and returns its number; `Status.applied` tells when all have obeyed."""
-        assert self._membership.rank == 0, "commands go to rank 0, which tells the others"
+        """Queue a command (on rank 0 only) and return its number, which `Status.applied` reaches on all ranks."""
+        assert self._membership.rank == 0, "commands go to rank 0, which broadcasts them"
         training = threading.current_thread() is self._thread
         with self._lock:
             if command.kind == "keep":
                 if self._keeper is None:
                     raise InvalidValueError(
-                        "This reconstruction keeps no states; give it checkpointing=Checkpointing(...)."
+                        "This reconstruction writes no checkpoints; make it with checkpointing=Checkpointing(...).",
+                        code="checkpoint.disabled",
                     )
                 command = Command("keep", dataclasses.asdict(self._keeper.order(look=not training)))
             self._commands.append(command)
@@ -164,10 +169,9 @@ class Worker:
             return len(self._commands)
 
     def status(self, epochs_from: int = 0) -> Status:
-        """Where this engine stands, with the records of epochs after the first `epochs_from`. Never waits."""
+        """Status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
         loop, membership, keeper = self._loop, self._membership, self._keeper
-        # Before the state: where a command is obeyed between the two, "ready" would be taken for the end of what it
-        # has just begun.
+        # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
         return Status(
             rank=membership.rank,
@@ -196,71 +200,73 @@ class Worker:
 
     @property
     def settings(self) -> Settings:
-        """The present ones, all changes taken over."""
+        """The present ones, with all changes."""
         return self._loop.settings if self._loop is not None else self._settings
 
     def active(self) -> dict[str, bool]:
-        """Whether each piece of the model has taken part; nothing while still loading."""
+        """Whether each component of the model has been active; empty while loading."""
         return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
-        """A preview, taken between two updates; None while still loading."""
+        """A preview, taken between two updates; None while loading."""
         loop = self._loop
         if loop is None:
             return None
-        (object, probe), epoch, update = self._ask(lambda: (_for_looking(loop), loop.epoch, loop.update))
+        (object, probe), epoch, update = self._in_thread(lambda: (_object_and_probe(loop), loop.epoch, loop.update))
         return make_snapshot(object, probe, epoch, update, size)
 
     def pictures(self, request: RenderRequest) -> Pictures | None:
-        """Pictures, taken between two updates; None while still loading."""
+        """Pictures, taken between two updates; None while loading."""
         taken = self._take(request)
         return None if taken is None else make_pictures(taken, request, self._pixel)
 
     def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
-        """`pictures` and, of a moment later, `status`: who looks need not ask twice."""
+        """`pictures` and then `status`, in one call."""
         return self.pictures(request), self.status(epochs_from)
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
-        """The value behind pixel (y, x) of the picture `name`; None while still loading."""
+        """The value at pixel (y, x) of the picture `name`; None while loading."""
         taken = self._take(request)
         return None if taken is None else value_at(taken, name, y, x, request)
 
     def pattern(self, index: int) -> PatternPair | None:
-        """A measured and modelled pattern; None where another engine holds it, and while still loading."""
+        """A measured and modelled pattern; None where another engine has it, and while loading."""
         loop = self._loop
-        found: PatternPair | None = None if loop is None else self._ask(lambda: diagnostics.pattern(loop, index))
-        return found
+        pair: PatternPair | None = None if loop is None else self._in_thread(lambda: diagnostics.pattern(loop, index))
+        return pair
 
     def positions(self) -> tuple[Array, Array] | None:
-        """Top-left corners of the probe windows at the start and now; None while still loading."""
+        """Top-left corners of the probe windows at the start and now; None while loading."""
         loop = self._loop
-        found: tuple[Array, Array] | None = None if loop is None else self._ask(lambda: diagnostics.positions(loop))
-        return found
+        if loop is None:
+            return None
+        corners: tuple[Array, Array] = self._in_thread(lambda: diagnostics.positions(loop))
+        return corners
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
         """Epochs from one measurement of the R-factor to the next, and all measured so far."""
         return self._measure_every, [*self._loop.r_factors] if self._loop else []
 
     def words(self) -> Words:
-        """The user's, as they were said last."""
+        """The user's title and comments."""
         return Words() if self._loop is None else self._loop.words
 
     def health(self) -> Health:
-        """How this engine is doing. Never waits for the training thread."""
+        """Speed, memory, load and temperature of this engine. Never waits for the training thread."""
         return diagnostics.health(
             self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals
         )
 
     def result(self) -> Result | None:
-        """The state that the last `evaluate` kept, on rank 0; after a failure the state as it is, on any rank."""
+        """The result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            kept: Result = self._ask(lambda: _keep(loop, float("nan")))
-            return kept
-        return self._kept
+            data: Result = self._in_thread(lambda: _present_result(loop, float("nan")))
+            return data
+        return self._result
 
     def close(self) -> None:
-        """Ends the thread, on all ranks: rank 0 tells the others; waits until this one's has ended."""
+        """End the thread on all ranks (rank 0 broadcasts the command), and wait until this one has ended."""
         if self._membership.rank == 0:
             self.command(Command("close"))
         self._thread.join(timeout=self._membership.timeout)
@@ -269,12 +275,12 @@ class Worker:
         if self._thread.is_alive():
             raise TimeoutError(
                 f"Rank {self._membership.rank} did not end within {self._membership.timeout:g} s "
-                f"(it is {self._state}); stop the cluster and start a new one."
+                f"(its state is {self._state}); stop the cluster and start a new one."
             )
 
     def abandon(self, seconds: float) -> None:
-        """Ends the thread of this rank alone, though it may wait for a rank that is lost. Raises TimeoutError."""
-        self._given_up = True  # first: where there are no connections yet, the thread looks once it has made them
+        """End the thread of this rank alone, which may wait for a lost rank. Raises TimeoutError."""
+        self._abandoned = True  # first: the thread checks it once it has made its connections
         if self._connections is not None:
             self._connections.abort()
         self._thread.join(seconds)
@@ -282,46 +288,47 @@ class Worker:
             raise TimeoutError(f"Rank {self._membership.rank} does not end; it is {self._state}.")
 
     def leave(self, seconds: float) -> None:
-        """Keeps the state and ends the thread, on all ranks; for a process about to end: waits so long at most."""
+        """Write a checkpoint and end the thread, on all ranks; for a process about to end. Waits `seconds` at most."""
         if self._membership.rank == 0:
             self.command(Command("leave"))
         self._thread.join(seconds)
 
-    # What the thread does
+    # The thread
 
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
-            # When a thread first asks, torch gives it the number of that moment, which another one at work may have
-            # lowered for itself: this one asks before it sets its own.
+            # On its first request a thread gets torch's number of that moment, which another thread may have lowered
+            # for itself: this thread requests it before it sets its own.
             torch.get_num_threads()
             torch.set_num_threads(self._threads)
             self._threads = torch.get_num_threads()
-            found = checkpoint_loading.read_start(self._start, self._membership.rank)
+            start = checkpoint_loading.read_start(self._start, self._membership.rank)
             if self._membership.world > 1:
                 self._connections = Connections()
-                if self._given_up:
+                if self._abandoned:
                     self._connections.abort()
             group = join(self._membership, self._connections)
-            self._loop = self._begin(scan, group, checkpoint_loading.shared(found, group), extensions)
-            del found
+            self._loop = self._begin(scan, group, checkpoint_loading.shared(start, group), extensions)
+            del start
             if self._note is not None:
                 self._loop.note(*self._note)
             self._area = self._loop.area
             if self._keeper is not None:
-                self._keeper.begin(self._began, self._start, self._began_with)
-            del scan  # its patterns are in the loop now, the way that wants them
+                self._keeper.begin(self._initial_progress, self._start, self._initial_settings)
+            del scan  # its patterns are in the loop now
             self._state = "ready"
             while self._turn(group, self._loop):
                 pass
             self._show(self._loop, look=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user is to see it with this rank's number
+        except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             self._failure = Failure(
                 self._membership.rank,
                 f"{type(error).__name__}: {error}{_memory_advice(error)}",
                 traceback.format_exc(),
                 _lost_group(error),
+                _code(error),
             )
             self._state = "failed"
             # The frames of the traceback hold the distributed module, and with it the group's connections.
@@ -334,13 +341,13 @@ class Worker:
             if group is not None:
                 with contextlib.suppress(RuntimeError):
                     group.close()
-            self._answer()
-            # The others are gone by now, so nobody waits for a slow disk.
+            self._answer_requests()
+            # The group is closed by now, so no rank waits for a slow disk.
             if self._keeper is not None:
                 if self._state == "failed" and self._loop is not None:
                     self._show(self._loop, look=False)
-                self._keeper.close(self._answer, WRITING_SECONDS)
-                self._answer()
+                self._keeper.close(self._answer_requests, WRITING_SECONDS)
+                self._answer_requests()
 
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
@@ -348,13 +355,13 @@ class Worker:
         loop = Loop(scan, checkpoint_loading.settings_to_begin_with(state, self._settings), group, extensions)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), self._settings)
         self._target = state.target
-        self._began, self._began_with = (state.epoch, state.update, len(state.changes)), state.settings
+        self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings
         return loop
 
     def _turn(self, group: Group, loop: Loop) -> bool:
-        """Once around the circle; False when told to close."""
+        """One turn of the loop; False after the command to close."""
         if self._keeper is not None and group.rank == 0:
-            self._keep_if_due(loop, self._keeper)
+            self._checkpoint_if_due(loop, self._keeper)
         agreed = group.agree(len(self._commands))
         idle = self._state != "running"
         if self._state == "running":
@@ -364,25 +371,25 @@ class Worker:
         else:
             loop.hold()
         # The others wait here until rank 0, which gets the commands, begins its turn.
-        self._obey(agreed(self._wake, self._answer) if idle and group.rank else agreed(), group, loop)
+        self._apply(agreed(self._wake, self._answer_requests) if idle and group.rank else agreed(), group, loop)
         if self._pending is not None and loop.equal:
-            self._keep(loop)
+            self._write_checkpoint(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
             self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._show(loop, look=True)
-        self._answer()
+        self._answer_requests()
         if self._state not in ("running", "closed") and group.rank == 0:
             self._wake.wait(min(IDLE_SECONDS, self._membership.timeout / 4))
             self._wake.clear()
         return self._state != "closed"
 
-    def _obey(self, newest: int, group: Group, loop: Loop) -> None:
+    def _apply(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
-        told = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
-        commands = [Command(**command) for command in told]
+        plain = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
+        commands = [Command(**command) for command in plain]
         if any(command.kind not in ("keep", "words") for command in commands):
-            loop.settle()  # not for those, which change nothing
+            loop.settle()  # those two change nothing
         for command in commands:
             self._act(command, group, loop)
         self._applied = newest
@@ -399,7 +406,7 @@ class Worker:
             case "target":
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None
-                if self._state == "ready":  # the run has just come to its end
+                if self._state == "ready":  # the run has just ended
                     self._state = "running"
             case "pause" if self._state == "running":
                 self._state = "paused"
@@ -413,112 +420,112 @@ class Worker:
             case "evaluate":
                 r_factor = self._measure(loop)
                 if self._membership.rank == 0:
-                    self._kept = _keep(loop, r_factor)
+                    self._result = _present_result(loop, r_factor)
             case "measure":
                 self._measure_every = command.value
             case "words":
-                self._take_words(loop, Words(**command.value))
+                self._set_words(loop, Words(**command.value))
             case "keep":
                 self._pending = CheckpointRequest(**command.value)
                 if loop.equal:
-                    self._keep(loop)
+                    self._write_checkpoint(loop)
             case "leave":
                 self._leave(group, loop)
             case "close":
                 self._state = "closed"
 
-    def _take_words(self, loop: Loop, words: Words) -> None:
-        """They go into the next state; where none is to come by itself, into one that is kept for them."""
+    def _set_words(self, loop: Loop, words: Words) -> None:
+        """Put them into the next checkpoint; without a run, one is written for them."""
         if words == loop.words:
             return
         loop.words = words
-        self._said += 1
+        self._words_changes += 1
         if self._keeper is not None and self._keeper.kept is not None and self._state != "running":
-            self.command(Command("keep"))  # only rank 0 has kept one
+            self.command(Command("keep"))  # rank 0 only
 
     def _measure(self, loop: Loop) -> float:
-        """The R-factor now; its time belongs to no epoch. On all ranks."""
+        """The R-factor now, on all ranks; its time is not counted in an epoch."""
         r_factor = loop.r_factor()
         if loop.update == 0 and (not loop.r_factors or loop.r_factors[-1][0] < loop.epoch):
             loop.r_factors.append((loop.epoch, r_factor))
         loop.hold()
         return r_factor
 
-    # Keeping
+    # Checkpoints
 
-    def _mark(self, loop: Loop) -> Progress:
-        return loop.epoch, loop.update, len(loop.changes) + self._said
+    def _progress(self, loop: Loop) -> Progress:
+        return loop.epoch, loop.update, len(loop.changes) + self._words_changes
 
-    def _keep_if_due(self, loop: Loop, keeper: Keeper) -> None:
+    def _checkpoint_if_due(self, loop: Loop, keeper: Keeper) -> None:
         running = self._state == "running"
-        if self._pending is None and keeper.due(self._mark(loop), running and loop.update == loop.updates - 1):
+        if self._pending is None and keeper.due(self._progress(loop), running and loop.update == loop.updates - 1):
             self.command(Command("keep"))
         if keeper.pictures_due():
             self._show(loop, look=True)
 
-    def _keep(self, loop: Loop) -> None:
-        """On all ranks: what they tell each other first, and then what each does by itself."""
-        order, self._pending = self._pending, None
-        if order is None or self._keeper is None:
+    def _write_checkpoint(self, loop: Loop) -> None:
+        """On all ranks: exchange the sums of the loss first, then write each rank's part."""
+        request, self._pending = self._pending, None
+        if request is None or self._keeper is None:
             return
         sums, target = loop.loss_sums(), self._target
-        self._keeper.take(lambda: loop.state(sums, target), order, self._mark(loop))
+        self._keeper.take(lambda: loop.state(sums, target), request, self._progress(loop))
 
     def _leave(self, group: Group, loop: Loop) -> None:
-        wanted = None
-        if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._mark(loop)):
-            wanted = dataclasses.asdict(self._keeper.order())
-        told = group.tell(wanted)
-        if told is not None:
-            self._pending = CheckpointRequest(**told)
-            self._keep(loop)
+        request = None
+        if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._progress(loop)):
+            request = dataclasses.asdict(self._keeper.order())
+        agreed = group.tell(request)
+        if agreed is not None:
+            self._pending = CheckpointRequest(**agreed)
+            self._write_checkpoint(loop)
         self._state = "closed"
 
     def _show(self, loop: Loop, look: bool) -> None:
-        """Tells those who watch the folder."""
+        """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._keeper is None:
             return
-        standing = dataclasses.replace(self.status(), **vars(loop.words))
-        self._keeper.show(standing, (lambda: _for_looking(loop)) if look else None, self._area)
+        status = dataclasses.replace(self.status(), **vars(loop.words))
+        self._keeper.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
 
-    # Questions of the kernel that need tensors: asked by the process's main thread, answered between two updates
+    # Requests that need tensors: made by the process's main thread, answered between two updates
 
     def _take(self, request: RenderRequest) -> Taken | None:
         loop = self._loop
         if loop is None:
             return None
         area, room = self._area, make_room(loop.model, self._area)
-        taken: Taken = self._ask(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
+        taken: Taken = self._in_thread(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
         return taken
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _in_thread(self, request: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
-        self._questions.put((question, answer))
+        self._requests.put((request, answer))
         self._wake.set()
         while True:
             if not self._thread.is_alive():
-                self._answer()
+                self._answer_requests()
             with contextlib.suppress(TimeoutError):
                 return answer.result(timeout=0.5)
 
-    def _answer(self) -> None:
+    def _answer_requests(self) -> None:
         while True:
             try:
-                question, answer = self._questions.get_nowait()
+                request, answer = self._requests.get_nowait()
             except queue.Empty:
                 return
             try:
-                answer.set_result(question())
-            except Exception as error:  # noqa: BLE001 - goes to whoever asked
+                answer.set_result(request())
+            except Exception as error:  # noqa: BLE001 - goes to the caller
                 answer.set_exception(error)
 
 
 @torch.no_grad()
-def _for_looking(loop: Loop) -> tuple[Array, Array]:
+def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def _keep(loop: Loop, r_factor: float) -> Result:
+def _present_result(loop: Loop, r_factor: float) -> Result:
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
     optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
     return Result(
@@ -534,7 +541,7 @@ def _keep(loop: Loop, r_factor: float) -> Result:
 
 
 def _memory_advice(error: Exception) -> str:
-    """One more sentence where memory was short."""
+    """Advice where memory was short."""
     short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError)
         and any(words in str(error) for words in ("not enough memory", "can't allocate", "out of memory"))
@@ -542,13 +549,19 @@ def _memory_advice(error: Exception) -> str:
     if not short:
         return ""
     return (
-        ". Memory was short: use more engines, pattern_storage='disk', a smaller batch, or a larger "
+        ". Out of memory: use more engines, pattern_storage='disk', a smaller batch, or a larger "
         "gradient_accumulation, which computes the same batch in portions."
     )
 
 
+def _code(error: Exception) -> str:
+    if isinstance(error, FloatingPointError):
+        return "reconstruction.not-finite"
+    return error.code if isinstance(error, PtynbError) else ""
+
+
 def _lost_group(error: Exception) -> bool:
-    """Whether the error only says that another rank went away, or did not answer."""
+    """Whether the error only says that another rank has ended, or did not answer."""
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and ECHOES.search(str(error)) is not None
     )

@@ -27,7 +27,7 @@ from ptynb.data.snapshot import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 
 MAIN = "main"
 FOLDER = "branches"
@@ -67,8 +67,8 @@ def folder_of(root: Path, name: str) -> Path:
         return root
     if not NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{name!r} is not a valid name of a branch; expected at most 64 letters, digits, '-', '_' and '.', beginning "
-            "with a letter or digit.",
+            f"{name!r} is not a valid name of a branch; expected letters, digits, '-', '_' and '.', at most 64, the "
+            "first a letter or digit.",
             code="branch.invalid-name",
         )
     return root / FOLDER / name

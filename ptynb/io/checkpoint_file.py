@@ -45,9 +45,8 @@ from ptynb.data.record import RunRecord, at, seconds_of, utc
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import open_for_reading
-from ptynb.io.reading.hdf5_links import dataset
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.hdf5_file import dataset, open_for_reading
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
@@ -353,11 +352,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
             if kind != FORMAT:
-                raise FileError(f"{path} is not a state file of ptynb; its format is {kind!r:.40}.", code="file.unknown-format")
+                raise FileError(
+                    f"{path} is not a state file of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
+                )
             if version not in range(1, VERSION + 1):
                 raise FileError(
                     f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
-                    code="file.unknown-format",
+                    code="file.unsupported-version",
                 )
             arrays: dict[str, Array] = {}
             checked = Checked(file, path)

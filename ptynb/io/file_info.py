@@ -9,35 +9,46 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
-from ptynb.io.checkpoint_file import FORMAT as STATE
-from ptynb.io.load import find, looked_at
-from ptynb.io.reading.hdf5_links import own
-from ptynb.io.reading.memory_limit import mapped
+from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
+from ptynb.io.hdf5_file import own
+from ptynb.io.load import assemble, check_patterns, find, missing, opened
 from ptynb.io.reading.packed_patterns import PackedFrames
-from ptynb.io.reading.records import FileRecord, Given, missing, pairs
-from ptynb.io.reading.sanity_checks import look_at, look_at_frames
-from ptynb.io.reading.scan_assembly import assemble
+from ptynb.io.reading.records import FileRecord, Missing
+from ptynb.io.reading.safe_reading import mapped
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN
 from ptynb.io.scan_file import read_scan
+from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import Table, Tabular
 
 QUICK = 2**26
-"""Bytes of patterns that are unpacked for a look at them: more would take longer than a user waits."""
+"""Bytes of patterns that are unpacked for their check: more would take longer than a user waits."""
 PTYNB_OWN = {
     RESULT: ("a result of ptynb", "result = ptynb.load_result({path!r})"),
-    STATE: ("a kept state of ptynb", "recon = ptynb.resume({path!r})"),
+    CHECKPOINT: ("a checkpoint of ptynb", "recon = ptynb.resume({path!r})"),
 }
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that is known: its name, value and unit for a reader, and where it came from (a place, or "given")."""
+    """A known value.
+
+    Parameters
+    ----------
+    name : str
+        Name of the quantity.
+    value : str
+        Value as text.
+    unit : str
+        Unit of the value.
+    place : str
+        Where it was found in the file; "given" for options, "computed" for derived values.
+    """
 
     name: str
     value: str
@@ -46,147 +57,146 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Lack:
-    """One thing that is missing, and the words that give it."""
-
-    name: str
-    give: str
-
-
-@dataclass(frozen=True)
 class FileInfo(Tabular):
-    """What a file is, and what it says.
+    """What a file contains.
 
-    path: of the file. format: its name for a reader ("CXI"). facts: what is known of it. missing: what is missing of a
-    scan. notes: what was guessed, and what else the user should know. problem: why it can't be opened as it is; None
-    where it can. open: the line of Python that opens it, with what is missing to be filled in.
+    Parameters
+    ----------
+    path : str
+        Path of the file.
+    format : str
+        Name of the format, such as "CXI".
+    facts : tuple of Fact
+        Known values.
+    missing : tuple of Missing
+        Metadata that a scan needs and the file lacks, with the options of `load` that supply them.
+    notes : tuple of str
+        What was guessed, and other remarks.
+    problem : str or None
+        Why the file cannot be opened as it is; None where it can.
+    open : str
+        Line of Python that opens the file, with "..." for what is missing.
     """
 
     path: str
     format: str
     facts: tuple[Fact, ...]
-    missing: tuple[Lack, ...]
+    missing: tuple[Missing, ...]
     notes: tuple[str, ...]
     problem: str | None
     open: str
 
     def table(self) -> Table:
-        """Name, value, unit and place of what is known; above it what was guessed, what is missing, how to open it."""
+        """Return the facts as a table, below what was guessed, what is missing and how to open the file.
+
+        Returns
+        -------
+        Table
+            Name, value, unit and place of each fact.
+        """
         rows = tuple((fact.name, fact.value, fact.unit, fact.place) for fact in self.facts)
-        sentences = [f"{self.path}: {self.format}."]
-        sentences += [f"REMARK: {remark}" for remark in self.notes]
-        sentences += [f"MISSING: {lack.name}; give {lack.give}" for lack in self.missing]
-        sentences += [] if self.problem is None else [f"PROBLEM: {self.problem}"]
-        return Table(("what", "value", "unit", "where"), rows, "\n".join([*sentences, f"Open it: {self.open}"]))
+        lines = [f"{self.path}: {self.format}."]
+        lines += [f"REMARK: {remark}" for remark in self.notes]
+        lines += [f"MISSING: {lack.name}; give {lack.give}" for lack in self.missing]
+        lines += [] if self.problem is None else [f"PROBLEM: {self.problem}"]
+        return Table(("what", "value", "unit", "where"), rows, "\n".join([*lines, f"Open it: {self.open}"]))
 
 
-def info(
-    path: str | Path,
-    *,
-    patterns: str | None = None,
-    positions: str | Path | ArrayLike | None = None,
-    mask: str | Path | ArrayLike | None = None,
-    units: str = "metres",
-    raster: tuple[int, int] | None = None,
-    step: float | tuple[float, float] | None = None,
-    rotation: float | None = None,
-    wavelength: float | None = None,
-    energy: float | None = None,
-    voltage: float | None = None,
-    distance: float | None = None,
-    detector_pixel: float | tuple[float, float] | None = None,
-    angular_pixel: float | tuple[float, float] | None = None,
-    clip_negative: bool = False,
-    links: str = "folder",
-) -> FileInfo:
-    """What is in a file: format, what it says of the scan and where, what is missing, and what had to be guessed.
+@takes_load_options(LoadOptions)
+def info(path: str | Path, options: LoadOptions) -> FileInfo:
+    """Return what a file contains: format, metadata and where they are, what is missing, and what was guessed.
 
-    Takes what `load` takes. Results, kept states and masks of ptynb are named, with the line that opens them.
-    Raises FileError for a file that is of no known format, or broken.
+    Results, checkpoints and masks of ptynb are recognised too, with the line of Python that opens them.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, or folder of a zarr store or of TIFF files.
+    {options}
+
+    Returns
+    -------
+    FileInfo
+        Facts with value, unit and place; shown as a table.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or of no supported format.
+    InvalidValueError, InvalidTypeError
+        If an option is invalid or unknown.
     """
     path = Path(path).expanduser()
-    given = Given(
-        patterns=patterns,
-        positions=positions,
-        mask=mask,
-        units=units,
-        rotation=rotation,
-        wavelength=wavelength,
-        energy=energy,
-        voltage=voltage,
-        distance=distance,
-        clip_negative=clip_negative,
-        links=links,
-        **pairs(raster=raster, step=step, detector_pixel=detector_pixel, angular_pixel=angular_pixel),
-    )
-    with looked_at(path) as head:
+    with opened(path) as head:
         kind = str(head.file.attrs.get("format", "")) if head.file is not None else ""
         if kind in PTYNB_OWN:
             return _of_ptynb(path, kind, head.file)
-        if head.file is not None and kind != SCAN and _is_mask(head.file):
-            return _of_mask(path, head.file["mask"].shape, bool)
-    if kind == SCAN:
-        scan = read_scan(path)
-        facts, remarks, problem = tuple(_of_scan(scan)), tuple[str, ...](), None
-        try:
-            remarks = look_at(scan)
-        except ValueError as error:
-            problem = str(error)
-        return FileInfo(str(path), "a scan of ptynb", facts, (), remarks, problem, _line(path, {}, ()))
+        if head.file is not None and kind != SCAN:
+            inside = dict(own(head.file))
+            if set(inside) == {"mask"} and isinstance(inside["mask"], h5py.Dataset) and inside["mask"].ndim == 2:
+                return _of_mask(path, inside["mask"].shape)
     if path.suffix == ".npy":
         array = mapped(path, "an array of numbers")
         if array.ndim == 2 and np.issubdtype(array.dtype, np.bool_):
-            return _of_mask(path, array.shape, array.dtype)
-    return _of_found(path, find(path, given), given)
+            return _of_mask(path, array.shape)
+    if kind == SCAN:
+        scan = read_scan(path)
+        remarks, problem = tuple[str, ...](), None
+        try:
+            remarks = check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+        except ValueError as error:
+            problem = str(error)
+        return FileInfo(str(path), "a scan of ptynb", tuple(_of_scan(scan)), (), remarks, problem, _line(path, {}, ()))
+    found = find(path, options)
+    assert isinstance(found, FileRecord)
+    return _of_found(path, found, options)
 
 
-def _of_found(path: Path, found: FileRecord, given: Given) -> FileInfo:
-    lacks = tuple(Lack(lack.name, lack.give) for lack in missing(found, given))
-    problem, facts, remarks = None, tuple(_facts(found, given)), found.notes
+def _of_found(path: Path, found: FileRecord, options: LoadOptions) -> FileInfo:
+    lacks = missing(found, options)
+    problem, facts, remarks = None, tuple(_facts(found, options)), found.notes
     unpack = True
     try:
         if isinstance(found.frames, PackedFrames) and found.frames.nbytes > QUICK:
-            unpack, remarks = False, (*remarks, f"{found.frames.note} None of them was looked at.")
+            unpack, remarks = False, (*remarks, f"{found.frames.note} None of them was read.")
             found.frames.check()
         if not lacks:
-            scan = assemble(found, given, path, unpack)
+            scan = assemble(found, options, path, unpack)
             facts += tuple(_derived(scan))
-            remarks += look_at(scan)
+            remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
         elif found.frames is not None:
-            remarks += look_at_frames(found.frames)
+            remarks += check_patterns(found.frames, found.frames.read)
     except ValueError as error:
         problem = str(error)
-    names = {name: getattr(given, name) for name in given.names}
-    return FileInfo(str(path), found.format, facts, lacks, remarks, problem, _line(path, names, lacks))
+    return FileInfo(str(path), found.format, facts, lacks, remarks, problem, _line(path, options.arguments, lacks))
 
 
-def _facts(found: FileRecord, given: Given) -> Iterator[Fact]:
-    """What the file and its user say, the user's in the place of the file's."""
+def _facts(found: FileRecord, options: LoadOptions) -> Iterator[Fact]:
+    """Values of the options, else of the file."""
     if found.frames is not None:
         count, height, width = found.frames.shape
         stored = f"{count} of {height} x {width}, {found.frames.dtype}"
         yield Fact("patterns", stored, "counts", _place(found, "patterns"))
         yield _in_memory(found.frames)
     positions = found.positions if found.positions is not None else found.pixel_positions
-    if given.positions is not None:
-        yield Fact("positions", "as given", given.units, "given")
-    elif positions is not None and not (given.raster or given.step):
+    if options.positions is not None:
+        yield Fact("positions", "as given", options.units, "given")
+    elif positions is not None and not (options.raster or options.step):
         yield _spanned(positions, "object pixels" if found.positions is None else "m", _place(found, "positions"))
     else:
         for name in ("raster", "step"):
-            yield from _one(found, given, name, "m" if name == "step" else "positions")
-    yield from _one(found, given, "rotation", "rad")
+            yield from _one(found, options, name, "m" if name == "step" else "positions")
+    yield from _one(found, options, "rotation", "rad")
     if found.geometry is not None:
         yield from _of_geometry(found.geometry)
     else:
-        given_beam = given.beam
-        wavelength = found.wavelength if given_beam is None else given_beam
-        place = "given" if given_beam is not None else _place(found, "wavelength") or _place(found, "energy")
+        wavelength = found.wavelength if options.beam is None else options.beam
+        place = "given" if options.beam is not None else _place(found, "wavelength") or _place(found, "energy")
         if wavelength is not None:
             yield Fact("wavelength", f"{wavelength:.6g}", "m", place)
         for name, unit in (("distance", "m"), ("detector_pixel", "m"), ("angular_pixel", "rad")):
-            yield from _one(found, given, name, unit)
-    if given.mask is not None:
+            yield from _one(found, options, name, unit)
+    if options.mask is not None:
         yield Fact("mask", "as given", "", "given")
     elif found.mask is not None:
         yield Fact("mask", _bad(found.mask), "", _place(found, "mask"))
@@ -199,8 +209,8 @@ def _in_memory(frames: Frames) -> Fact:
     return Fact("patterns in memory", f"{frames.nbytes / 1e6:.4g}", "MB", "computed")
 
 
-def _one(found: FileRecord, given: Given, name: str, unit: str) -> Iterator[Fact]:
-    value, place = getattr(given, name), "given"
+def _one(found: FileRecord, options: LoadOptions, name: str, unit: str) -> Iterator[Fact]:
+    value, place = getattr(options, name), "given"
     if value is None:
         value, place = getattr(found, name), _place(found, name)
     if value is not None:
@@ -225,7 +235,7 @@ def _spanned(positions: Any, unit: str, place: str) -> Fact:
 
 
 def _derived(scan: Scan) -> Iterator[Fact]:
-    """What follows from the rest."""
+    """Derived values."""
     if scan.pixel_size is not None:
         yield Fact("object pixel", " x ".join(f"{side:.6g}" for side in scan.pixel_size), "m", "computed")
     if len(scan) > 1:
@@ -260,22 +270,17 @@ def _of_scan(scan: Scan) -> Iterator[Fact]:
 
 
 def _of_ptynb(path: Path, kind: str, file: h5py.File) -> FileInfo:
-    words, line = PTYNB_OWN[kind]
-    found = dict(own(file))
+    description, line = PTYNB_OWN[kind]
+    inside = dict(own(file))
     facts = [Fact("version", str(file.attrs.get("version", "unknown")))]
     for name in ("object", "probe", "positions"):
-        item = found.get(name)
+        item = inside.get(name)
         if isinstance(item, h5py.Dataset):
             facts.append(Fact(name, " x ".join(map(str, item.shape)) + f", {item.dtype}", "", name))
-    return FileInfo(str(path), words, tuple(facts), (), (), None, line.format(path=str(path)))
+    return FileInfo(str(path), description, tuple(facts), (), (), None, line.format(path=str(path)))
 
 
-def _is_mask(file: h5py.File) -> bool:
-    found = dict(own(file))
-    return set(found) == {"mask"} and isinstance(found["mask"], h5py.Dataset) and found["mask"].ndim == 2
-
-
-def _of_mask(path: Path, shape: tuple[int, ...], dtype: Any) -> FileInfo:
+def _of_mask(path: Path, shape: tuple[int, ...]) -> FileInfo:
     facts = (Fact("mask", " x ".join(map(str, shape)), "True where the detector works"),)
     return FileInfo(str(path), "a mask", facts, (), (), None, f"scan = ptynb.load(..., mask={str(path)!r})")
 
@@ -284,12 +289,12 @@ def _place(found: FileRecord, name: str) -> str:
     return found.places.get(name, "")
 
 
-def _line(path: Path, names: dict[str, Any], lacks: tuple[Lack, ...]) -> str:
-    """The line that opens a scan, with what was given and with what is missing."""
-    words = [repr(str(path))]
+def _line(path: Path, names: dict[str, Any], lacks: tuple[Missing, ...]) -> str:
+    """The line of Python that opens a scan, with the given options and those that are missing."""
+    arguments = [repr(str(path))]
     for name, value in names.items():
         plain = isinstance(value, str | int | float | tuple)
         shown = repr(str(value)) if isinstance(value, Path) else repr(value) if plain else "..."
-        words.append(f"{name}={shown}")
-    words += [f"{lack.give.partition('=')[0]}=..." for lack in lacks]
-    return f"scan = ptynb.load({', '.join(words)})"
+        arguments.append(f"{name}={shown}")
+    arguments += [f"{lack.give.partition('=')[0]}=..." for lack in lacks]
+    return f"scan = ptynb.load({', '.join(arguments)})"

@@ -1,30 +1,68 @@
-"""What all HDF5 formats share: opening with a clear refusal, and writing beside the target before renaming."""
+"""HDF5 files: opened, followed through their links, and written, so that a damaged or made-up file does no harm.
+
+- HDF5 itself opens whatever a link names, reads zeros for missing parts of a virtual dataset, and resolves names in
+  circles. `Linked` follows each link itself.
+- A file can name any other one on the machine: by a link inside HDF5, by a symbolic link in a zarr store or in a folder
+  of TIFF files, by a name in its metadata. What is read is shown, saved and sent on as patterns, so a file from a
+  stranger must not choose it: `LinkPolicy` is the rule for all formats.
+- libhdf5 2.0 hangs, out of reach of Ctrl-C, in a damaged global heap ("GCOL": HDF5 File Format Specification 3.0,
+  section III.E), in which texts of variable length are stored: heaps are checked before a file is opened.
+- A chunk whose packed size is damaged is unpacked to any size: `check_chunks`.
+"""
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import signal
+import struct
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import h5py
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_heap_check import damaged_heap
+from ptynb.table import gigabytes
 from ptynb.text import in_one_line as in_one_line
 
-FEW = 6
-"""Numbers that a sentence may hold."""
+MOST_HOPS = 64
+"""Links that one name may go through."""
+MOST_FILES = 200
+"""Files that are open at once; systems allow about a thousand."""
+MOST_OBJECTS = 20_000
+"""Groups and datasets of a file that are listed."""
+DEEPEST = 8
+"""Levels of virtual datasets in virtual datasets."""
+COUNTED = "%b"
+"""In the name of a source of a virtual dataset: the number of the block."""
+HEAP_SIGNATURE = b"GCOL\x01\0\0\0"
+HEAP_HEADER = 16
+"""Bytes before a heap's first object, and before an object's data, where lengths have 8 bytes (nearly always)."""
+CHECKED_BYTES = 2**26
+"""Searched for heaps at each end of a file: longer files are long because of patterns, and have their texts around."""
+PIECE = 2**20
+LONGEST_HEAP = 2**20
+"""Bytes of one heap that are checked."""
+SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
+FOLDER, ANYWHERE = "folder", "anywhere"
+"""Where linked files may be: in the folder of the file and below, or anywhere."""
+
+Item: TypeAlias = h5py.Group | h5py.Dataset
+External: TypeAlias = Callable[[h5py.Group, str, h5py.ExternalLink], h5py.Group]
+"""Returns the root of the file that a link leads to, or raises an error."""
 
 
 def reason(error: BaseException) -> str:
-    """What another library said was wrong, in one line; the error's type where it said nothing."""
+    """The message of another library's error in one line; its type where it has none."""
     return in_one_line(error) or type(error).__name__
 
 
@@ -32,47 +70,51 @@ def reason(error: BaseException) -> str:
 def open_for_reading(path: Path) -> Iterator[h5py.File]:
     """The open file. Raises FileError where there is no readable HDF5 file."""
     if not path.exists():
-        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.")
+        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     if not path.is_file():
-        raise FileError(f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.")
+        raise FileError(
+            f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.", code="file.not-found"
+        )
     try:
         heap = damaged_heap(path)
         if heap is not None:
             raise FileError(
-                f"{path} is damaged (texts kept at byte {heap} don't end where they should); "
-                "copy it again from where it was made."
+                f"{path} is damaged (the texts at byte {heap} have wrong lengths); copy it again from where it was "
+                "made.",
+                code="file.damaged",
             )
         file = h5py.File(path, "r")
     except OSError as error:
         raise FileError(
             f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
-            "copy it again from where it was made."
+            "copy it again from where it was made.",
+            code="file.damaged",
         ) from None
-    with file, _interrupts_kept():
+    with file, _keep_interrupts():
         try:
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            if not _of_hdf5(error):
+            # All these types are raised by h5py for damaged files; errors of ours pass.
+            origin = error.__traceback__
+            while origin is not None and origin.tb_next is not None:
+                origin = origin.tb_next
+            if origin is None or "h5py" not in Path(origin.tb_frame.f_code.co_filename).parts:
                 raise
-            raise FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.") from None
-
-
-def _of_hdf5(error: BaseException) -> bool:
-    """Whether h5py raised it, as it does in all these types for what is damaged in a file, and nothing of ours."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    return where is not None and "h5py" in Path(where.tb_frame.f_code.co_filename).parts
+            raise FileError(
+                f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged"
+            ) from None
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[h5py.File]:
-    """A new file that takes the place of `path` once it is whole and on the disk; until then the old one stays."""
+    """A new file that replaces `path` once it is complete and on the disk; until then the old one stays."""
     if not path.parent.is_dir():
-        raise FileError(f"There is no folder {path.parent} to write {path.name} in; make it first.")
+        raise FileError(
+            f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
+        )
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with _interrupts_kept(), h5py.File(beside, "w") as file:
+        with _keep_interrupts(), h5py.File(beside, "w") as file:
             yield file
         with beside.open("rb") as written:
             os.fsync(written.fileno())
@@ -86,7 +128,7 @@ class _Interrupts:
 
     def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
         self._before = before
-        self.raised: type[KeyboardInterrupt] | None = None  # no more than its type, which holds no frames
+        self.raised: type[KeyboardInterrupt] | None = None  # the type only, which holds no frames
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         try:
@@ -97,11 +139,11 @@ class _Interrupts:
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Raises a KeyboardInterrupt at the end of a block in which it was raised and lost.
+def _keep_interrupts() -> Iterator[None]:
+    """Raise a KeyboardInterrupt at the end of a block in which it was raised and lost.
 
     h5py keeps its identifiers in a WeakValueDictionary, and Python ignores what is raised in the callback that removes
-    a dead one. A result's file takes several hundred of them.
+    a dead one. Writing a result's file takes several hundred of them.
     """
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()  # only there does Python call handlers
@@ -119,14 +161,14 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 def values_text(values: NDArray[Any]) -> str:
-    """A few numbers as they are, more of them by their shape: in a sentence."""
-    return f"{values.tolist()}" if values.size <= FEW else f"of shape {values.shape}"
+    """Up to six numbers as they are, more of them by their shape, for a message."""
+    return f"{values.tolist()}" if values.size <= 6 else f"of shape {values.shape}"
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
     """All values of a dataset. Raises OSError where the columns of its type overlap.
 
-    They do where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
+    They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
     """
     columns = (dataset.dtype.fields or {}).values()
@@ -135,8 +177,419 @@ def read_all(dataset: h5py.Dataset) -> Any:
     return dataset[()]
 
 
-def attribute(place: h5py.Group | h5py.Dataset, name: str, path: Path) -> Any:
-    """The value of an attribute of a file, group or dataset. Raises FileError where it is missing."""
-    if name not in place.attrs:
-        raise FileError(f"{path} has no attribute {name} at {place.name}; the file is incomplete or of another kind.")
-    return place.attrs[name]
+def packed_at_most(octets: int) -> int:
+    """Bytes that so many may take packed: packing never makes numbers much longer, so what is longer is damaged."""
+    return octets + octets // 4 + 2**14
+
+
+def check_chunks(dataset: h5py.Dataset, path: Path) -> None:
+    """Raise FileError for a chunk that is longer packed than its numbers are: HDF5 would unpack it to any size."""
+    if not dataset.chunks or dataset.is_virtual:
+        return
+    numbers = math.prod(dataset.chunks) * dataset.id.get_type().get_size()
+    most = packed_at_most(numbers)
+    too_long = dataset.id.chunk_iter(lambda chunk: chunk if chunk.size > most else None)
+    if too_long is not None:
+        raise FileError(
+            f"{path} has {gigabytes(too_long.size)} for the chunk at {too_long.chunk_offset} of {dataset.name}, whose "
+            f"numbers take {gigabytes(numbers)}; the file is damaged, copy it again.",
+            code="file.damaged",
+        )
+
+
+@dataclass(frozen=True)
+class LinkPolicy:
+    """The resolved folders in and below which files may be read; with `anywhere` all files may."""
+
+    folders: tuple[Path, ...]
+    anywhere: bool = False
+
+    @classmethod
+    def around(cls, path: Path, links: str = FOLDER) -> Self:
+        """The policy for a path of the user: the folder of a file, and of the file that it is a link to.
+
+        A folder (a zarr store, a folder of TIFF files) is its own. links: "folder" or "anywhere".
+        """
+        real = path.resolve()
+        folders = (real,) if real.is_dir() else (path.parent.resolve(), real.parent)
+        return cls(tuple(dict.fromkeys(folders)), links == ANYWHERE)
+
+    def check(self, target: str | Path, what: str) -> Path:
+        """The path of a file, which need not exist, with all links resolved; FileError where it may not be read.
+
+        what: start of the message, followed by "in <the file>" ("scan.h5 stores entry/data").
+        """
+        try:
+            real = Path(os.path.realpath(target))
+        except (OSError, ValueError) as error:
+            raise FileError(
+                f"{what} in {target}, which can't be found ({reason(error)}); copy that file beside it.",
+                code="file.not-found",
+            ) from None
+        if self.anywhere or any(real.is_relative_to(folder) for folder in self.folders):
+            return real
+        named = os.path.abspath(target)
+        link = "" if named == str(real) else f" (a link to {real})"
+        raise FileError(
+            f"{what} in {named}{link}, outside {' and '.join(map(str, self.folders))}; a file elsewhere is read only "
+            "where you allow it: load(..., links='anywhere'), or copy it into the folder.",
+            code="file.link-not-allowed",
+        )
+
+
+def followed(start: h5py.Group, name: str, path: Path, external: External) -> Item | None:
+    """The group or dataset of this name, from `start`; None where there is none.
+
+    Soft links are followed here rather than by HDF5, which would open other files behind them. path: of the file, for
+    messages. Raises FileError for links in a circle, and what `external` raises.
+    """
+    here: Item = start.file["/"] if name.startswith("/") else start
+    parts, hops = _parts(name), 0
+    while parts:
+        part = parts.pop(0)
+        if not isinstance(here, h5py.Group):
+            return None
+        try:
+            link = here.get(part, getlink=True)
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError):
+            return None
+        if link is None:
+            return None
+        if isinstance(link, h5py.HardLink):
+            try:
+                here = here[part]
+            except (KeyError, RuntimeError, OSError, ValueError) as error:
+                raise FileError(
+                    f"{path} is damaged at {here.name.rstrip('/')}/{part} ({reason(error)}); copy the file again.",
+                    code="file.damaged",
+                ) from None
+            if not isinstance(here, h5py.Group | h5py.Dataset):
+                return None
+            continue
+        hops += 1
+        if hops > MOST_HOPS:
+            raise FileError(
+                f"{path} has {name}, which goes through more than {MOST_HOPS} links; they form a circle, "
+                "or the file is damaged. Name the dataset itself: patterns='entry/data/data'.",
+                code="file.too-many-links",
+            )
+        if isinstance(link, h5py.ExternalLink):
+            here = external(here, part, link)
+        elif link.path.startswith("/"):
+            here = here.file["/"]
+        parts = _parts(link.path) + parts
+    return here
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split("/") if part not in ("", ".")]
+
+
+class _ElsewhereError(Exception):
+    """A name that leads into another file."""
+
+
+def _elsewhere(here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Group:
+    raise _ElsewhereError
+
+
+def has(file: h5py.Group, *names: str) -> bool:
+    """Whether a file has something of all these names; one that leads into another file counts, and is not opened."""
+    for name in names:
+        try:
+            if followed(file, name, Path(file.file.filename), _elsewhere) is None:
+                return False
+        except (_ElsewhereError, FileError):
+            continue  # reading it raises the error
+    return True
+
+
+def inside(file: h5py.Group, name: str, path: Path) -> Item | None:
+    """The group or dataset of this name in the file itself; None where there is none.
+
+    Raises FileError for a link into another file, a virtual dataset, and one that is stored in raw files.
+    """
+    try:
+        found = followed(file, name, path, _elsewhere)
+        if isinstance(found, h5py.Dataset) and (found.is_virtual or found.external):
+            raise _ElsewhereError
+    except _ElsewhereError:
+        raise FileError(
+            f"{path} has {name} in another file; a file of this kind has to contain its numbers itself.",
+            code="file.link-not-allowed",
+        ) from None
+    return found
+
+
+def dataset(file: h5py.Group, name: str, path: Path) -> h5py.Dataset:
+    """The dataset of this name in the file itself. Raises FileError as `inside`, and where there is none."""
+    found = inside(file, name, path)
+    if not isinstance(found, h5py.Dataset):
+        raise FileError(
+            f"{path} has no dataset {name}; the file is incomplete or of another kind.", code="file.incomplete"
+        )
+    return found
+
+
+class Linked:
+    """An open HDF5 file, and the files that its links lead to, open as long as it is.
+
+    policy: which other files may be read. left_out: errors of links that were not followed while listing a group.
+    """
+
+    def __init__(self, path: Path, links: str | LinkPolicy = FOLDER) -> None:
+        self.policy = links if isinstance(links, LinkPolicy) else LinkPolicy.around(path, links)
+        self.path = path.resolve()
+        self.left_out: list[FileError] = []
+        self._stack = ExitStack()
+        self._files: dict[Path, h5py.File] = {}
+
+    def __enter__(self) -> Self:
+        self._files[self.path] = self._stack.enter_context(open_for_reading(self.path))
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        # `open_for_reading` converts errors of h5py, which closing alone would not do.
+        self._stack.__exit__(*raised)
+
+    @property
+    def root(self) -> h5py.Group:
+        """The root group of the file itself."""
+        return self._files[self.path]["/"]
+
+    def get(self, name: str, start: h5py.Group | None = None) -> Item | None:
+        """The group or dataset of this name, from `start` (the root); None where there is none.
+
+        The numbers of a dataset may still be elsewhere: see `check_sources`. Raises FileError for a link that leads
+        out of the folder, to a missing file, or in a circle.
+        """
+        return followed(self.root if start is None else start, name, self.path, self._external)
+
+    def dataset(self, name: str, start: h5py.Group | None = None) -> h5py.Dataset | None:
+        """The dataset of this name, safe to be read as a whole; None where there is none."""
+        found = self.get(name, start)
+        if not isinstance(found, h5py.Dataset):
+            return None
+        self.check_sources(found)
+        return found
+
+    def check_sources(self, dataset: h5py.Dataset, depth: int = 0) -> None:
+        """Raise FileError where HDF5 would read the numbers of a dataset from files that may not be read.
+
+        Numbers of virtual datasets, and of raw files, are elsewhere. depth: virtual datasets that contain this one.
+        """
+        what = f"{self.path} stores {dataset.name}"
+        for raw, _, _ in dataset.external or ():
+            if not Path(raw).is_absolute():
+                raise FileError(
+                    f"{what} in a raw file {raw}, which HDF5 looks for in the working folder; write the dataset into "
+                    "the HDF5 file itself.",
+                    code="file.link-not-allowed",
+                )
+            self.allowed(Path(raw), what, dataset.file)
+        if not dataset.is_virtual:
+            return
+        if depth >= DEEPEST:
+            raise FileError(
+                f"{self.path} has virtual datasets more than {DEEPEST} deep at {dataset.name}.",
+                code="file.too-many-links",
+            )
+        for source in dataset.virtual_sources():
+            for name, inner in self._blocks(dataset, source.file_name, source.dset_name):
+                with self.aside() as other:
+                    found = other.get(inner, other.source_file(dataset, name, what)["/"])
+                    if not isinstance(found, h5py.Dataset):
+                        break  # HDF5 reads no further blocks either
+                    check_chunks(found, other.path)
+                    other.check_sources(found, depth + 1)
+
+    def check_raw_files(self, dataset: h5py.Dataset) -> None:
+        """Raise FileError where patterns are in raw files that may not be read; `HDF5Frames` opens them beside it."""
+        for raw, _, _ in dataset.external or ():
+            self.allowed(self._beside(dataset.file, raw), f"{self.path} stores {dataset.name}", dataset.file)
+
+    def source_file(self, dataset: h5py.Dataset, name: str, what: str) -> h5py.File:
+        """The open file that a source of a virtual dataset names. Raises as `allowed`, with `what` as there."""
+        if name == ".":
+            return self._file(Path(dataset.file.filename).resolve())
+        return self._file(self.allowed(self._beside(dataset.file, name), what, dataset.file))
+
+    def _blocks(self, dataset: h5py.Dataset, file_name: str, inner: str) -> Iterator[tuple[str, str]]:
+        """(file, dataset) that a source of a virtual dataset names; of counted names, those of files that exist."""
+        if not is_counted(file_name) and not is_counted(inner):
+            yield file_name, inner
+            return
+        for number in range(max(dataset.shape)):
+            name = _numbered(file_name, number)
+            if name != "." and not self._beside(dataset.file, name).exists():
+                if not Path(name).exists():  # where HDF5 looks next
+                    return
+                name = str(Path(name).absolute())
+            yield name, _numbered(inner, number)
+
+    def group(self, name: str, start: h5py.Group | None = None) -> h5py.Group | None:
+        """The group of this name; None where there is none. Raises as `get`."""
+        found = self.get(name, start)
+        return found if isinstance(found, h5py.Group) else None
+
+    def children(self, group: h5py.Group) -> Iterator[tuple[str, Item]]:
+        """(name, group or dataset) of everything in a group; errors of links are collected in `left_out`."""
+        for name in group:
+            try:
+                found = self.get(name, group) if "/" not in name else None
+            except FileError as error:
+                self.left_out.append(error)
+                continue
+            if found is not None:
+                yield name, found
+
+    def walk(self, start: h5py.Group | None = None) -> Iterator[tuple[str, Item]]:
+        """(name from the root of the file, group or dataset) of everything below a group, each once, nearest first."""
+        first = self.root if start is None else start
+        waiting, visited, count = [(first.name.rstrip("/"), first)], {identity(first)}, 0
+        while waiting:
+            prefix, group = waiting.pop(0)
+            for name, found in self.children(group):
+                count += 1
+                if count > MOST_OBJECTS:
+                    return
+                if identity(found) in visited:
+                    continue
+                visited.add(identity(found))
+                yield f"{prefix}/{name}", found
+                if isinstance(found, h5py.Group):
+                    waiting.append((f"{prefix}/{name}", found))
+
+    @contextmanager
+    def aside(self) -> Iterator[Linked]:
+        """The same file opened again, for one of very many other files: they are closed afterwards."""
+        with Linked(self.path, self.policy) as other:
+            yield other
+
+    def allowed(self, target: Path, what: str, file: h5py.File) -> Path:
+        """The file at `target`, resolved. Raises FileError where it may not be read, or does not exist.
+
+        what: start of the message ("... stores x"). file: that names it.
+        """
+        real = self.policy.check(target, what)
+        if not real.is_file():
+            raise FileError(
+                f"{what} in {real}, which is missing; copy that file beside {Path(file.filename).name}, under the "
+                "name it had when it was written.",
+                code="file.not-found",
+            )
+        return real
+
+    def _beside(self, file: h5py.File, name: str) -> Path:
+        """The file that a name in `file` means to HDF5: as it is, else beside the file that names it."""
+        folder = Path(file.filename).resolve().parent
+        named = Path(name)
+        if named.is_absolute():
+            return named if named.exists() or not (folder / named.name).exists() else folder / named.name
+        return folder / named
+
+    def _file(self, path: Path) -> h5py.File:
+        """The open file at a path that is `allowed`."""
+        if path not in self._files:
+            if len(self._files) >= MOST_FILES:
+                raise FileError(
+                    f"{self.path} leads to more than {MOST_FILES} other files by links on the way to one dataset; "
+                    "expected fewer. Name the dataset itself: patterns='entry/data/data'.",
+                    code="file.too-many-links",
+                )
+            self._files[path] = self._stack.enter_context(open_for_reading(path))
+        return self._files[path]
+
+    def _external(self, here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Group:
+        what = f"{self.path} stores {here.name.rstrip('/')}/{part}"
+        return self._file(self.allowed(self._beside(here.file, link.filename), what, here.file))["/"]
+
+
+def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
+    """(name, group or dataset) of what is in a group itself, without what is in other files."""
+    for name in file:
+        try:
+            item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError):
+            continue
+        if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
+            continue
+        if isinstance(item, h5py.Group | h5py.Dataset):
+            yield name, item
+
+
+def identity(item: Item) -> tuple[int, int]:
+    """The same for one object by whatever name it was reached."""
+    about = h5py.h5o.get_info(item.id)
+    return int(about.fileno), int(about.addr)
+
+
+def is_counted(name: str) -> bool:
+    """Whether the name of a source of a virtual dataset means many, by the number of the block in it."""
+    return COUNTED in name.replace("%%", "")
+
+
+def _numbered(name: str, number: int) -> str:
+    return "%".join(part.replace(COUNTED, str(number)) for part in name.split("%%")) if is_counted(name) else name
+
+
+def damaged_heap(path: Path) -> int | None:
+    """Where in the file a global heap begins that can't be read; None where there is none, or no file to read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _damaged_heap(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)  # a file is opened several times until its kind is known
+def _damaged_heap(path: Path, _inode: int, size: int, _modified: int) -> int | None:
+    with path.open("rb", buffering=0) as file:
+        if not _has_long_lengths(file, size):
+            return None
+        return next((place for place in _heaps(file, size) if not _is_sound(file, place)), None)
+
+
+def _bytes(file: FileIO, count: int, place: int) -> bytes:
+    file.seek(place)
+    return file.read(count)
+
+
+def _has_long_lengths(file: FileIO, size: int) -> bool:
+    """Whether this is an HDF5 file that writes lengths with 8 bytes."""
+    place = 0
+    while place < size:
+        block = _bytes(file, HEAP_HEADER, place)
+        if block.startswith(SUPERBLOCK) and len(block) == HEAP_HEADER:
+            return block[14 if block[8] < 2 else 10] == 8
+        place = 2 * place or 512
+    return False
+
+
+def _heaps(file: FileIO, size: int) -> Iterator[int]:
+    """Where heaps begin, in the parts of the file that are searched."""
+    ends = [(0, size)] if size <= 2 * CHECKED_BYTES else [(0, CHECKED_BYTES), (size - CHECKED_BYTES, size)]
+    for start, stop in ends:
+        for place in range(start, stop, PIECE):
+            piece = _bytes(file, PIECE + len(HEAP_SIGNATURE) - 1, place)
+            at = piece.find(HEAP_SIGNATURE)
+            while at >= 0:
+                yield place + at
+                at = piece.find(HEAP_SIGNATURE, at + 1)
+
+
+def _is_sound(file: FileIO, place: int) -> bool:
+    """Whether the objects of this heap follow each other up to its end."""
+    head = _bytes(file, HEAP_HEADER, place)
+    if len(head) < HEAP_HEADER:
+        return True  # cut short: libhdf5 raises an error itself
+    (size,) = struct.unpack_from("<Q", head, 8)
+    heap = _bytes(file, min(size, LONGEST_HEAP), place)
+    at = HEAP_HEADER
+    while at + HEAP_HEADER <= len(heap):  # what is shorter than an object's header is free space
+        number, length = struct.unpack_from("<H6xQ", heap, at)
+        needed = HEAP_HEADER + -(-length // 8) * 8 if number else length
+        if needed < HEAP_HEADER or at + needed > size:
+            return False
+        at += needed
+    return True

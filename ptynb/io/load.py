@@ -1,30 +1,43 @@
-"""`load`: from a path to a scan, by the file's content."""
+"""`load`: from a path to a scan. The format is recognised by content, read into a record, and the record made a scan.
+
+A format's reader fills in a `FileRecord` and raises no error for what is missing: `assemble` does, for all formats.
+Numbers in files that only a wrong unit explains are errors; what the user gives is accepted, except for positions that
+form no scan. Suspicious patterns (empty, or far larger in memory than in the file) are warnings.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
-from ptynb.data.scan import Scan
+from ptynb.data.geometry import Geometry, energy_from_wavelength, metres_to_pixels
+from ptynb.data.patterns import Frames
+from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
-from ptynb.io.hdf5_file import open_for_reading, reason
-from ptynb.io.reading.records import FileRecord, Format, Given, Head, pairs
-from ptynb.io.reading.sanity_checks import look_at
-from ptynb.io.reading.scan_assembly import assemble
-from ptynb.io.result_file import is_result
-from ptynb.io.scan_file import is_native, read_scan
-from ptynb.io.scan_identity import opened
+from ptynb.io.hdf5_file import Linked, open_for_reading, reason
+from ptynb.io.mask_file import HDF5, load_mask
+from ptynb.io.reading.hdf5_reading import array, factor, units_of
+from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
+from ptynb.io.reading.records import FileRecord, Format, Head, Missing
+from ptynb.io.reading.safe_reading import check_small, mapped
+from ptynb.io.scan_file import FORMAT as NATIVE
+from ptynb.io.scan_file import read_scan
+from ptynb.settings.load_options import LoadOptions, takes_load_options
+from ptynb.table import gigabytes
 
 FORMATS: tuple[Format, ...] = (
-    nexus.FORMAT,
     cxi.FORMAT,
+    nexus.FORMAT,
     ptyd.FORMAT,
     emd.FORMAT,
     empad.FORMAT,
@@ -35,116 +48,122 @@ FORMATS: tuple[Format, ...] = (
     tiff.FORMAT,
     seq.FORMAT,
     rosettasciio.FORMAT,
-    plain_hdf5.FORMAT,  # takes any HDF5: after all others
+    plain_hdf5.FORMAT,  # accepts any HDF5 file: after all others
 )
-"""What can be read, in the order in which a file is asked: the first that recognises it reads it."""
+"""Readable formats; the first that recognises a file reads it."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
-"""What h5py raises wherever it meets something in a file that can't be."""
-START = 4096
-"""Bytes of a file by which it is recognised."""
+"""Raised by h5py for damaged files."""
+FIRST_BYTES = 4096
+"""By which formats other than HDF5 are recognised."""
+LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
+
+WAVELENGTHS = (1e-13, 2e-5)
+"""[m]: electrons of some MeV to the far infrared."""
+NO_SOURCE = (3.5e-8, 2.5e-7)
+"""[m]: 5 to 35 eV, where nobody does ptychography; 5 to 35 keV, where most do, becomes this when it is read as eV."""
+DISTANCES = (1e-4, 500.0)
+PIXELS = (1e-8, 1e-2)
+WIDEST = 2.0
+"""Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
+UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
+FITTING = (0.002, 0.8)
+"""Steps between neighbours over the window's width, in usual scans."""
+MOST_NEIGHBOURS = 20_000
+SAMPLE = 8
+"""Patterns, spread over a scan, that are read before it is called empty, beside the first and the last ones."""
+MOST_BYTES = 2**30
+"""Of chunks that are unpacked for this: fewer patterns are read where they are large."""
+LARGEST_UNNOTICED = 2**28
+"""Bytes of patterns in memory below which there is no warning, however small the file is."""
+MOST_TIMES = 1000
+"""Ratio of memory to file size above which there is one: deflate packs 20 electrons on 512 x 512 pixels to 1/900."""
 
 
-def load(
-    path: str | Path,
-    *,
-    patterns: str | None = None,
-    positions: str | Path | ArrayLike | None = None,
-    mask: str | Path | ArrayLike | None = None,
-    units: str = "metres",
-    raster: tuple[int, int] | None = None,
-    step: float | tuple[float, float] | None = None,
-    rotation: float | None = None,
-    wavelength: float | None = None,
-    energy: float | None = None,
-    voltage: float | None = None,
-    distance: float | None = None,
-    detector_pixel: float | tuple[float, float] | None = None,
-    angular_pixel: float | tuple[float, float] | None = None,
-    clip_negative: bool = False,
-    links: str = "folder",
-) -> Scan:
-    """Opens a scan of any format that it recognises, by content. Reads metadata now and patterns when they are needed.
+@takes_load_options(LoadOptions)
+def load(path: str | Path, options: LoadOptions) -> Scan:
+    """Open a scan in any supported format, recognised by its content.
 
-    What the file lacks or has wrong can be given:
+    Metadata are read now, patterns when they are needed: the first and the last one are checked here, the others when
+    an engine reads them. Options replace what the file has wrong, or add what it lacks. One number for `step`,
+    `detector_pixel` or `angular_pixel` is used for y and x.
 
-    patterns: name of the dataset of the patterns in a file that has several ("entry/data/data").
-    positions: (pattern, yx) of the probe on the sample, in `units` ("metres", or "pixels" of the object): an array, the
-        name of a dataset of the file, or a file (.npy, or text in columns).
-    mask: (y, x), True where the detector works: an array, a dataset's name, or a file (of `save_mask`, .npy or text).
-    raster, step: rows and columns of a scan line by line, and its steps (y, x) [m].
-    rotation: of the scan against the detector, from x towards y [rad].
-    wavelength [m], or energy of photons [eV], or voltage of electrons [V].
-    distance to the detector [m] and detector_pixel (y, x) [m]; or angular_pixel (y, x) [rad], a detector pixel as it is
-        seen from the sample. One number of step, detector_pixel or angular_pixel stands for y and x.
-    clip_negative: negative counts become 0 (else they are an error).
-    links: other files that the file names, by links of HDF5, symbolic links in a folder or names in its metadata, may
-        lie in the "folder" of the file (a zarr store or a folder of pictures is its own) and below it, or "anywhere".
+    Parameters
+    ----------
+    path : str or Path
+        File, or folder of a zarr store or of TIFF files.
+    {options}
 
-    Raises FileError or ScanError, both ValueErrors, that say what was found, what was expected and what to do. The
-    first and the last pattern are looked at now, the others when an engine reads them. A PtynbWarning says where
-    patterns are unpacked into much memory, where they seem to be empty, and where they are far larger than their file.
+    Returns
+    -------
+    Scan
+        The scan; its patterns stay in the file where the format allows it.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, of no supported format, lacks metadata, or has implausible ones.
+    ScanError
+        If patterns, positions and mask are inconsistent.
+    InvalidValueError, InvalidTypeError
+        If an option is invalid or unknown.
+
+    Warns
+    -----
+    PtynbWarning
+        If patterns are unpacked into much memory, seem to be empty, or are far larger than their file.
     """
     path = Path(path).expanduser()
-    given = Given(
-        patterns=patterns,
-        positions=positions,
-        mask=mask,
-        units=units,
-        rotation=rotation,
-        wavelength=wavelength,
-        energy=energy,
-        voltage=voltage,
-        distance=distance,
-        clip_negative=clip_negative,
-        links=links,
-        **pairs(raster=raster, step=step, detector_pixel=detector_pixel, angular_pixel=angular_pixel),
-    )
-    with looked_at(path) as head:
-        native = head.file is not None and is_native(head.file)
-    if not native:
-        scan = assemble(find(path, given), given, path)
-    elif given.names:
-        raise FileError(f"{path} is a ptynb scan and knows its own geometry; leave out {', '.join(given.names)}.")
-    else:
-        scan = read_scan(path)
-    for sentence in look_at(scan):
-        warnings.warn(f"{path}: {sentence}", PtynbWarning, stacklevel=2)
-    return replace(scan, loaded=opened(path, given, scan))
+    found = find(path, options)
+    scan = found if isinstance(found, Scan) else assemble(found, options, path)
+    return _finished(scan, options, path)
 
 
-def find(path: Path, given: Given) -> FileRecord:
-    """What a file says, as the format reads it that recognises it. Raises FileError where none does."""
+def _finished(scan: Scan, options: LoadOptions, path: Path) -> Scan:
+    """Warn about suspicious patterns, and record where the scan is from."""
+    for warning in check_patterns(scan.frames, scan.counts, masked=scan.mask is not None):
+        warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=4)
+    return scan.loaded_from(path, options.arguments)
+
+
+def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
+    """What a file contains, read by the first format that recognises it; the scan itself of a file of ptynb."""
     try:
-        with looked_at(path) as head:
-            chosen = None if is_ours(head) else next((kind for kind in FORMATS if kind.recognises(head)), None)
-            if chosen is None:
-                raise FileError(_unknown(head))
-        return chosen.read(path, given)
+        with opened(path) as head:
+            written_by = "" if head.file is None else str(head.file.attrs.get("format", ""))
+            # Results and checkpoints of ptynb may resemble other formats.
+            known = () if written_by.startswith("ptynb") else FORMATS
+            chosen = next((one for one in known if one.recognises(head)), None)
+            if chosen is None and written_by != NATIVE:
+                raise _unknown(head, written_by)
+        if chosen is not None:
+            return chosen.read(path, options)
     except FileError:
         raise
     except DAMAGED as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
+    if options.names:
+        raise FileError(
+            f"{path} is a scan file of ptynb, which contains all metadata; leave out {', '.join(options.names)}.",
+            code="argument.conflict",
+        )
+    return read_scan(path)
 
 
-def _damaged(path: Path, error: Exception) -> FileError:
-    return FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.")
-
-
-def is_ours(head: Head) -> bool:
-    """Whether ptynb wrote this HDF5 file: a result or a state may look like what it was made from."""
-    return head.file is not None and str(head.file.attrs.get("format", "")).startswith("ptynb")
+def damaged(path: Path, error: Exception) -> FileError:
+    """The error for a file in which a library met something impossible."""
+    return FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged")
 
 
 @contextmanager
-def looked_at(path: Path) -> Iterator[Head]:
-    """What a file is recognised by. Raises FileError where there is none, or one that is broken from the start."""
+def opened(path: Path) -> Iterator[Head]:
+    """The beginning of a file, by which its format is recognised; an open file where it is HDF5."""
     if not path.exists():
-        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.")
+        raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     start = b""
     if path.is_file():
-        with path.open("rb") as opened:
-            start = opened.read(START)
-    # HDF5 may begin after a block of the user's, as version 7.3 of .mat does.
+        with path.open("rb") as file:
+            start = file.read(FIRST_BYTES)
+    # HDF5 may begin after a user block, as version 7.3 of .mat does.
     if path.is_file() and h5py.is_hdf5(path):
         with open_for_reading(path) as file:
             try:
@@ -152,15 +171,344 @@ def looked_at(path: Path) -> Iterator[Head]:
             except FileError:
                 raise
             except DAMAGED as error:
-                raise _damaged(path, error) from None
+                raise damaged(path, error) from None
     else:
         yield Head(path, start, None)
 
 
-def _unknown(head: Head) -> str:
+def _unknown(head: Head, written_by: str) -> FileError:
     if head.file is None:
         kind = "a folder" if head.path.is_dir() else "not a readable HDF5 file, and of no other format that is known"
-        return f"{head.path} is {kind}; expected a scan: {', '.join(kind.name for kind in FORMATS)}, or ptynb's own."
-    if is_result(head.file):
-        return f"{head.path} is a result of ptynb, not a scan; open it with load_result."
-    return f"{head.path} was written by ptynb ({head.file.attrs.get('format')}), and is no scan."
+        message = f"{head.path} is {kind}; expected a scan: {', '.join(one.name for one in FORMATS)}, or ptynb's own."
+    elif written_by == "ptynb result":
+        message = f"{head.path} is a result of ptynb, not a scan; open it with load_result."
+    else:
+        message = f"{head.path} was written by ptynb ({written_by}), and is not a scan."
+    return FileError(message, code="file.unknown-format")
+
+
+def assemble(found: FileRecord, options: LoadOptions, path: Path, unpack: bool = True) -> Scan:
+    """Make a scan of a record and the options. Patterns are not read, except those that have to be unpacked.
+
+    unpack: whether to read patterns that are packed together into memory (with a warning where they are large).
+    """
+    if unpack and isinstance(found.frames, PackedFrames):
+        found.frames.check()
+    lacks = missing(found, options)
+    if lacks:
+        names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
+        raise FileError(
+            f"{path} ({found.format}) does not contain {names}; give it: load(..., {ways}).",
+            code="scan.missing-metadata",
+        )
+    assert found.frames is not None
+    try:
+        geometry = _geometry(found, options)
+    except FileError:
+        raise
+    except ValueError as error:
+        raise FileError(f"{path}: {error}", code="scan.implausible-metadata") from None
+    window = found.frames.shape[1:]
+    if isinstance(geometry, Geometry) and found.geometry is None:
+        _check_geometry(found, options, geometry, window, path)
+    positions = _positions(found, options, path, geometry)
+    in_pixels = options.units == "pixels" if options.positions is not None else found.pixel_positions is not None
+    if geometry is not None and not in_pixels and min(window) > 0:
+        _check_positions(positions, window, geometry.object_pixel(window), found, path)
+    frames = found.frames
+    if unpack and isinstance(frames, PackedFrames):
+        if frames.nbytes >= LARGE:
+            warnings.warn(f"{path}: {frames.note}", PtynbWarning, stacklevel=4)
+        frames = frames.unpacked()
+    return Scan(
+        frames=frames,
+        positions=positions,
+        centred=found.centred,
+        mask=found.mask if options.mask is None else _array(options.mask, path, "mask", found, options).astype(bool),
+        probe=found.probe,
+        object=found.object,
+        geometry=geometry,
+        clip_negative=options.clip_negative,
+        name=default_name(path),
+    )
+
+
+def missing(found: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
+    """What a scan needs and neither the file nor the options contain."""
+    lacks: list[Missing] = []
+    if found.frames is None:
+        lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)"))
+    in_pixels = options.units == "pixels" if options.positions is not None else found.pixel_positions is not None
+    if options.positions is None and found.positions is None and found.pixel_positions is None:
+        step = "step=(20e-9, 20e-9) (y, x) [m]"
+        if options.raster is None and found.raster is None:
+            lacks.append(
+                Missing("the positions", f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}")
+            )
+        elif options.step is None and found.step is None:
+            lacks.append(Missing("the scan's step", step))
+    if found.geometry is not None or in_pixels:
+        return tuple(lacks)
+    if options.beam is None and found.wavelength is None:
+        lacks.append(
+            Missing("the wavelength", "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]")
+        )
+    if options.angular_pixel is None and (found.angular_pixel is None or options.detector_pixel or options.distance):
+        if options.distance is None and found.distance is None:
+            lacks.append(Missing("the distance to the detector", "distance=2.0 [m]"))
+        if options.detector_pixel is None and found.detector_pixel is None:
+            lacks.append(
+                Missing("the detector's pixel size", "detector_pixel=(55e-6, 55e-6) (y, x) [m], or angular_pixel [rad]")
+            )
+    return tuple(lacks)
+
+
+def _geometry(found: FileRecord, options: LoadOptions) -> AnyGeometry | None:
+    if found.geometry is not None:
+        extra = [name for name in LENGTHS if name in options.names]
+        if extra:
+            raise FileError(
+                f"The file contains a complete geometry; leave out {', '.join(extra)}.", code="argument.conflict"
+            )
+        return found.geometry
+    wavelength = found.wavelength if options.beam is None else options.beam
+    distance = found.distance if options.distance is None else options.distance
+    pixel = found.detector_pixel if options.detector_pixel is None else options.detector_pixel
+    angle = options.angular_pixel
+    if angle is None and options.distance is None and options.detector_pixel is None:
+        angle = found.angular_pixel
+    if angle is not None:
+        distance, pixel = 1.0, angle  # an angle is a length seen from one metre
+    if wavelength is None or distance is None or pixel is None:
+        return None
+    return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
+
+
+def _positions(
+    found: FileRecord, options: LoadOptions, path: Path, geometry: AnyGeometry | None
+) -> NDArray[np.float64]:
+    """(pattern, yx) [object pixels]."""
+    assert found.frames is not None
+    pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
+    metres, in_pixels = found.positions, found.pixel_positions
+    if options.positions is not None:
+        given = _array(options.positions, path, "positions", found, options).astype(np.float64)
+        metres, in_pixels = (given, None) if options.units == "metres" else (None, given)
+    elif options.raster or options.step or (metres is None and in_pixels is None):
+        metres, in_pixels = _raster(found, options, path), None
+    if metres is None:
+        assert in_pixels is not None
+        metres = in_pixels * np.asarray(pixel) if in_pixels.ndim == 2 and in_pixels.shape[1] == 2 else in_pixels
+    if metres.ndim != 2 or metres.shape[1] != 2:
+        return metres  # Scan raises the error
+    angle = (found.rotation if options.rotation is None else options.rotation) or 0.0
+    if not math.isfinite(angle):
+        raise FileError(
+            f"{path} has a scan rotation of {angle} rad; expected a finite angle: give rotation= [rad].",
+            code="scan.implausible-metadata",
+        )
+    if angle:  # about the mean, from x towards y: clockwise as arrays are printed
+        centre = metres.mean(0)
+        turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        metres = centre + (metres - centre) @ turn.T
+    return metres_to_pixels(metres, pixel)
+
+
+def _raster(found: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
+    """Positions [m] of a scan line by line, from its first corner."""
+    raster = options.raster or found.raster
+    step = options.step or found.step
+    assert found.frames is not None
+    assert raster is not None
+    assert step is not None
+    count = found.frames.shape[0]
+    if raster[0] * raster[1] != count or min(raster) < 1:
+        raise FileError(
+            f"{path} has {count} patterns, and the raster has {raster[0]} x {raster[1]} positions; expected as many. "
+            f"Give raster=(rows, columns) with a product of {count}.",
+            code="scan.raster-mismatch",
+        )
+    if not all(math.isfinite(size) and size != 0 for size in step):
+        raise FileError(
+            f"The scan's step is {step} m; expected two finite numbers that are not 0: step=(20e-9, 20e-9).",
+            code="scan.implausible-metadata",
+        )
+    rows, columns = np.indices(raster).reshape(2, -1)
+    return np.column_stack([rows * step[0], columns * step[1]])
+
+
+def _array(
+    value: str | Path | ArrayLike, path: Path, name: str, found: FileRecord, options: LoadOptions
+) -> NDArray[Any]:
+    """An array that was given: itself, the name of a dataset of the file at `path`, or a file of its own."""
+    if not isinstance(value, str | Path):
+        return _real_numbers(np.asarray(value), name, "what was given")
+    if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
+        with Linked(path, options.links) as linked:
+            stored = linked.dataset(value)
+            if stored is not None:
+                values = _real_numbers(array(stored, name), name, f"{path} at {value}")
+                metres = name == "positions" and options.units == "metres"
+                scale = factor(units_of(stored), "length") if metres else None
+                return values if scale is None else values * scale
+    inside = found.named(value) if isinstance(value, str) and found.named is not None else None
+    if inside is not None:
+        return _real_numbers(inside, name, f"{path} at {value}")
+    beside = Path(value).expanduser()
+    if not beside.is_file():
+        raise FileError(
+            f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.",
+            code="file.not-found",
+        )
+    if name == "mask" and beside.suffix in HDF5:
+        return load_mask(beside)
+    check_small(beside.stat().st_size, name, beside)
+    if beside.suffix == ".npy":
+        return _real_numbers(np.array(mapped(beside, name)), name, str(beside))
+    try:
+        read = np.loadtxt(beside, delimiter="," if beside.suffix == ".csv" else None, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise FileError(
+            f"{beside} can't be read as {name} ({reason(error)}); expected .npy, or text with numbers in columns.",
+            code="file.unknown-format",
+        ) from None
+    return _real_numbers(read, name, str(beside))
+
+
+def _real_numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool) or np.iscomplexobj(values):
+        raise FileError(
+            f"The {name} in {where} are of type {values.dtype}; expected real numbers.", code="file.unexpected-content"
+        )
+    return values
+
+
+def _check_geometry(
+    found: FileRecord, options: LoadOptions, geometry: Geometry, window: tuple[int, int], path: Path
+) -> None:
+    """Raise FileError for a wavelength, distance or pixel size of a file that is impossible; name the likely unit."""
+    if options.beam is None:
+        _check_beam(found, geometry.wavelength, path)
+    in_angles = options.angular_pixel is not None or found.angular_pixel is not None
+    if in_angles and options.distance is None and options.detector_pixel is None:
+        return
+    lengths = [] if options.distance is not None else [("a distance to the detector", "distance", geometry.distance)]
+    if options.detector_pixel is None:
+        lengths += [("a detector pixel", "detector_pixel", size) for size in geometry.detector_pixel]
+    for description, name, value in lengths:
+        limits, give = (DISTANCES, "distance= [m]") if name == "distance" else (PIXELS, "detector_pixel=(y, x) [m]")
+        if not limits[0] <= value <= limits[1]:
+            raise FileError(
+                f"{path} has {description} of {value:.6g} m{_at(found, name)}{_likely_unit(value, limits)}; expected "
+                f"{limits[0]:g} to {limits[1]:g} m: give {give}.",
+                code="scan.implausible-metadata",
+            )
+    width = max(side * size for side, size in zip(window, geometry.detector_pixel, strict=True))
+    if width > 2 * WIDEST * geometry.distance and options.distance is None:
+        raise FileError(
+            f"{path} has a detector of {width:.3g} m at a distance of {geometry.distance:.3g} m"
+            f"{_at(found, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
+            "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
+            code="scan.implausible-metadata",
+        )
+
+
+def _check_beam(found: FileRecord, wavelength: float, path: Path) -> None:
+    place = _at(found, "wavelength") or _at(found, "energy")
+    low, high = WAVELENGTHS
+    if not low <= wavelength <= high:
+        raise FileError(
+            f"{path} has a wavelength of {wavelength:.6g} m{place}{_likely_unit(wavelength, WAVELENGTHS)}; expected "
+            f"{low:g} to {high:g} m: give wavelength= [m] or energy= [eV].",
+            code="scan.implausible-metadata",
+        )
+    if NO_SOURCE[0] < wavelength < NO_SOURCE[1]:
+        energy = energy_from_wavelength(wavelength)
+        raise FileError(
+            f"{path} has a photon energy of {energy:.6g} eV{place}, which looks like {energy:.6g} keV taken as eV; "
+            f"give energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct.",
+            code="scan.implausible-metadata",
+        )
+
+
+def _check_positions(
+    positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], found: FileRecord, path: Path
+) -> None:
+    """Raise FileError for positions [object pixels] from metres that form no scan: in one pixel, or without overlap."""
+    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
+        return
+    some = positions[:MOST_NEIGHBOURS]
+    step = float(np.median(cKDTree(some).query(some, k=2)[0][:, 1]))
+    span = float(np.ptp(positions, axis=0).max())
+    if step > min(window):
+        problem = f"neighbouring positions are {step:.3g} object pixels apart"
+    elif 0 < span < 0.5:
+        problem = f"all positions are within {span:.2g} object pixels"
+    else:
+        return
+    # The first unit in which neighbours overlap as they do in scans.
+    fits = [unit for scale, unit in UNITS.items() if FITTING[0] < step * scale / min(window) < FITTING[1]]
+    fits_inverse = [unit for scale, unit in UNITS.items() if FITTING[0] < step / scale / min(window) < FITTING[1]]
+    meant = f"; they would fit if they were in {fits[0]}" if fits else ""
+    if not fits and fits_inverse:
+        meant = f"; they would fit if they were metres taken as {fits_inverse[0]}"
+    raise FileError(
+        f"{path}: {problem}{_at(found, 'positions')}, where a window has {window[0]} x {window[1]} and an object pixel "
+        f"is {pixel[0]:.3g} m{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they are pixels), "
+        "or check wavelength, distance and pixel size.",
+        code="scan.implausible-metadata",
+    )
+
+
+def _likely_unit(value: float, limits: tuple[float, float]) -> str:
+    """In which unit a length would be within the limits."""
+    if not (math.isfinite(value) and value > limits[1]):
+        return ""
+    fits = [unit for scale, unit in UNITS.items() if limits[0] <= value * scale <= limits[1] and scale < 1]
+    return f" (it could be {' or '.join(fits[:2])})" if fits else ""
+
+
+def _at(found: FileRecord, name: str) -> str:
+    return f" (at {found.places[name]})" if name in found.places else ""
+
+
+def check_patterns(
+    frames: Frames, counts: Callable[[int, int], NDArray[Any]], *, masked: bool = False
+) -> tuple[str, ...]:
+    """Read the first and the last pattern, and return warnings: all empty, or far larger in memory than in the file.
+
+    Patterns that would have to be unpacked are not read. counts: reads patterns, and raises ScanError for invalid ones.
+    """
+    warned = []
+    stored = frames.stored_bytes
+    if stored is not None and frames.nbytes >= LARGEST_UNNOTICED and frames.nbytes > MOST_TIMES * stored:
+        count, height, width = frames.shape
+        warned.append(
+            f"{count} patterns of {height} x {width}, {frames.dtype}, take {gigabytes(frames.nbytes)} in memory and "
+            f"only {gigabytes(stored)} in the file."
+        )
+    empty = [] if isinstance(frames, PackedFrames) else _empty(frames, counts)
+    if empty:
+        numbers = ", ".join(map(str, empty))
+        warning = f"All counts are zero in the patterns that were read ({numbers} of {frames.shape[0]})"
+        remedy = (
+            ", where the mask is True; invert the mask if it is inverted, or name another dataset: patterns=..."
+            if masked
+            else "; name another dataset with patterns=..., or check whether the scan was completed."
+        )
+        warned.append(warning + remedy)
+    return tuple(warned)
+
+
+def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
+    """Numbers of the patterns that were read if all of them are zero: first and last, and more only where these are."""
+    last = frames.shape[0] - 1
+    ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
+    if any(ends) or not ends:
+        return []
+    # One pattern is read at the cost of a chunk.
+    cost = max(1, frames.stored_together * frames.nbytes // (last + 1))
+    spread = np.linspace(0, last, int(np.clip(MOST_BYTES // cost, 2, SAMPLE))).astype(int).tolist()
+    near = [1, last // 2, last - 1] if len(spread) == SAMPLE else []
+    numbers = sorted({*spread, *near} & set(range(last + 1)))
+    return [] if any(counts(index, index + 1).any() for index in numbers) else numbers

@@ -24,7 +24,8 @@ def named(given: tuple[Given, ...]) -> dict[str, Result]:
     if len(found) < 2:
         raise InvalidValueError(
             f"There is {len(found)} result to compare; expected two or more: results, paths of result files, or a "
-            "mapping of names to these."
+            "mapping of names to these.",
+            code="argument.invalid-value",
         )
     return found
 
@@ -57,5 +58,6 @@ def _result(source: Source) -> Result:
     if isinstance(source, str | Path):
         return load_result(source)
     raise InvalidTypeError(
-        f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result file."
+        f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result file.",
+        code="argument.invalid-type",
     )

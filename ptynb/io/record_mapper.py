@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError, InvalidTypeError
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 
 TEXT = h5py.string_dtype()
 TYPES = {int: "i8", float: "f8", bool: "?"}

@@ -15,7 +15,7 @@ from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
@@ -87,9 +87,7 @@ def load_result(path: str | Path) -> Result:
 
 def _read(source: Checked) -> Result:
     if not is_result(source.file):
-        raise FileError(
-            f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format"
-        )
+        raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
     if version == 1:
         result = _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
@@ -99,7 +97,7 @@ def _read(source: Checked) -> Result:
         raise FileError(
             f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
             "ptynb.",
-            code="file.unknown-format",
+            code="file.unsupported-version",
         )
     return _with_centred_background(source, result)
 
@@ -125,7 +123,9 @@ def _first_record(source: Checked) -> dict[str, Any]:
     try:
         changes = tuple(Change(**change) for change in source.json("changes", list))
     except TypeError:
-        raise FileError(f"{source.path} is damaged: entries of changes have other fields than a change.", code="file.damaged") from None
+        raise FileError(
+            f"{source.path} is damaged: entries of changes have other fields than a change.", code="file.damaged"
+        ) from None
     return {"settings": settings, "metadata": about, "changes": changes, "epochs": read_field(source, Result, "epochs")}
 
 

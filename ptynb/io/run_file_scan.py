@@ -10,5 +10,5 @@ from ptynb.settings.run_file import RunFile
 
 def scan_of(plan: RunFile) -> Scan:
     """Every rank calls this and gets the same. Raises FileError and ScanError."""
-    scan = load(plan.scan, **plan.load.words)
+    scan = load(plan.scan, **plan.load.arguments)
     return scan if plan.start is None else load_initial_guess(scan, plan.start)

@@ -28,9 +28,7 @@ from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading, replacing
-from ptynb.io.reading.records import Given
-from ptynb.io.reading.safe_hdf5 import Checked
-from ptynb.io.scan_identity import opened
+from ptynb.io.reading.safe_reading import Checked
 
 FORMAT = "ptynb scan"
 VERSION = 1
@@ -52,7 +50,7 @@ def write_scan(
     geometry: AnyGeometry | None = None,
     ground_truth: Truth | None = None,
 ) -> Scan:
-    """Writes a scan whose patterns come in chunks (pattern, y, x), in order, and returns the scan that reads them."""
+    """Write a scan whose patterns come in chunks (pattern, y, x), in order; return the scan that reads them."""
     path = Path(path).expanduser()
     with replacing(path) as file:
         file.attrs.update(format=FORMAT, version=VERSION, name=name, centred=centred, clip_negative=clip_negative)
@@ -61,7 +59,7 @@ def write_scan(
         for chunk in chunks:
             patterns[start : start + len(chunk)] = chunk
             start += len(chunk)
-        assert start == shape[0], "fewer patterns came than were announced"
+        assert start == shape[0], "fewer patterns than in shape"
         file["positions"] = positions
         for key, values in (("mask", mask), ("probe", probe), ("object", object)):
             if values is not None:
@@ -72,12 +70,31 @@ def write_scan(
         if ground_truth is not None:
             file["truth/object"] = ground_truth.object
             file["truth/probe"] = ground_truth.probe
-    scan = read_scan(path)
-    return dataclasses.replace(scan, loaded=opened(path, Given(), scan))
+    return read_scan(path).loaded_from(path, {})
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
-    """Writes a scan with its patterns, piece by piece, and returns the scan that reads them from there."""
+    """Write a scan with its patterns, in portions, to a file of ptynb.
+
+    Parameters
+    ----------
+    scan : Scan
+        The scan.
+    path : str or Path
+        File to write; an existing one is replaced once the new one is complete.
+
+    Returns
+    -------
+    Scan
+        The scan, with its patterns in that file.
+
+    Raises
+    ------
+    FileError
+        If the folder does not exist.
+    InvalidValueError
+        If the patterns cannot be read.
+    """
     step = max(1, 2**24 // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
     return write_scan(
@@ -98,22 +115,26 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
 
 
 def is_native(file: h5py.File) -> bool:
-    """Whether ptynb wrote this file as a scan."""
+    """Whether this is a scan file of ptynb."""
     return bool(file.attrs.get("format") == FORMAT)
 
 
 def read_scan(path: Path) -> Scan:
-    """The scan in a file that `write_scan` wrote."""
+    """Read a file that `write_scan` wrote."""
     with open_for_reading(path) as file:
         checked = Checked(file, path)
         version = checked.real(file, "version")
         if version != VERSION:
             raise FileError(
-                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb."
+                f"{path} is a ptynb scan of version {version:g}; this ptynb reads version {VERSION}. Update ptynb.",
+                code="file.unsupported-version",
             )
         patterns, truth = checked.dataset("patterns"), None
         if patterns.ndim != 3:
-            raise FileError(f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).")
+            raise FileError(
+                f"{path} has patterns of shape {patterns.shape}; expected (pattern, y, x).",
+                code="file.unexpected-content",
+            )
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         return Scan(
@@ -146,7 +167,7 @@ def _read_geometry(checked: Checked) -> AnyGeometry:
     except FileError:
         raise
     except ValueError as error:  # of a geometry that can't be
-        raise FileError(f"{checked.path}: {error}") from None
+        raise FileError(f"{checked.path}: {error}", code="scan.implausible-metadata") from None
 
 
 def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
@@ -156,7 +177,10 @@ def _read_tilted(checked: Checked, group: h5py.Group) -> TiltedGeometry:
 
     steps = np.asarray(checked.attribute(group, "detector_steps"))
     if steps.shape != (2, 3) or steps.dtype.kind not in "fiu" or not np.isfinite(steps).all():
-        raise FileError(f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).")
+        raise FileError(
+            f"{checked.path} has detector_steps of shape {steps.shape}; expected finite numbers (2, 3).",
+            code="file.unexpected-content",
+        )
     along_y, along_x = ((float(x), float(y), float(z)) for x, y, z in steps)
     return TiltedGeometry(
         wavelength=checked.real(group, "wavelength"),

@@ -14,10 +14,8 @@ from ptynb.data.snapshot import as_plain
 from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.measurement import measure, running
-from ptynb.planning.memory_check import check_room, lacks, room_for
-from ptynb.planning.memory_model import Workload
-from ptynb.planning.performance_model import Cost, Measured, cost_of
+from ptynb.planning.memory import Workload, check_room, lacks, room_for
+from ptynb.planning.performance import Cost, Measured, cost_of, measure, running
 from ptynb.settings import THIN_ONLY, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 

@@ -10,10 +10,8 @@ from ptynb.data.scan import Scan
 from ptynb.loading.placement import Place
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.measurement import measure, running
-from ptynb.planning.memory_check import Room, place_of_patterns, refusal, room_for
-from ptynb.planning.memory_model import Item, Workload, memory_of, totals
-from ptynb.planning.performance_model import cost_of
+from ptynb.planning.memory import Item, Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
+from ptynb.planning.performance import cost_of, measure, running
 from ptynb.settings import Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 

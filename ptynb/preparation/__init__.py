@@ -1,7 +1,7 @@
-"""Preparing scans: functions from a scan to a scan. Patterns stay where they are and change when they are read.
+"""Preparation of scans: functions from a scan to a scan. Patterns are not copied; they are changed when they are read.
 
-Each keeps mask, positions, guesses, geometry and truth in step with the patterns, so that a model which fitted before
-fits afterwards. Functions that have to look at the patterns to know what to do say so.
+Mask, positions, guesses, geometry and ground truth are changed together with the patterns, so that a model that fits
+before also fits afterwards. Functions that read the patterns state it.
 """
 
 from ptynb.preparation.binning import bin as bin
@@ -18,8 +18,8 @@ from ptynb.preparation.counts import remove_negatives as remove_negatives
 from ptynb.preparation.counts import subtract_dark as subtract_dark
 from ptynb.preparation.crop_and_pad import crop as crop
 from ptynb.preparation.crop_and_pad import pad as pad
-from ptynb.preparation.degrading import add_poisson_noise as add_poisson_noise
-from ptynb.preparation.degrading import blur as blur
+from ptynb.preparation.noise_and_blur import add_poisson_noise as add_poisson_noise
+from ptynb.preparation.noise_and_blur import blur as blur
 from ptynb.preparation.orientation import flip as flip
 from ptynb.preparation.orientation import transpose as transpose
 from ptynb.preparation.pixel_mask import find_bad_pixels as find_bad_pixels

@@ -1,4 +1,4 @@
-"""Coarser or finer detector pixels. In the far field object pixels stay, and the probe's window changes its size."""
+"""Coarser or finer detector pixels. In the far field the object pixels stay, and the probe window changes its size."""
 
 from __future__ import annotations
 
@@ -29,25 +29,41 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 
 
 def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
-    """Adds up blocks of `factor` (y, x) detector pixels; a block with a bad pixel is bad.
+    """Sum blocks of detector pixels; a block with a bad pixel is bad.
 
-    Far field: object pixels stay, the probe's window shrinks about its centre, and with it the room for the probe (what
-    lies outside is cut off). Blocks begin at the first pixel, so that none is lost: zero frequency then lies beside the
-    middle of its block, and the probes get the ramp exp(-2πi d·r / n) of that distance d.
-    Near field: object pixels grow; probe and object (guess and truth) become means over blocks, the probe times
-    the root of a block's pixels, since counts are sums.
+    Far field: object pixels stay, and the probe window shrinks about its centre (what lies outside is cut off). Blocks
+    begin at the first pixel, so that none is lost: the zero frequency then lies beside the centre of its block, and the
+    probes are multiplied by the ramp exp(-2πi d·r / n) of that distance d. Near field: object pixels grow. Probe and
+    object (guess and ground truth) become means over blocks, the probe times the square root of the number of pixels in
+    a block, since counts are sums.
 
-    Raises ValueError unless `factor` divides the window and leaves at least 4 x 4 pixels, and ScanError
-    for a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    factor : int or (int, int)
+        Size of the blocks (y, x) [detector pixels].
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        Unless `factor` divides the window and leaves at least 4 x 4 pixels.
+    ScanError
+        For a tilted geometry (code "scan.tilted-geometry").
     """
-    factors = whole_pair(factor, "The factor to bin by")
+    factors = whole_pair(factor, "factor")
     if min(factors) < 1 or any(
         side % f or side // f < SMALLEST_WINDOW for side, f in zip(scan.pattern_shape, factors, strict=True)
     ):
         raise InvalidValueError(
-            f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels can't be binned by {factors[0]} x "
-            f"{factors[1]}; "
-            "expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first."
+            f"Patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels cannot be binned by {factors[0]} x "
+            f"{factors[1]}; expected factors that divide them and leave at least 4 x 4 pixels. Crop or pad them first.",
+            code="argument.invalid-value",
         )
     scan = as_centred(scan)
     window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
@@ -75,24 +91,44 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
 
 
 def resample(scan: Scan, factor: float) -> Scan:
-    """Interpolates the patterns to `factor` times as many pixels on each side, rounded; the sum of counts stays.
+    """Interpolate the patterns to `factor` times as many pixels on each side, rounded; the sum of counts is preserved.
 
-    Larger pixels take each old one by the area they share (weights of a box), smaller ones are interpolated linearly;
-    zero frequency stays on the centre of a pixel, and no count becomes negative. New pixels that a bad one contributes
-    to, or that lie half outside the detector, are bad. Interpolated noise is correlated between pixels: `bin` where you
-    can.
-    Far field: object pixels stay, the probe's window grows (dark) or shrinks (cut off) about its centre.
-    Near field: object pixels change; probe, object and positions are given in the new ones.
+    Larger pixels are weighted by the shared area, smaller ones are interpolated linearly. The zero frequency stays at
+    the centre of a pixel, and no count becomes negative. New pixels with a contribution of a bad one, or more than half
+    outside the detector, are bad. Interpolated noise is correlated between pixels; prefer `bin` where possible. Far
+    field: object pixels stay, and the probe window grows (dark) or shrinks (cut off) about its centre. Near field:
+    object pixels change; probe, object and positions are converted.
 
-    Raises ValueError unless `factor` is positive and leaves 4 x 4 pixels, and ScanError for a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    factor : float
+        Ratio of the new number of pixels to the old one.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        Unless `factor` is positive and leaves at least 4 x 4 pixels.
+    ScanError
+        For a tilted geometry (code "scan.tilted-geometry").
     """
     if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
-        raise InvalidValueError(f"The factor to resample by is {factor!r}; expected a positive, finite number.")
+        raise InvalidValueError(
+            f"factor is {factor!r}; expected a positive, finite number.",
+            code="argument.invalid-value",
+        )
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(
             f"Resampled by {factor}, patterns of {scan.pattern_shape[0]} x {scan.pattern_shape[1]} pixels have "
-            f"{window[0]} x {window[1]}; expected at least 4 x 4."
+            f"{window[0]} x {window[1]}; expected at least 4 x 4.",
+            code="argument.invalid-value",
         )
     scan = as_centred(scan)
     weights, covered = zip(
@@ -121,13 +157,13 @@ def resample(scan: Scan, factor: float) -> Scan:
 
 
 def _beside(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
-    """How far the middle of the block that holds the new zero frequency lies behind the old one [old pixels]."""
+    """Distance of the centre of the block with the new zero frequency from the old one [old pixels]."""
     y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
     return y, x
 
 
 def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
-    """The geometry with detector pixels that cover the old area as `window`."""
+    """Return the geometry with detector pixels that cover the old area as `window`."""
     geometry = facing_geometry(scan, "a change of detector pixels")
     if geometry is None:
         return None
@@ -138,7 +174,7 @@ def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
 
 
 def _blocks(field: Array, factors: tuple[int, int]) -> Array:
-    """(…, y, x) as (…, block y, in y, block x, in x); an incomplete block repeats the last pixel."""
+    """Reshape (…, y, x) to (…, block y, in y, block x, in x); incomplete blocks repeat the last pixel."""
     missing = [(0, 0)] * (field.ndim - 2) + [(0, -side % f) for side, f in zip(field.shape[-2:], factors, strict=True)]
     field = np.pad(field, missing, mode="edge")
     height, width = field.shape[-2:]
@@ -146,6 +182,7 @@ def _blocks(field: Array, factors: tuple[int, int]) -> Array:
 
 
 def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type for sums of counts."""
     if np.issubdtype(dtype, np.floating):
         return np.result_type(dtype, np.float32)
     if np.issubdtype(dtype, np.unsignedinteger):
@@ -154,11 +191,12 @@ def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
+    """Sum blocks of patterns, with 0 at bad pixels."""
     return _blocks(known(mask, patterns), factors).sum((-3, -1), dtype=_sum_type(patterns.dtype))
 
 
 def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What each old pixel gives to each new one (new, old), and which new ones lie on the detector."""
+    """Return the weights of the old pixels in the new ones (new, old), and which new ones lie on the detector."""
     size = old / new
     places = (np.arange(new) - new // 2) * size + old // 2
     pixels = np.arange(old)

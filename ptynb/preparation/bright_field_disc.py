@@ -1,4 +1,4 @@
-"""The bright-field disc: where it lies, how large it is, and what that says about the detector's pixels."""
+"""The bright-field disc: its centre and radius, and the calibration of detector pixels from them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,45 @@ SMALLEST_RADIUS = 2.0
 
 @dataclass(frozen=True)
 class Disc:
-    """A disc on the detector: centre (y, x) [detector pixels from index n // 2] and radius [detector pixels]."""
+    """A disc on the detector.
+
+    Parameters
+    ----------
+    centre : (float, float)
+        Centre (y, x) [detector pixels from index n // 2].
+    radius : float
+        Radius [detector pixels].
+    """
 
     centre: tuple[float, float]
     radius: float
 
 
 def bright_field_disc(scan: Scan) -> Disc:
-    """The disc of the undiffracted beam in the mean pattern, at half its height. Reads all patterns once.
+    """Find the disc of the undiffracted beam in the mean pattern, at half its height. Reads all patterns once.
 
-    Along rays from the disc's rough centre the place of half height is interpolated; a circle is fitted to these. Rays
-    that meet bad pixels there are left out. Detector pixels are taken as square.
+    The points of half height are interpolated along rays from the approximate centre, except for rays that meet bad
+    pixels there, and a circle is fitted to them. Detector pixels are assumed to be square.
 
-    Raises ScanError if there is no disc of at least 2 pixels radius that lies inside the patterns, and for
-    a near field or a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Far-field scan.
+
+    Returns
+    -------
+    Disc
+        Centre and radius.
+
+
+    Raises
+    ------
+    ScanError
+        If there is no disc of at least 2 pixels radius inside the patterns (code
+        "scan.no-bright-field-disc"), and for near-field scans and tilted geometries.
     """
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns show no bright-field disc.")
+        raise ScanError("The scan is a near-field one; its patterns have no bright-field disc.", code="scan.near-field")
     facing_geometry(scan, "a bright-field disc")
     scan = as_centred(scan)
     mean = mean_pattern(scan)
@@ -50,14 +72,16 @@ def bright_field_disc(scan: Scan) -> Disc:
     if math.sqrt(area / math.pi) < SMALLEST_RADIUS or border:
         raise ScanError(
             f"The mean pattern has {area} connected pixels above half its height{', up to its edge' if border else ''}"
-            f"; expected a disc of at least {SMALLEST_RADIUS:.0f} pixels radius inside the pattern."
+            f"; expected a disc of at least {SMALLEST_RADIUS:.0f} pixels radius inside the pattern.",
+            code="scan.no-bright-field-disc",
         )
     rough = np.argwhere(inside).mean(0)
     edge = _edge(mean, good, height / 2, rough, math.sqrt(area / math.pi))
     if len(edge) < RAYS // 8:
         raise ScanError(
-            f"The edge of the bright-field disc is seen along {len(edge)} of {RAYS} rays, the others meet bad pixels "
-            f"or no edge; expected at least {RAYS // 8}."
+            f"The edge of the bright-field disc was found along {len(edge)} of {RAYS} rays; the others have bad pixels "
+            f"or no edge. Expected at least {RAYS // 8}.",
+            code="scan.no-bright-field-disc",
         )
     y, x, radius = _circle(edge)
     middle = middle_of(scan)
@@ -65,22 +89,47 @@ def bright_field_disc(scan: Scan) -> Disc:
 
 
 def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float | None = None) -> Scan:
-    """The scan with detector pixels that give the bright-field disc the radius `convergence_angle` [rad] (semi-angle).
+    """Calibrate the detector pixels by the radius of the bright-field disc. Reads all patterns once.
 
-    wavelength: [m], that of the scan's geometry unless given. The distance is that of the geometry, or 1 m.
-    Positions of a scan with geometry stay where they are in metres, and so are given in the new object pixels; those
-    of a scan without are in object pixels already. Reads all patterns once.
+    The distance is that of the geometry, or 1 m. Positions of a scan with a geometry are preserved in metres, and so
+    are converted to the new object pixels; those of a scan without one are taken as object pixels.
 
-    Raises ValueError for an angle or a wavelength that is missing or not positive, and ScanError without a disc or with
-    an object guess, whose pixels would change their size.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    convergence_angle : float
+        Semi-angle of the beam [rad].
+    wavelength : float, optional
+        Wavelength [m]; by default that of the geometry.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the angle or the wavelength is missing or not positive.
+    ScanError
+        If there is no disc, or the scan has an object guess, whose pixels would change their size.
     """
     if not (math.isfinite(convergence_angle) and 0 < convergence_angle < math.pi / 2):
-        raise InvalidValueError(f"The convergence angle is {convergence_angle!r} rad; expected one between 0 and π/2.")
+        raise InvalidValueError(
+            f"convergence_angle is {convergence_angle!r} rad; expected a value between 0 and π/2.",
+            code="argument.invalid-value",
+        )
     geometry = scan.geometry if isinstance(scan.geometry, Geometry) else None
     if wavelength is None and geometry is None:
-        raise InvalidValueError("The scan has no geometry that knows the wavelength; give wavelength=... [m].")
+        raise InvalidValueError(
+            "The scan has no geometry with a wavelength; give wavelength=... [m].", code="argument.missing"
+        )
     if geometry is not None and scan.object is not None:
-        raise ScanError("The scan has an object guess, whose pixels a calibration would change; leave it out.")
+        raise ScanError(
+            "The scan has an object guess, and a calibration changes the object pixels; leave it out.",
+            code="scan.has-object-guess",
+        )
     disc = bright_field_disc(scan)
     distance = 1.0 if geometry is None else geometry.distance
     size = convergence_angle / disc.radius * distance
@@ -97,7 +146,7 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
 
 
 def _plateau(mean: Array, good: NDArray[np.bool_]) -> tuple[float, NDArray[np.bool_]]:
-    """Height of the disc, the median of what is above half of it, and the largest connected part above that half."""
+    """Return the height of the disc, the median above half of it, and the largest connected part above that half."""
     # A median over 3 x 3 pixels keeps single bright ones from setting the height.
     height = float(ndimage.median_filter(np.where(good, mean, 0), 3).max())
     for _ in range(4):
@@ -113,30 +162,30 @@ def _plateau(mean: Array, good: NDArray[np.bool_]) -> tuple[float, NDArray[np.bo
 
 
 def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, radius: float) -> NDArray[np.float64]:
-    """Points (point, yx) where the mean pattern falls through `level` along rays from `centre`, nearest to `radius`."""
+    """Return the points (point, yx) where the mean pattern falls below `level` along rays from `centre`."""
     angles = np.arange(RAYS) * (2 * math.pi / RAYS)
     distances = np.arange(0.5 * radius, 1.5 * radius + 1, 0.125)
     directions = np.stack([np.sin(angles), np.cos(angles)])
     places = centre[:, None, None] + directions[:, :, None] * distances
     heights = ndimage.map_coordinates(np.where(good, mean, 0), places, order=1)
-    spoilt = ndimage.map_coordinates((~good).astype(np.float64), places, order=1) > 1e-9
+    bad = ndimage.map_coordinates((~good).astype(np.float64), places, order=1) > 1e-9
     falls = (heights[:, :-1] >= level) & (heights[:, 1:] < level)
     far = np.where(falls, np.abs(distances[:-1] - radius), np.inf)
     at = far.argmin(1)
     ray = np.arange(RAYS)
-    usable = falls.any(1) & ~spoilt[ray, at] & ~spoilt[ray, at + 1]
+    usable = falls.any(1) & ~bad[ray, at] & ~bad[ray, at + 1]
     before, after = heights[ray, at][usable], heights[ray, at + 1][usable]
     part = (before - level) / (before - after)
     return centre + directions.T[usable] * (distances[at[usable]] + part * (distances[1] - distances[0]))[:, None]
 
 
 def _circle(points: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Centre (y, x) and radius of the circle through these points by least squares, outliers left out once."""
-    kept = np.ones(len(points), bool)
+    """Fit a circle by least squares, leaving out outliers once; return its centre (y, x) and radius."""
+    used = np.ones(len(points), bool)
     for _ in range(2):
-        equations = np.column_stack([2 * points[kept], np.ones(int(kept.sum()))])
-        (y, x, power), *_ = np.linalg.lstsq(equations, (points[kept] ** 2).sum(1), rcond=None)
+        equations = np.column_stack([2 * points[used], np.ones(int(used.sum()))])
+        (y, x, power), *_ = np.linalg.lstsq(equations, (points[used] ** 2).sum(1), rcond=None)
         radius = math.sqrt(power + y**2 + x**2)
         residual = np.abs(np.hypot(*(points - (y, x)).T) - radius)
-        kept = residual <= max(3 * 1.4826 * float(np.median(residual)), 1e-3)
+        used = residual <= max(3 * 1.4826 * float(np.median(residual)), 1e-3)
     return float(y), float(x), radius

@@ -1,8 +1,7 @@
-"""What the transformations share: carrying probe, object and truth along with the patterns, and reading piece by piece.
+"""Shared by the transformations: changes of probe, object and ground truth, and reading of patterns in parts.
 
-Patterns, probe and object lie in the detector's frame: the object's rows and columns are those of the detector. The
-positions say where the stage stood. A transformation of the detector changes all that lies in its frame, one of the
-positions the positions alone.
+Patterns, probe and object have the axes of the detector; positions have those of the stage. A transformation of the
+detector changes everything with its axes, one of the positions only these.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ def transformed(
     window: Window | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Frames:
-    """The scan's patterns through `function(*arguments, patterns, first)` when they are read."""
+    """Return patterns that are changed by `function(*arguments, patterns, first)` when they are read."""
     return TransformedFrames(
         scan.frames, partial(function, *arguments), window or scan.pattern_shape, dtype or scan.frames.dtype
     )
 
 
 def real_type(scan: Scan) -> np.dtype[Any]:
-    """Type of floats that hold the scan's counts: float32 for counts of up to 16 bits, else what they need."""
+    """Return the type of floats for the scan's counts: float32 for counts of up to 16 bits."""
     return np.result_type(scan.frames.dtype, np.float32)
 
 
 def known(mask: NDArray[np.bool_] | None, patterns: Array) -> Array:
-    """The patterns with 0 at bad pixels, whose values may be anything."""
+    """Return the patterns with 0 at bad pixels."""
     return patterns if mask is None else np.where(mask, patterns, np.zeros((), patterns.dtype))
 
 
 def as_centred(scan: Scan) -> Scan:
-    """The same scan with its zero frequency at index n // 2; near-field scans have none and stay."""
+    """Return the scan with its zero frequency at index n // 2; near-field scans do not change."""
     if scan.centred or not scan.is_far_field:
         return scan
     mask = None if scan.mask is None else np.fft.fftshift(scan.mask)
@@ -63,39 +62,40 @@ def _centred(patterns: Array, first: int) -> Array:
     return np.fft.fftshift(patterns, axes=(-2, -1))
 
 
-def facing_geometry(scan: Scan, doing: str) -> Geometry | NearField | None:
-    """The geometry of a scan whose detector faces the sample.
+def facing_geometry(scan: Scan, operation: str) -> Geometry | NearField | None:
+    """Return the geometry of a scan whose detector faces the sample.
 
-    Raises ScanError for tilted planes, where rows, columns and their pixels mean something else to the sample.
+    Raises ScanError for tilted geometries, for which rows, columns and their pixels have another meaning.
     """
     if isinstance(scan.geometry, TiltedGeometry):
         raise ScanError(
-            f"The scan's geometry is tilted, and {doing} is for detectors that face the sample; "
-            "do it before the scan is given this geometry."
+            f"The geometry of the scan is tilted, and {operation} requires a detector that faces the sample; "
+            "do it before you set this geometry.",
+            code="scan.tilted-geometry",
         )
     return scan.geometry
 
 
 def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
-    """All patterns in pieces of bounded size, checked as `Scan.counts` does: which ones, and their counts."""
+    """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice, and the counts."""
     for part in parts(scan):
         yield part, scan.counts(part.start, part.stop)
 
 
 def parts(scan: Scan) -> Iterator[slice]:
-    """The patterns of each piece."""
+    """Yield the slices of these parts."""
     step = max(1, PIECE // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     for start in range(0, len(scan), step):
         yield slice(start, min(start + step, len(scan)))
 
 
 def pixel_of(scan: Scan) -> NDArray[np.float64]:
-    """Size of an object pixel (y, x) [m]; without geometry in proportion, as for square detector pixels."""
+    """Return the size of an object pixel (y, x) [m]; without geometry in proportion, for square detector pixels."""
     return np.array(scan.pixel_size or [1 / side for side in scan.pattern_shape], dtype=np.float64)
 
 
 def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
-    """Index (y, x) about which a window is mirrored: of the probe's centre, or of a near-field window's own middle."""
+    """Return the index (y, x) that mirroring preserves: the probe centre, or the centre of a near-field window."""
     sides = np.array(window or scan.pattern_shape)
     return (sides // 2).astype(np.float64) if scan.is_far_field else (sides - 1) / 2
 
@@ -103,7 +103,7 @@ def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
 def carried(
     scan: Scan, *, probe: Callable[[Array], Array] | None = None, object: Callable[[Array], Array] | None = None
 ) -> dict[str, Any]:
-    """Guesses and truth of `scan` with their probes (mode, y, x) and objects (…, y, x) changed; each keeps its type."""
+    """Return guesses and ground truth with changed probes (mode, y, x) and objects (…, y, x) of the same types."""
     return {
         "probe": _changed(scan.probe, probe),
         "object": _changed(scan.object, object),
@@ -117,7 +117,7 @@ def carried_truth(
     probe: Callable[[Array], Array] | None = None,
     object: Callable[[Array], Array] | None = None,
 ) -> Truth | None:
-    """The truth with its probe and its object changed."""
+    """Return the ground truth with changed probe and object."""
     return None if truth is None else Truth(_changed(truth.object, object), _changed(truth.probe, probe))
 
 
@@ -130,9 +130,9 @@ def _changed(field: Any, function: Callable[[Array], Array] | None) -> Any:
 def with_room(
     positions: NDArray[np.float64], window: Window, object: Array | None, truth: Truth | None
 ) -> dict[str, Any]:
-    """Positions, object guess and truth, moved together so that every window lies inside the guess.
+    """Return positions, object guess and ground truth, shifted together so that every window lies inside the guess.
 
-    The guess grows by transparent pixels (1) where windows lie outside. A scan without a guess needs no room.
+    The guess is extended by transparent pixels (1). A scan without a guess does not change.
     """
     if object is not None:
         corners = np.rint(positions).astype(int)
@@ -150,19 +150,23 @@ def _grown(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array
 
 
 def whole_pair(value: Any, name: str) -> tuple[int, int]:
-    """`value` as two whole numbers (y, x); one number stands for both."""
+    """Return `value` as two integers (y, x); one number is used for both."""
     try:
         pair = np.broadcast_to(np.asarray(value), (2,))
         if not np.issubdtype(pair.dtype, np.integer):
             raise TypeError
     except (TypeError, ValueError):
-        raise InvalidValueError(f"{name} is {value!r}; expected a whole number, or two: (y, x).") from None
+        raise InvalidValueError(
+            f"{name} is {value!r}; expected an integer or two (y, x).", code="argument.invalid-value"
+        ) from None
     return int(pair[0]), int(pair[1])
 
 
 def window_like(value: Any, name: str) -> Window:
-    """`value` as a window of at least 4 x 4 pixels."""
+    """Return `value` as a window of at least 4 x 4 pixels."""
     window = whole_pair(value, name)
     if min(window) < SMALLEST_WINDOW:
-        raise InvalidValueError(f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.")
+        raise InvalidValueError(
+            f"{name} is {window[0]} x {window[1]} pixels; expected at least 4 x 4.", code="argument.invalid-value"
+        )
     return window

@@ -1,4 +1,4 @@
-"""Sums over the scan and over each pattern: mean pattern, centre of mass, and moving the one to the other."""
+"""Mean pattern, centres of mass, and centring of the patterns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ from ptynb.preparation.field_resampling import ramped
 
 
 def mean_pattern(scan: Scan) -> NDArray[np.float64]:
-    """Mean (y, x) of all patterns [counts] in their order, 0 at bad pixels. Reads all patterns once."""
+    """Return the mean of all patterns, 0 at bad pixels. Reads all patterns once.
+
+    Parameters
+    ----------
+    scan : Scan
+        Scan with the patterns.
+
+    Returns
+    -------
+    ndarray of float64
+        Mean pattern (y, x) [counts], in the order of the patterns.
+    """
     total = np.zeros(scan.pattern_shape)
     for _, counts in pieces(scan):
         total += counts.sum(0, dtype=np.float64)
@@ -31,9 +42,18 @@ def mean_pattern(scan: Scan) -> NDArray[np.float64]:
 
 
 def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
-    """Centre of mass (pattern, yx) of each pattern [detector pixels from index n // 2]. Reads all patterns once.
+    """Return the centre of mass of each pattern. Reads all patterns once.
 
-    Bad pixels count as 0; a pattern without counts has none (NaN).
+    Parameters
+    ----------
+    scan : Scan
+        Scan with the patterns.
+
+    Returns
+    -------
+    ndarray of float64
+        Centres of mass (pattern, yx) [detector pixels from index n // 2], with bad pixels taken as 0; NaN for patterns
+        without counts.
     """
     scan = as_centred(scan)
     y, x = (np.arange(side) - float(side // 2) for side in scan.pattern_shape)
@@ -48,24 +68,43 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
 
 
 def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
-    """Moves the patterns by whole pixels so that the mean pattern's centre of mass comes to zero frequency, n // 2.
+    """Shift the patterns by whole pixels so that the centre of mass of the mean pattern is at zero frequency, n // 2.
 
-    mean: the mean pattern (y, x) in the order of the patterns, or that of some of them, where it is known; else all
-    patterns are read once to find it. Pixels that come in from outside are masked as unmeasured. A shift of the far
-    field is a phase ramp on the probe, which the guess gets too; move_probe=False leaves it as it is, for a guess that
-    was made without the patterns and is centred already.
+    New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which the guess gets,
+    too.
 
-    Raises ScanError for near-field scans, tilted geometry, and if there are no counts; ValueError for a mean pattern of
-    another shape.
+    Parameters
+    ----------
+    scan : Scan
+        Far-field scan.
+    move_probe : bool, default True
+        Whether the probe guess gets the ramp; False for a guess that was made without the patterns and is centred.
+    mean : array_like, optional
+        Mean pattern (y, x) in the order of the patterns, or that of some of them; by default all patterns are read.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    ScanError
+        For near-field scans and tilted geometries, and if there are no counts.
+    InvalidValueError
+        If the mean pattern has another shape (code "array.shape-mismatch").
     """
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns have no zero frequency that could be centred.")
-    facing_geometry(scan, "moving the detector")
-    given = None if mean is None else _fitting(scan, mean)
+        raise ScanError(
+            "The scan is a near-field one; its patterns have no zero frequency to centre.",
+            code="scan.near-field",
+        )
+    facing_geometry(scan, "centring")
+    known_mean = None if mean is None else _fitting(scan, mean)
     scan = as_centred(scan)
-    pattern = mean_pattern(scan) if given is None else given
+    pattern = mean_pattern(scan) if known_mean is None else known_mean
     if not pattern.any():
-        raise ScanError("All patterns are empty at the good pixels, so they have no centre of mass.")
+        raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.no-counts")
     height, width = scan.pattern_shape
     shift = (
         round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,
@@ -82,18 +121,19 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
 
 
 def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
-    """A mean pattern given for the scan: centred, 0 at bad pixels."""
+    """Return a given mean pattern, centred and 0 at bad pixels."""
     given = np.asarray(mean, dtype=np.float64)
     if given.shape != scan.pattern_shape:
         raise InvalidValueError(
-            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}."
+            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.",
+            code="array.shape-mismatch",
         )
     given = known(scan.mask, given)
     return given if scan.centred else np.fft.fftshift(given)
 
 
 def _moved(field: Array, shift: tuple[int, int]) -> Array:
-    """field (…, y, x) with pixel i + shift at pixel i, 0 where there was none."""
+    """Shift field (…, y, x): pixel i + shift moves to pixel i, others are 0."""
     out = np.zeros_like(field)
     target, source = [], []
     for side, distance in zip(field.shape[-2:], shift, strict=True):

@@ -1,4 +1,4 @@
-"""Cropping and padding the detector. In the far field this changes the size of the object's pixels, λ z / (n p)."""
+"""Cropping and padding of the detector. In the far field this changes the size of the object pixels, λ z / (n p)."""
 
 from __future__ import annotations
 
@@ -26,59 +26,95 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 
 
 def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None, *, move_probe: bool = True) -> Scan:
-    """Keeps `window` (y, x) pixels of the detector around pixel `centre` (y, x), the zero frequency unless given.
+    """Cut a window out of the patterns.
 
-    Far field: object pixels grow by n / window, so positions count fewer of them, and probe and object (guess and
-    truth) lose the frequencies that are cut off. A centre beside index n // 2 (in centred order) becomes the new zero
-    frequency: the far field of the probe moves with the patterns. move_probe=False leaves the guess where it is, for
-    one that was made without the patterns and is centred already.
-    Near field: object pixels stay, the probe's window is cut out.
+    Far field: object pixels grow by n / window, positions are converted, and probe and object (guess and ground truth)
+    lose the frequencies that are cut off. A centre other than index n // 2 (in centred order) becomes the new zero
+    frequency, and the far field of the probe is shifted with the patterns.
+    Near field: object pixels stay, and the probe window is cut out.
 
-    Raises ValueError if the window does not lie inside the patterns, and ScanError if it lies beside the middle in
-    a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    window : int or (int, int)
+        Size (y, x) of the window [detector pixels].
+    centre : (int, int), optional
+        Pixel (y, x) at the centre of the window; by default the zero frequency.
+    move_probe : bool, default True
+        Whether the probe guess is shifted, too; False for a guess that was made without the patterns and is centred.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the window does not lie inside the patterns.
+    ScanError
+        If it is not centred in a tilted geometry.
     """
-    wanted = window_like(window, "The window to crop to")
+    wanted = window_like(window, "window")
     scan = as_centred(scan)
     middle = (scan.pattern_shape[0] // 2, scan.pattern_shape[1] // 2)
-    at = middle if centre is None else whole_pair(centre, "The centre of the crop")
+    at = middle if centre is None else whole_pair(centre, "centre")
     start = (at[0] - wanted[0] // 2, at[1] - wanted[1] // 2)
     if any(
         not 0 <= begin <= begin + side <= whole
         for begin, side, whole in zip(start, wanted, scan.pattern_shape, strict=True)
     ):
         raise InvalidValueError(
-            f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not lie inside patterns of "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first."
+            f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not fit into patterns of "
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first.",
+            code="argument.invalid-value",
         )
     if at != middle:
-        facing_geometry(scan, "a crop beside the middle")
+        facing_geometry(scan, "a crop with another centre")
     return _reframed(scan, start, wanted, None, move_probe)
 
 
 def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
-    """Surrounds the detector with pixels up to `window` (y, x), with zero frequency at the new centre.
+    """Extend the patterns to a larger window, with zero frequency at the new centre.
 
-    They hold 0 and are masked as unmeasured; measured=True says that nothing fell there.
-    Far field: object pixels shrink by n / window; positions and object (guess and truth) are given in the new ones,
-    and the far field of the probe is dark in the new pixels. Near field: object pixels stay, the probe gets a dark
-    border.
+    Far field: object pixels shrink by n / window, positions and object (guess and ground truth) are converted, and the
+    far field of the probe is 0 in the new pixels. Near field: object pixels stay, and the probe gets a border of 0.
 
-    Raises ValueError if the window is smaller than the patterns.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    window : int or (int, int)
+        New size (y, x) [detector pixels].
+    measured : bool, default False
+        Whether the new pixels count as measured 0; by default they are masked.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the window is smaller than the patterns.
     """
-    wanted = window_like(window, "The window to pad to")
+    wanted = window_like(window, "window")
     scan = as_centred(scan)
     if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
         raise InvalidValueError(
-            f"The window to pad to is {wanted[0]} x {wanted[1]} pixels, and the patterns have "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected no fewer. Crop them, or bin them."
+            f"window is {wanted[0]} x {wanted[1]} pixels and the patterns have "
+            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected at least as many. Crop or bin them instead.",
+            code="argument.invalid-value",
         )
     return _reframed(scan, middle_start(scan.pattern_shape, wanted), wanted, measured, True)
 
 
 def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool | None, move_probe: bool) -> Scan:
-    """A centred scan whose patterns begin at `start` and have `window` pixels.
+    """Return a centred scan whose patterns begin at `start` and have `window` pixels.
 
-    measured: what holds outside the patterns; None where there is no outside.
+    measured: whether new pixels count as measured; None if there are none.
     """
     guess_start = start if move_probe else middle_start(scan.pattern_shape, window)
     if scan.is_far_field:

@@ -1,4 +1,4 @@
-"""Changing the window and the sampling of complex fields and of objects, by Fourier and by cosine series."""
+"""Windows and sampling of complex fields and objects, changed by Fourier and cosine series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptynb.preparation.carry_over import Array, Window
 
 
 def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
-    """The part of `field` (…, y, x) that begins at index `start` and has `window` pixels; 0 outside the field."""
+    """Return the part of `field` (…, y, x) from index `start` with `window` pixels; 0 outside the field."""
     out = np.zeros((*field.shape[:-2], *window), field.dtype)
     target, source = [], []
     for begin, side, length in zip(start, window, field.shape[-2:], strict=True):
@@ -22,15 +22,15 @@ def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def middle_start(outer: Window, inner: Window) -> tuple[int, int]:
-    """Where a window of `inner` pixels begins in one of `outer` pixels so that their centres n // 2 agree."""
+    """Return where a window of `inner` pixels begins in one of `outer` pixels if their centres n // 2 agree."""
     return outer[0] // 2 - inner[0] // 2, outer[1] // 2 - inner[1] // 2
 
 
 def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
-    """The field (…, y, x), centred at n // 2, whose far field is the part of `field`'s own that `cut` would take.
+    """Return the field (…, y, x), centred at n // 2, whose far field is the part of that of `field` that `cut` returns.
 
-    Both transforms are unitary: intensities on the detector stay, and so does the sum of squares if no part is lost.
-    The centre of the field stays where it is; a start beside the middle adds a phase ramp.
+    Both transforms are unitary: intensities on the detector are preserved, and the sum of squares if no part is lost.
+    The field stays centred; a start other than that of the centre adds a phase ramp.
     """
     axes = (-2, -1)
     spectrum = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(field, axes=axes), norm="ortho"), axes=axes)
@@ -39,7 +39,7 @@ def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def ramped(field: Array, shift: tuple[float, float]) -> Array:
-    """The field (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
+    """Return (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
     y, x = (
         np.exp(-2j * np.pi * distance * (np.arange(side) - side // 2) / side)
         for side, distance in zip(field.shape[-2:], shift, strict=True)
@@ -48,10 +48,10 @@ def ramped(field: Array, shift: tuple[float, float]) -> Array:
 
 
 def resampled(field: Array, ratios: tuple[float, float]) -> Array:
-    """An object (…, y, x) on a grid that is `ratios` (y, x) times as fine, with its first pixel in the same place.
+    """Return an object (…, y, x) on a grid `ratios` (y, x) times as fine, with its first pixel at the same position.
 
-    Each axis is a cosine series (the object mirrored at its edges, so that nothing wraps around); frequencies above
-    the new grid's Nyquist frequency are left out.
+    Each axis is a cosine series (the object is mirrored at its edges, so that nothing wraps around); frequencies above
+    the Nyquist frequency of the new grid are removed.
     """
     for axis, ratio in zip((-2, -1), ratios, strict=True):
         if ratio != 1:
@@ -62,12 +62,12 @@ def resampled(field: Array, ratios: tuple[float, float]) -> Array:
 def _cosine_resampled(field: Array, ratio: float) -> Array:
     """f(x) = Σ_k c_k cos(π k (x + ½) / N) at x = 0, 1 / ratio, …, where k / 2N stays below ratio / 2."""
     side = field.shape[-1]
-    # The allowance keeps the rounding of the ratio from adding a pixel behind the last one.
+    # The tolerance avoids an additional pixel due to rounding of the ratio.
     count = int(np.ceil((side - 1) * ratio - 1e-9)) + 1
     coefficients = scipy.fft.dct(field, type=2, axis=-1) / side
     coefficients[..., 0] /= 2
-    kept = min(side, int(np.ceil(side * ratio)))
+    used = min(side, int(np.ceil(side * ratio)))
     basis: NDArray[np.float64] = np.cos(
-        np.pi * np.arange(kept)[:, None] * (np.arange(count) / ratio + 0.5)[None, :] / side
+        np.pi * np.arange(used)[:, None] * (np.arange(count) / ratio + 0.5)[None, :] / side
     )
-    return coefficients[..., :kept] @ basis
+    return coefficients[..., :used] @ basis

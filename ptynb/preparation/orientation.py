@@ -1,4 +1,4 @@
-"""Turning the detector round: patterns mirrored or transposed, with all that lies in the detector's frame."""
+"""Orientation of the detector: patterns mirrored or transposed, with everything that has the axes of the detector."""
 
 from __future__ import annotations
 
@@ -14,15 +14,32 @@ from ptynb.preparation.scan_positions import axes_of, flip_positions, transposed
 
 
 def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
-    """Mirrors the detector along `axes` ("y", "x" or "yx"): I(k_y, k_x) becomes I(-k_y, k_x), and so on.
+    """Mirror the detector: I(k_y, k_x) becomes I(-k_y, k_x), and so on.
 
-    The wave in the sample's plane mirrors with its far field, so the patterns, the mask, the probe and the object
-    (guess and truth) all do. The positions stay, which is what a detector read out the wrong way round needs;
-    positions=True mirrors them too, so that only the name of a direction changes.
+    Since the wave in the sample plane is mirrored with its far field, patterns, mask, probe and object (guess and
+    ground truth) are mirrored. The zero frequency stays at its index: for an even number of pixels the outermost row,
+    which is both -n/2 and +n/2, stays, too. Near-field patterns are mirrored about the centre of their window.
 
-    The zero frequency stays at its index: along an even side the outermost row, which is both -n/2 and +n/2, stays too.
-    Near-field patterns are mirrored about the middle of their window. Raises ValueError for other axes,
-    and ScanError for a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    axes : {"y", "x", "yx"}
+        Axes that are reversed.
+    positions : bool, default False
+        Whether the positions are mirrored, too. False corrects the readout of a detector; True only reverses axes.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        For other axes.
+    ScanError
+        For a tilted geometry (code "scan.tilted-geometry").
     """
     chosen = axes_of(axes)
     facing_geometry(scan, "mirroring the detector")
@@ -31,7 +48,7 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     extent = None if scan.object is None else (scan.object.shape[-2], scan.object.shape[-1])
 
     def mirror_object(field: Array) -> Array:
-        # The truth is mirrored about the middle of the guess: positions count in both.
+        # The ground truth is mirrored about the centre of the guess, since positions refer to both.
         return np.flip(
             _with_extent(field, extent or (field.shape[-2], field.shape[-1])), tuple(axis - 2 for axis in chosen)
         )
@@ -49,13 +66,28 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
 
 
 def transpose(scan: Scan, *, positions: bool = False) -> Scan:
-    """Exchanges the detector's rows and columns, and those of mask, probe and object; pixel sizes change places too.
+    """Exchange rows and columns of the detector, of mask, probe and object, and the pixel sizes.
 
-    The positions stay where they are in metres (with oblong object pixels their numbers change, and with oblong
-    windows the corners do); positions=True exchanges them too, so that only the axes change their names.
+    Positions are preserved in metres: with non-square object pixels their numbers change, and with non-square windows
+    the corners.
 
-    Raises ScanError where an object guess that is not square no longer holds all windows; positions=True avoids it.
-    Also for a tilted geometry.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    positions : bool, default False
+        Whether y and x of the positions are exchanged, too, so that only the axes change their names.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    ScanError
+        If an object guess that is not square no longer contains all windows (code "scan.position-outside"), which
+        positions=True avoids; and for a tilted geometry.
     """
     geometry = facing_geometry(scan, "exchanging its axes")
     if geometry is not None:
@@ -73,7 +105,7 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
 def mirrored_indices(
     window: Window, axes: tuple[int, ...], fourier: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which row and column comes where: n - 1 - i; with a zero frequency that stays, 2 (n // 2) - i modulo n."""
+    """Return the new order of rows and columns: n - 1 - i, or 2 (n // 2) - i modulo n with a zero frequency."""
 
     def order(axis: int) -> NDArray[np.int64]:
         side = window[axis]
@@ -98,7 +130,7 @@ def _swapped(field: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extent(field: Array, extent: tuple[int, int]) -> Array:
-    """The object (…, y, x) cut off or continued by transparent pixels at its far ends."""
+    """Crop the object (…, y, x), or extend it by transparent pixels, at its far ends."""
     field = field[..., : extent[0], : extent[1]]
     missing = [(0, 0)] * (field.ndim - 2) + [(0, b - a) for a, b in zip(field.shape[-2:], extent, strict=True)]
     return np.pad(field, missing, constant_values=1)

@@ -1,4 +1,4 @@
-"""Bad pixels: masking those that are known, and finding those that are not."""
+"""Bad pixels: masking known ones, and finding unknown ones."""
 
 from __future__ import annotations
 
@@ -14,40 +14,77 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.carry_over import parts
 
 ENOUGH_TO_BE_STUCK = 16
-"""Patterns from which on a pixel that always shows the same count, though its neighbours change, is stuck."""
+"""Smallest number of patterns from which stuck pixels are detected."""
 
 
 def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
-    """Masks pixels besides those masked already.
+    """Mask pixels in addition to those that are already masked.
 
-    mask: (y, x) in the order of the patterns, True or 1 where the detector works.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    mask : array_like
+        Mask (y, x) in the order of the patterns, True or 1 at working pixels.
 
-    Raises ValueError if it does not fit, and ScanError if no good pixel is left.
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the mask has another shape or other values.
+    ScanError
+        If no good pixel is left (code "scan.mask-empty").
     """
-    given = np.asarray(mask)
-    numbers = given.dtype == bool or np.isin(given, (0, 1)).all()
-    if given.shape != scan.pattern_shape or not numbers:
+    array = np.asarray(mask)
+    numbers = array.dtype == bool or np.isin(array, (0, 1)).all()
+    if array.shape != scan.pattern_shape or not numbers:
         raise InvalidValueError(
-            f"The mask has shape {given.shape} and type {given.dtype}; expected that of a pattern, "
-            f"{scan.pattern_shape}, "
-            "and True or 1 where the detector works, False or 0 elsewhere."
+            f"The mask has shape {array.shape} and type {array.dtype}; expected that of a pattern, "
+            f"{scan.pattern_shape}, and True or 1 at working pixels, False or 0 elsewhere.",
+            code="array.shape-mismatch",
         )
-    good = given.astype(bool)
+    good = array.astype(bool)
     return dataclasses.replace(scan, mask=good if scan.mask is None else scan.mask & good)
 
 
 def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> NDArray[np.bool_]:
-    """The mask (y, x) for `mask_pixels`, True where the detector works, in the order of the patterns; reads them all.
+    """Find bad pixels from the statistics of the scan. Reads all patterns once.
 
-    A pixel is hot whose mean over the scan exceeds that of all but two of its eight neighbours by `factor` and by
-    `sigmas` standard errors, dead if it lies as far below all but two of them. Pixels with counts that are not finite
-    are bad, and stuck ones that never change though their neighbours do (from 16 patterns on). Two pixels beside each
-    other and lines of one pixel's width are found, wider gaps are not; a beam narrower than two pixels passes for hot.
+    A pixel is hot if its mean over the scan exceeds that of all but two of its eight neighbours by `factor` and by
+    `sigmas` standard errors, and dead if it is as far below all but two of them. Pixels with non-finite counts are bad,
+    as are stuck ones that never change although their neighbours do (from 16 patterns on). Pairs of pixels and lines of
+    one pixel width are found, wider gaps are not; a beam narrower than two pixels is taken as hot. Masked pixels stay
+    bad and are not used as neighbours.
 
-    Pixels masked already stay bad and judge no neighbour. Raises ValueError for a factor below 1 or negative sigmas.
+    Parameters
+    ----------
+    scan : Scan
+        Scan with the patterns.
+    factor : float, default 3.0
+        Ratio to the neighbours, at least 1.
+    sigmas : float, default 6.0
+        Number of standard errors, at least 0.
+
+    Returns
+    -------
+    ndarray of bool
+        Mask (y, x) for `mask_pixels`, True at working pixels, in the order of the patterns.
+
+
+    Raises
+    ------
+    InvalidValueError
+        If factor or sigmas is out of range.
     """
     if not (math.isfinite(factor) and factor >= 1 and math.isfinite(sigmas) and sigmas >= 0):
-        raise InvalidValueError(f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.")
+        raise InvalidValueError(
+            f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
+            code="argument.invalid-value",
+        )
     seen = _statistics(scan)
     kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
     working = seen.finite if scan.mask is None else seen.finite & scan.mask
@@ -57,7 +94,7 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Bad pixels (y, x) beside those masked before, in the order of the patterns: see `find_bad_pixels`."""
+    """Bad pixels (y, x) besides the masked ones, in the order of the patterns; see `find_bad_pixels`."""
 
     hot: NDArray[np.bool_]
     dead: NDArray[np.bool_]
@@ -65,7 +102,7 @@ class Judged:
 
 
 def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Judged:
-    """What is wrong with the pixels, by the statistics of some or all patterns of the scan."""
+    """Classify the pixels by the statistics of some or all patterns of the scan."""
     shifted = scan.is_far_field and not scan.centred
     good = seen.finite if scan.mask is None else seen.finite & scan.mask
     mean, variance = seen.mean, seen.variance
@@ -89,7 +126,7 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Over so many patterns: which pixels (y, x) are always finite, their mean and variance (0 where not)."""
+    """Statistics over a number of patterns: pixels (y, x) that are always finite, mean and variance (0 otherwise)."""
 
     patterns: int
     finite: NDArray[np.bool_]
@@ -98,7 +135,7 @@ class Statistics:
 
 
 def _statistics(scan: Scan) -> Statistics:
-    """Raw patterns are read: what bad pixels show is what is looked for."""
+    """Read the raw patterns, without masking, and return their statistics."""
     finite = np.ones(scan.pattern_shape, bool)
     offset = np.zeros(scan.pattern_shape)
     total, squares = np.zeros(scan.pattern_shape), np.zeros(scan.pattern_shape)
@@ -118,7 +155,7 @@ def _statistics(scan: Scan) -> Statistics:
 
 
 def _neighbours(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(8, y, x): the pixels around each, NaN beyond the edges."""
+    """Return the neighbours (8, y, x) of each pixel, NaN beyond the edges."""
     height, width = values.shape
     padded = np.pad(values, 1, constant_values=np.nan)
     steps = [(y, x) for y in range(3) for x in range(3) if (y, x) != (1, 1)]
@@ -126,7 +163,7 @@ def _neighbours(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _median(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lower median over the first axis without NaNs; 0 where there is nothing else."""
+    """Return the lower median over the first axis without NaN; 0 if there is nothing else."""
     counted = np.isfinite(values).sum(0)
     ordered = np.sort(values, axis=0)
     middle = np.take_along_axis(ordered, np.maximum((counted - 1) // 2, 0)[None], 0)[0]

@@ -1,8 +1,8 @@
-"""How the scan lies to the detector, from the centres of mass of the patterns, as electron microscopists find it.
+"""Rotation between scan and detector, from the centres of mass of the patterns, as in electron microscopy.
 
-An object whose phase grows by g [rad] a pixel deflects the beam, and the centre of mass follows: to first order it is
-the gradient of a potential, the phase smoothed by the probe. A gradient has no curl. Where positions are turned
-against the detector by an angle, or are mirrored, it seems to have one.
+An object whose phase grows by g [rad] per pixel deflects the beam, and so shifts the centre of mass: to first order the
+shift is the gradient of a potential, the phase smoothed by the probe. A gradient has no curl; if positions are rotated
+against the detector, or mirrored, the field has an apparent curl.
 """
 
 from __future__ import annotations
@@ -20,72 +20,91 @@ from ptynb.preparation.center_of_mass import centre_of_mass
 
 FEWEST_PATTERNS = 16
 MOST_CURL = 0.35
-"""Part of the field's variation that may be curl in the best orientation; noise alone has a half in any."""
+"""Largest fraction of curl in the best orientation; noise has one half in any orientation."""
 
 
 def estimate_rotation(scan: Scan) -> tuple[float, bool]:
-    """Angle [rad] in (-π/2, π/2], and whether y and x are exchanged, that make the centre-of-mass field free of curl.
+    """Find the rotation of the scan for which the field of the centres of mass has no curl. Reads all patterns once.
 
-    The scan is put right by `transpose_positions` if the second is True, and then `rotate_positions` by the first. A
-    mirrored scan is one that is transposed and turned by a right angle.
-    Half a turn more gives as little curl and the opposite phase: where atoms come out as holes, add π.
+    Apply `transpose_positions` if the second value is True, then `rotate_positions` by the first. A mirrored scan is
+    one that is transposed and rotated by 90 degrees. A rotation by another 180 degrees has the same curl and the
+    opposite phase: if atoms appear as holes, add π. Any set of positions is supported; the steps must not be longer
+    than the probe is wide. After Lazić, Bosch and Lazar, Ultramicroscopy 160, 265 (2016), who derive that the field is
+    a gradient.
 
-    Any set of positions will do; it has to resolve the object (steps no longer than the probe is wide). Reads all
-    patterns once. After Lazić, Bosch and Lazar, Ultramicroscopy 160, 265 (2016), for the field's being a gradient.
+    Parameters
+    ----------
+    scan : Scan
+        Far-field scan of an area.
 
-    Raises ScanError for near-field scans and tilted geometry, for fewer than 16 patterns or ones on a line, and if the
-    field is no gradient in any orientation.
+    Returns
+    -------
+    angle : float
+        Angle [rad] in (-π/2, π/2].
+    transposed : bool
+        Whether y and x are exchanged first.
+
+
+    Raises
+    ------
+    ScanError
+        For near-field scans and tilted geometries, for fewer than 16 patterns or ones on a line (code
+        "scan.too-few-patterns"), and if the field is not a gradient in any orientation ("scan.no-rotation").
     """
     check_deflections(scan)
     return rotation_of_field(*deflections(scan, centre_of_mass(scan)))
 
 
 def check_deflections(scan: Scan) -> None:
-    """Raises ScanError for scans whose centres of mass are no deflections: near field and tilted geometry."""
+    """Raise ScanError for near-field scans and tilted geometries, whose centres of mass are not deflections."""
     if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one, whose patterns' centres of mass are no deflections.")
+        raise ScanError(
+            "The scan is a near-field one; the centres of mass of its patterns are not deflections.",
+            code="scan.near-field",
+        )
     facing_geometry(scan, "the rotation of a scan")
 
 
 def deflections(scan: Scan, moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Places (point, yx) and deflections (point, yx) of the patterns that have a centre of mass (NaN: none).
+    """Return positions (point, yx) and deflections (point, yx) of the patterns that have a centre of mass (NaN: none).
 
-    moments: (pattern, yx) as `centre_of_mass` finds them; pixels that are no squares are allowed for.
+    moments: (pattern, yx) as found by `centre_of_mass`; non-square pixels are taken into account.
     """
     geometry = facing_geometry(scan, "the rotation of a scan")
     sizes = np.ones(2) if geometry is None else np.array(geometry.detector_pixel)
     pixel = pixel_of(scan)
-    lit = np.isfinite(moments).all(1)
-    return scan.positions[lit] * (pixel / pixel.mean()), moments[lit] * (sizes / sizes.mean())
+    nonempty = np.isfinite(moments).all(1)
+    return scan.positions[nonempty] * (pixel / pixel.mean()), moments[nonempty] * (sizes / sizes.mean())
 
 
 def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -> tuple[float, bool]:
-    """`estimate_rotation` for a field (point, yx) at `places` (point, yx), each in one unit of its own.
+    """`estimate_rotation` for a field (point, yx) at `places` (point, yx), each in any unit.
 
-    With the derivatives J = ∂g/∂r and z = (J_yy + J_xx) + i (J_yx - J_xy), J_yx being ∂g_y/∂x, turning the places by θ
-    turns z by -θ: its real part is the divergence, its imaginary part the curl. Σ Im(z exp(-iθ))² is least at
-    θ = ½ arg Σ z².
+    With the derivatives J = ∂g/∂r and z = (J_yy + J_xx) + i (J_yx - J_xy), J_yx being ∂g_y/∂x, a rotation of the
+    positions by θ rotates z by -θ: its real part is the divergence, its imaginary part the curl. Σ Im(z exp(-iθ))² is
+    smallest at θ = ½ arg Σ z².
     """
     angle, transposed, _ = least_curl(weighted_gradients(places, field), float(field.std()))
     return angle, transposed
 
 
 def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`local_gradients` by the roots of their weights. Raises ScanError where there are too few places, or a line."""
+    """`local_gradients` times the square roots of their weights. Raises ScanError for too few positions, or a line."""
     if len(places) < FEWEST_PATTERNS or np.linalg.matrix_rank(places - places.mean(0), tol=1e-6 * np.ptp(places)) < 2:
         raise ScanError(
-            f"The rotation can't be found from {len(places)} patterns with counts, on a line or fewer than "
-            f"{FEWEST_PATTERNS}; expected a scan of an area."
+            f"The rotation cannot be found from {len(places)} patterns with counts that are on a line or fewer than "
+            f"{FEWEST_PATTERNS}; expected a scan of an area.",
+            code="scan.too-few-patterns",
         )
     derivatives, weights = local_gradients(places, field)
     return derivatives * np.sqrt(weights)[:, None, None]
 
 
 def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, bool, float]:
-    """Angle, whether y and x are exchanged, and the part of the variation that is curl then; see `rotation_of_field`.
+    """Return the angle, whether y and x are exchanged, and the fraction of curl then; see `rotation_of_field`.
 
-    derivatives: as `weighted_gradients` gives them; spread: of the field [detector pixels], for the message.
-    Raises ScanError if the field is no gradient in any orientation.
+    derivatives: from `weighted_gradients`; spread: of the field [detector pixels], for the message.
+    Raises ScanError if the field is not a gradient in any orientation.
     """
     found = []
     for transposed in (False, True):
@@ -95,21 +114,22 @@ def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, 
     curl, angle, transposed = min(found)
     if not derivatives.any() or curl > MOST_CURL:
         raise ScanError(
-            f"The centres of mass of the patterns vary by {spread:.3g} pixels and are no gradient in any "
-            "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help."
+            f"The centres of mass of the patterns vary by {spread:.3g} pixels and are not a gradient in any "
+            "orientation (noise, or an object without phase); more counts, or patterns centred on the beam, may help.",
+            code="scan.no-rotation",
         )
     return (angle if angle > -math.pi / 2 else math.pi / 2), transposed, curl
 
 
 def curl_of(derivatives: NDArray[np.float64], angle: float, transposed: bool) -> float:
-    """The part of the field's variation that is curl in this orientation."""
+    """Return the fraction of the field's variation that is curl in this orientation."""
     z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
     curl = float((np.imag(z * np.exp(-1j * angle)) ** 2).sum())
     return curl / max(float((np.abs(derivatives) ** 2).sum()), 1e-300)
 
 
 def divergence_and_curl(jacobian: NDArray[np.float64]) -> NDArray[np.complex128]:
-    """z (point,) of `rotation_of_field` from derivatives (point, field yx, place yx)."""
+    """Return z (point,) of `rotation_of_field` from derivatives (point, field yx, place yx)."""
     z: NDArray[np.complex128] = jacobian[:, 0, 0] + jacobian[:, 1, 1] + 1j * (jacobian[:, 0, 1] - jacobian[:, 1, 0])
     return z
 
@@ -117,12 +137,12 @@ def divergence_and_curl(jacobian: NDArray[np.float64]) -> NDArray[np.complex128]
 def local_gradients(
     places: NDArray[np.float64], field: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """∂field_i/∂place_j (point, i, j) at each place by least squares from those around it, and their weights (point,).
+    """Return ∂field_i/∂place_j (point, i, j) at each point by least squares from neighbours, and weights (point,).
 
-    Those around it share an edge of the Delaunay triangulation, so that rasters with oblong steps are served too. The
-    difference along an edge of length d has the same noise for all, and an error from curvature that grows as d²: it
-    counts by 1 / (1 + (d / d₀)⁴) with the median length d₀. The weight is the inverse of the gradient's variance, 0
-    where a gradient is not determined.
+    Neighbours share an edge of the Delaunay triangulation, which also suits rasters with unequal steps. The difference
+    along an edge of length d has the same noise for all edges, and an error from curvature that grows as d²; its weight
+    is 1 / (1 + (d / d₀)⁴) with the median length d₀. The weight of a point is the inverse variance of the gradient, 0
+    if the gradient is not determined.
     """
     triangles = Delaunay(places).simplices
     sides = np.concatenate([triangles[:, pair] for pair in ([0, 1], [1, 2], [2, 0])])

@@ -1,6 +1,7 @@
-"""Changing the positions alone: mirrored, transposed, turned, or mapped by any linear map in the sample's plane.
+"""Changes of the positions only: mirrored, transposed, rotated, or transformed by a linear map in the sample plane.
 
-What the stage reports and what the detector sees may disagree in these; the object keeps to the detector.
+They correct differences between the axes of the stage and those of the detector; the object has the axes of the
+detector.
 """
 
 from __future__ import annotations
@@ -19,20 +20,38 @@ from ptynb.preparation.carry_over import facing_geometry, middle_of, pixel_of, w
 def affine_matrix(
     scale: float = 1.0, asymmetry: float = 0.0, rotation: float = 0.0, shear: float = 0.0
 ) -> NDArray[np.float64]:
-    """The matrix (yx, yx) that shears, then turns, then scales:
+    """Return the matrix (yx, yx) of a shear, followed by a rotation and a scaling.
 
-        scale · [1 + asymmetry/2, 0; 0, 1 - asymmetry/2] · [cos θ, sin θ; -sin θ, cos θ] · [1, 0; tan(shear), 1]
+    It is scale · [1 + asymmetry/2, 0; 0, 1 - asymmetry/2] · [cos θ, sin θ; -sin θ, cos θ] · [1, 0; tan(shear), 1].
 
-    rotation: θ [rad], from x towards y, clockwise as arrays are printed. shear: [rad], x gains tan(shear) of y.
-    asymmetry: by how much y is scaled more than x, as a fraction.
+    Parameters
+    ----------
+    scale : float, default 1.0
+        Mean scale.
+    asymmetry : float, default 0.0
+        Difference of the scales along y and x, as a fraction.
+    rotation : float, default 0.0
+        Angle θ [rad] from x towards y, clockwise as arrays are printed.
+    shear : float, default 0.0
+        Shear angle [rad]; tan(shear) times y is added to x.
 
-    Raises ValueError for numbers that leave no plane.
+    Returns
+    -------
+    ndarray of float64
+        Matrix (yx, yx).
+
+
+    Raises
+    ------
+    InvalidValueError
+        If the numbers give a singular matrix, or are not finite.
     """
     numbers = (scale, asymmetry, rotation, shear)
     if not (all(map(math.isfinite, numbers)) and scale > 0 and abs(asymmetry) < 2 and abs(shear) < math.pi / 2):
         raise InvalidValueError(
-            f"affine_matrix got scale={scale}, asymmetry={asymmetry}, rotation={rotation}, shear={shear}; expected "
-            "a positive scale, an asymmetry within ±2, a shear within ±π/2 and a finite rotation."
+            f"Got scale={scale}, asymmetry={asymmetry}, rotation={rotation}, shear={shear}; expected "
+            "a positive scale, an asymmetry within ±2, a shear within ±π/2 and a finite rotation.",
+            code="argument.invalid-value",
         )
     sizes = scale * np.diag([1 + asymmetry / 2, 1 - asymmetry / 2])
     turn = np.array([[math.cos(rotation), math.sin(rotation)], [-math.sin(rotation), math.cos(rotation)]])
@@ -40,39 +59,85 @@ def affine_matrix(
 
 
 def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
-    """Maps the positions by `matrix` (yx, yx) about their mean, in metres where the geometry is known.
+    """Transform the positions by a matrix about their mean, in metres if the geometry is known.
 
-    Without geometry detector pixels are taken as square. Raises ValueError unless the matrix is finite and can be
-    inverted, and ScanError for a tilted geometry. An object guess grows by transparent pixels
-    where windows would lie outside.
+    Without geometry detector pixels are taken as square. An object guess is extended by transparent pixels where
+    windows would lie outside.
+
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    matrix : array_like
+        Matrix (yx, yx).
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If the matrix is not finite or singular.
+    ScanError
+        For a tilted geometry (code "scan.tilted-geometry").
     """
     try:
-        given = np.asarray(matrix, dtype=np.float64)
-        usable = given.shape == (2, 2) and np.isfinite(given).all() and np.linalg.matrix_rank(given) == 2
+        values = np.asarray(matrix, dtype=np.float64)
+        usable = values.shape == (2, 2) and np.isfinite(values).all() and np.linalg.matrix_rank(values) == 2
     except (TypeError, ValueError):
-        given, usable = np.zeros(0), False
+        values, usable = np.zeros(0), False
     if not usable:
         raise InvalidValueError(
-            f"The affine matrix is {np.asarray(matrix).tolist()}; expected 2 x 2 finite numbers, (y, x) by (y, x), "
-            "that can be inverted."
+            f"matrix is {np.asarray(matrix).tolist()}; expected 2 x 2 finite numbers, (y, x) by (y, x), of an "
+            "invertible matrix.",
+            code="argument.invalid-value",
         )
-    facing_geometry(scan, "a map of positions in metres")
+    facing_geometry(scan, "a transformation of positions")
     pixel = pixel_of(scan)
-    in_pixels = given * pixel[None, :] / pixel[:, None]
+    in_pixels = values * pixel[None, :] / pixel[:, None]
     centre = scan.positions.mean(0)
     return _moved(scan, centre + (scan.positions - centre) @ in_pixels.T)
 
 
 def rotate_positions(scan: Scan, angle: float) -> Scan:
-    """Turns the positions about their mean by `angle` [rad], from x towards y: clockwise as arrays are printed."""
+    """Rotate the positions about their mean.
+
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    angle : float
+        Angle [rad] from x towards y, clockwise as arrays are printed.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+    """
     return affine_positions(scan, affine_matrix(rotation=angle))
 
 
 def flip_positions(scan: Scan, axes: str) -> Scan:
-    """Mirrors the positions along `axes` ("y", "x" or "yx").
+    """Mirror the positions: about the centre of the object guess or ground truth, else about their own centre.
 
-    About the middle of the object where there is a guess or a truth, which `flip` mirrors about it too; else about
-    their own middle. Raises ValueError for other axes.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    axes : {"y", "x", "yx"}
+        Axes that are reversed.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        For other axes.
     """
     chosen = list(axes_of(axes))
     field = scan.object if scan.object is not None else None if scan.ground_truth is None else scan.ground_truth.object
@@ -86,19 +151,33 @@ def flip_positions(scan: Scan, axes: str) -> Scan:
 
 
 def transpose_positions(scan: Scan) -> Scan:
-    """Exchanges y and x of the positions of the probe's centre, in metres where the geometry is known.
+    """Exchange y and x of the positions of the probe centre, in metres if the geometry is known.
 
-    Without geometry detector pixels are taken as square. Raises ScanError where an object guess no longer holds all
-    windows, and for a tilted geometry.
+    Without geometry detector pixels are taken as square.
+
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    ScanError
+        If an object guess no longer contains all windows, and for a tilted geometry.
     """
     facing_geometry(scan, "exchanging the axes of positions")
     return dataclasses.replace(scan, positions=transposed_places(scan, detector=False))
 
 
 def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
-    """Corners after the detector's axes have changed places, or after the positions' have.
+    """Return the window corners after exchanging the axes of the detector, or those of the positions.
 
-    Either way the probe's centre is what is meant to stay, or to be exchanged, in metres.
+    The position of the probe centre in metres is preserved, or exchanged.
     """
     pixel = pixel_of(scan)
     centres = scan.positions + middle_of(scan)
@@ -108,9 +187,9 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
 
 
 def axes_of(axes: str) -> tuple[int, ...]:
-    """0 for "y", 1 for "x", both for "yx"."""
+    """Return 0 for "y", 1 for "x", both for "yx"."""
     if axes not in ("y", "x", "yx", "xy"):
-        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.")
+        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.", code="argument.invalid-value")
     return tuple("yx".index(axis) for axis in axes)
 
 

@@ -1,4 +1,4 @@
-"""Leaving patterns out."""
+"""Selection of patterns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,32 @@ from ptynb.exceptions import InvalidValueError
 
 
 def select(scan: Scan, which: ArrayLike | slice) -> Scan:
-    """The scan of some patterns and their positions.
+    """Return the scan with some of its patterns and positions.
 
-    which: indices (negative ones count from the end), a slice, or a truth value for each pattern (True: keep).
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    which : array_like or slice
+        Indices (negative ones count from the end), a slice, or a bool per pattern (True: keep).
 
-    Raises ValueError if nothing is left or an index does not exist, and ScanError if the rest falls apart.
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If nothing is left (code "scan.nothing-left") or an index does not exist.
+    ScanError
+        If the remaining positions are disconnected.
     """
     indices = np.arange(len(scan))[which] if isinstance(which, slice) else _indices(np.asarray(which), len(scan))
     if not len(indices):
-        raise InvalidValueError(f"select was asked for none of the {len(scan)} patterns; expected at least one.")
+        raise InvalidValueError(
+            f"None of the {len(scan)} patterns is selected; expected at least one.", code="scan.nothing-left"
+        )
     return dataclasses.replace(scan, frames=SelectedFrames.of(scan.frames, indices), positions=scan.positions[indices])
 
 
@@ -32,7 +49,8 @@ def _indices(which: NDArray[Any], count: int) -> NDArray[np.int64]:
     whole = which.ndim == 1 and (np.issubdtype(which.dtype, np.integer) or not which.size)
     if not whole or (which.size and not (-count <= which.min() and which.max() < count)):
         raise InvalidValueError(
-            f"select got an array of shape {which.shape} and type {which.dtype}; expected indices from {-count} to "
-            f"{count - 1}, a slice, or {count} truth values."
+            f"which has shape {which.shape} and type {which.dtype}; expected indices from {-count} to "
+            f"{count - 1}, a slice, or {count} bools.",
+            code="argument.invalid-value",
         )
     return which.astype(np.int64) % count

@@ -1,7 +1,7 @@
-"""Reports and figures of results for people. The package is itself the function: `pt.report(recon, "scan.html")`.
+"""Reports and figures of results. The package is callable: `pt.report(recon, "scan.html")` writes a report.
 
-It has to be, as both have the name that users expect: whoever imports a module of it, such as
-`ptynb.report.figures.figure`, puts the package in the place of any function that `ptynb` calls `report`.
+It is the function itself since importing a module of the package, such as `ptynb.report.figures.figure`, binds the name
+`ptynb.report` to the package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class _Callable(ModuleType):
-    """A module that can be called; see `ptynb.report.report_file.report`, whose documentation is its own."""
+    """A module that can be called."""
 
     def __call__(
         self,
@@ -29,7 +29,39 @@ class _Callable(ModuleType):
         ground_truth: Truth | None = None,
         full: bool = False,
     ) -> Path:
-        """Writes one HTML file that shows a result, or compares several: `ptynb.report.report_file.report`."""
+        """Write one HTML file that shows a result or compares several; it opens without a network.
+
+        Parameters
+        ----------
+        source : Reconstruction, Result, str, Path, or list or dict of these
+            What is reported: a reconstruction (its current result), a result, the path of a result file, or several of
+            them; the others are compared with the first one. A dict gives them names.
+        path : str or Path
+            The HTML file; an existing one is replaced once the new one is complete.
+        title : str, optional
+            One line; by default the title of the result, or the name of its scan.
+        comments : str, optional
+            Text in Markdown; by default the comments of the result. HTML in it is shown as text.
+        ground_truth : Truth, optional
+            The ground truth of a simulated scan (`scan.ground_truth`), for the error and the Fourier ring correlation
+            with it; for one result only.
+        full : bool, optional
+            Contain every pixel of all pictures and arrays. Otherwise they are reduced to keep the file below 10 MB.
+
+        Returns
+        -------
+        Path
+            The path of the file.
+
+        Raises
+        ------
+        InvalidTypeError
+            If `source` is not one of the above.
+        InvalidValueError
+            If there is no result, or a ground truth for several.
+        FileError
+            If a file is not a result, or the report cannot be written.
+        """
         from ptynb.report.report_file import report
 
         return report(source, path, title=title, comments=comments, ground_truth=ground_truth, full=full)

@@ -1,7 +1,6 @@
-"""A user's comments: Markdown as HTML without anything that could load, link or run.
+"""A user's comments: Markdown as HTML that loads nothing, links to nothing and runs nothing.
 
-HTML in it is shown as text, pictures by their descriptions, and links as their text with the address behind it, where
-it is one of the web: what is printed says where it leads, and a page that lies in a folder leads nowhere by itself.
+HTML in it is shown as text, a picture as its description, and a link as its text followed by the address.
 """
 
 from __future__ import annotations
@@ -10,40 +9,42 @@ from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from markupsafe import Markup
 
-from ptynb.report.markup import Markup, element, visible
+from ptynb.report.page import visible
 
 FIRST_HEADING = 3
-"""Level of the comments' own headings: the page has its title and its sections above them."""
+"""Level of the first heading in comments: below the page's title and its sections."""
 LONGEST = 200_000
-"""Characters that are read; a longer text is cut, and says so."""
+"""Characters at most; a longer text is cut."""
 ADDRESSES = ("http://", "https://", "mailto:")
 
 
 def rendered(text: str) -> Markup:
-    """The comments as HTML; nothing for an empty text."""
+    """The comments as HTML; empty for an empty text."""
     if not text.strip():
         return Markup()
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     tokens = reader.parse(visible(text[:LONGEST]))
-    _settle_headings(tokens)
+    _renumber_headings(tokens)
     for token in tokens:
-        _settle(token)
-        _settle_inside(token)
-    # Every text is escaped by the renderer, and visible already.
+        _remove_attributes(token)
+        _replace_links(token)
+    # The renderer has escaped every text.
     shown = Markup(reader.renderer.render(tokens, reader.options, {}))
-    cut = f"The text goes on; {len(text)} characters are too many for a report."
-    return shown if len(text) <= LONGEST else Markup(shown + element("p", None, cut))
+    if len(text) > LONGEST:
+        shown += Markup("<p>{}</p>").format(f"Only the first {LONGEST} of {len(text)} characters are shown.")
+    return shown
 
 
-def _settle(token: Token) -> None:
-    """Keeps no attribute but the first number of a list, and lets code name no class."""
+def _remove_attributes(token: Token) -> None:
+    """Remove all attributes but the first number of a list, and the language of code."""
     token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
     token.info = ""
 
 
-def _settle_inside(token: Token) -> None:
-    """Links and pictures become text."""
+def _replace_links(token: Token) -> None:
+    """Replace links and pictures by text."""
     kept: list[Token] = []
     addresses: list[str] = []
     for child in token.children or ():
@@ -54,25 +55,25 @@ def _settle_inside(token: Token) -> None:
         elif child.type == "image":
             kept.append(_text(child.content))
         else:
-            _settle(child)
+            _remove_attributes(child)
             kept.append(child)
     if token.children is not None:
         token.children = kept
 
 
 def _address(address: str, before: Sequence[Token]) -> list[Token]:
-    """The address after its text, unless it is of no kind that is known, or is the text itself."""
-    said = before[-1].content if before else ""
-    wanted = address.lower().startswith(ADDRESSES) and address not in (said, f"mailto:{said}")
-    return [_text(f" ({address})")] if wanted else []
+    """The address after the text of a link, if it is of a known kind and not the text itself."""
+    text = before[-1].content if before else ""
+    shown = address.lower().startswith(ADDRESSES) and address not in (text, f"mailto:{text}")
+    return [_text(f" ({address})")] if shown else []
 
 
 def _text(content: str) -> Token:
     return Token("text", "", 0, content=content)
 
 
-def _settle_headings(tokens: Sequence[Token]) -> None:
-    """Headings below the page's own, none of which skips a level."""
+def _renumber_headings(tokens: Sequence[Token]) -> None:
+    """Put headings below the page's own, without skipping a level."""
     path: list[int] = []
     for token in tokens:
         if token.type == "heading_open":

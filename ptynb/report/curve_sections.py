@@ -8,16 +8,16 @@ from typing import Any
 
 from ptynb.analysis.ring_correlation import RingCorrelation
 from ptynb.data.snapshot import Result
-from ptynb.report.assets import Contents
 from ptynb.report.figures.scale_marks import metric
+from ptynb.report.page_data import PageData
 
 CHANGED = "a setting was changed (see Changes)"
 POINTS = 5000
-"""Of a curve at most: a longer one is thinned, its last point kept."""
+"""Of a curve at most; longer curves are thinned, with their last point kept."""
 
 
-def show_losses(contents: Contents, results: Mapping[str, Result]) -> bool:
-    """Adds the curve "loss": losses over epochs and over seconds, R-factors, and changes of a single result."""
+def show_losses(data: PageData, results: Mapping[str, Result]) -> bool:
+    """Add the curve "loss": losses over epochs and over seconds, R-factors, and changes of a single result."""
     lines: list[dict[str, Any]] = []
     for name, result in results.items():
         after = "" if len(results) == 1 else f" of {name}"
@@ -25,19 +25,19 @@ def show_losses(contents: Contents, results: Mapping[str, Result]) -> bool:
         numbers = [epoch.number for epoch in result.epochs]
         seconds = [times[number] for number in range(1, len(numbers) + 1)]
         lines.append(_line(f"loss{after}", numbers, seconds, result.losses.tolist()))
-        if len(result.r_factors) > 1:  # a single one is no curve, and is told elsewhere
+        if len(result.r_factors) > 1:  # a single value is in the section Quality
             at = [epoch for epoch, _ in result.r_factors]
             when = [times[min(epoch, len(times) - 1)] for epoch in at]
             lines.append(_line(f"R-factor{after}", at, when, [value for _, value in result.r_factors]))
     lines = [line for line in lines if line["y"]]
     if lines:
         title = "Loss" if len(results) == 1 else "Losses"
-        contents.curve("loss", title, ("epoch", "seconds"), lines, marks=_marks(results), marked=CHANGED)
+        data.add_curve("loss", title, ("epoch", "seconds"), lines, marks=_marks(results), marked=CHANGED)
     return bool(lines)
 
 
-def show_correlation(contents: Contents, name: str, title: str, rings: RingCorrelation, known: bool) -> None:
-    """Adds a Fourier ring correlation with its threshold and crossing. known: whether lengths are in metres."""
+def show_correlation(data: PageData, name: str, title: str, rings: RingCorrelation, known: bool) -> None:
+    """Add a Fourier ring correlation with its threshold and crossing. known: whether lengths are in metres."""
     scale, unit = _frequency_unit(float(rings.frequencies[-1])) if known else (1.0, "1/pixel")
     places = [(rings.frequencies * scale).tolist()]
     crossing = rings.crossing()
@@ -49,22 +49,22 @@ def show_correlation(contents: Contents, name: str, title: str, rings: RingCorre
     axes = (f"spatial frequency [{unit}]",)
     lowest = min(0.0, *rings.correlation)
     crossed = "falls below the threshold"
-    contents.curve(name, title, axes, lines, marks=marks, marked=crossed, log=False, lowest=lowest, highest=1.0)
+    data.add_curve(name, title, axes, lines, marks=marks, marked=crossed, log=False, lowest=lowest, highest=1.0)
 
 
 def _frequency_unit(highest: float) -> tuple[float, str]:
-    """What makes 1/m a number of everyday size, and its name."""
+    """A factor from 1/m to a unit in which the highest frequency is below 1000, and the unit."""
     units = ((1e-3, "1/mm"), (1e-6, "1/µm"), (1e-9, "1/nm"))
     return next(((scale, unit) for scale, unit in units if highest * scale < 1000), units[-1])
 
 
 def period_text(period: float, known: bool) -> str:
-    """A period in words: [m] where lengths are known, else [pixels]."""
+    """A period with its unit: metres if the pixel size is known, else pixels."""
     return metric(period) if known else f"{period:.3g} pixels"
 
 
 def crossing_sentence(rings: RingCorrelation, known: bool) -> str:
-    """Where the correlation falls below the half-bit threshold."""
+    """The sentence that states where the correlation falls below the half-bit threshold."""
     period = rings.resolution
     if rings.crossing() is None:
         return f"It stays above the half-bit threshold up to the last ring, a period of {period_text(period, known)}."
@@ -73,7 +73,7 @@ def crossing_sentence(rings: RingCorrelation, known: bool) -> str:
 
 
 def _times(result: Result) -> list[float]:
-    """Seconds that so many epochs took."""
+    """Seconds from the start to the end of each epoch."""
     return [0.0, *itertools.accumulate(epoch.seconds for epoch in result.epochs)]
 
 
@@ -85,7 +85,7 @@ def _line(name: str, epochs: Sequence[int], seconds: Sequence[float], values: Se
 
 
 def _marks(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """Where a single result's settings were changed, by the numbers in its table of changes."""
+    """The changes of a single result's settings, by their numbers in the table of changes."""
     if len(results) > 1:
         return []
     (result,) = results.values()

@@ -1,73 +1,184 @@
-"""The page: one HTML file that asks for nothing, under a policy that would not let it.
+"""The HTML page of a report, rendered by Jinja2 from sections of plain data (`page.html`).
 
-The policy names the hashes of its one style sheet and its one script; nothing else is applied or run, and nothing is
-loaded but pictures that are in the page itself. So text that got into it by a fault would still be text.
+The page loads nothing: its policy allows the one style sheet and the one script that it contains, by their hashes, and
+pictures that are in the page itself. Every text is escaped by Jinja2 where it is inserted, and characters that are
+invisible or reverse the direction of text are replaced by their codes, since titles, comments, and metadata of files
+may hold anything.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar
 
-from ptynb.report.assets import Contents
-from ptynb.report.markup import Content, Markup, code_element, data_element, element, joined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from ptynb.report.page_data import PageData
 from ptynb.widgets.viewer import viewer_assets
 
 HERE = Path(__file__).parent
-POLICY = (
-    "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
+SCRIPTS = ("report_curve.js", "report_values.js", "report.js")
+_NONCHARACTERS = "".join(chr(plane * 0x10000 + last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufdd0-\ufdef"
+    f"\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff{_NONCHARACTERS}]"
 )
-DATA = "report-data"
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """A paragraph; note: one that explains the picture above it."""
+
+    kind: ClassVar = "text"
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True)
+class HeadingBlock:
+    """A heading within a section."""
+
+    kind: ClassVar = "heading"
+    text: str
+
+
+@dataclass(frozen=True)
+class ViewerBlock:
+    """A viewer of `PageData`, by name."""
+
+    kind: ClassVar = "viewer"
+    name: str
+
+
+@dataclass(frozen=True)
+class CurveBlock:
+    """A curve of `PageData`, by name."""
+
+    kind: ClassVar = "curve"
+    name: str
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """Lines of code with a button that copies them; identity: of the element."""
+
+    kind: ClassVar = "code"
+    text: str
+    identity: str
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """A table; the first cell of a row is its heading. summary: what is clicked to unfold it; "": it is open."""
+
+    kind: ClassVar = "table"
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    caption: str
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A cell that differs from the others of its row."""
+
+    kind: ClassVar = "differing"
+    text: str
+
+
+@dataclass(frozen=True)
+class SaveButton:
+    """A cell with a button that saves a file of `PageData`."""
+
+    kind: ClassVar = "button"
+    file: str
+    name: str
+
+
+Cell = str | int | float | Differing | SaveButton
+Block = TextBlock | HeadingBlock | ViewerBlock | CurveBlock | CodeBlock | TableBlock
+
+
+class PageSection:
+    """A section of the page: its title, the id that links lead to, and its blocks, without those that are None."""
+
+    def __init__(self, title: str, *blocks: Block | None) -> None:
+        self.title, self.identity = title, title.lower().replace(" ", "-")
+        self.blocks = [block for block in blocks if block is not None]
+
+
+def note(sentences: Sequence[str]) -> TextBlock | None:
+    """Sentences about the picture above them; None without any."""
+    return TextBlock(" ".join(sentences), note=True) if sentences else None
 
 
 def page(
     title: str,
     headline: Sequence[tuple[str, str]],
-    before: Content,
-    sections: Sequence[Markup],
-    contents: Contents,
-    made_by: str,
+    comments: Markup,
+    sections: Sequence[PageSection],
+    data: PageData,
+    footer: str,
 ) -> str:
-    """The whole text of a report. before: what stands between headline and sections; made_by: the last line."""
+    """Return the HTML of a report; comments: HTML that is safe already."""
     style = "\n".join((viewer_assets.styles(), _read("report.css")))
-    script = "\n".join(
-        (viewer_assets.script(), _read("report_curve.js"), _read("report_values.js"), _read("report.js"))
+    script = "\n".join((viewer_assets.script(), *map(_read, SCRIPTS)))
+    for text in (style, script):  # inserted as they are: the policy has their hashes
+        assert not re.search(r"</(script|style)|<!--|<script", text, re.IGNORECASE), "the text would end its element"
+    return _template().render(
+        title=title,
+        headline=headline,
+        comments=comments,
+        sections=sections,
+        data=_json_values(data.as_dict()),
+        footer=footer,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
     )
-    policy = POLICY.format(style=_hash(style), script=_hash(script))
-    head = joined(
-        element("meta", {"charset": "utf-8"}),
-        element("meta", {"http-equiv": "Content-Security-Policy", "content": policy}),
-        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        element("meta", {"name": "color-scheme", "content": "light dark"}),
-        element("title", None, title),
-        code_element("style", {}, style),
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    facts = [element("div", None, element("dt", None, name), element("dd", None, value)) for name, value in headline]
-    body = joined(
-        element("header", None, element("h1", None, title), element("dl", {"class": "report-headline"}, facts)),
-        _menu(sections),
-        element("main", None, _without_scripts(), before, sections),
-        element("footer", None, made_by),
-        data_element(DATA, contents.plain()),
-        code_element("script", {"type": "module"}, script),
-    )
-    whole = element("html", {"lang": "en"}, element("head", None, head), element("body", None, body))
-    return f"<!doctype html>\n{whole}\n"
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return environment.get_template("page.html")
 
 
-def _menu(sections: Sequence[Markup]) -> Markup:
-    names = [section.split('id="', 1)[1].split('"', 1)[0] for section in sections]
-    links = [
-        element("li", None, element("a", {"href": f"#{name}"}, name.replace("-", " ").capitalize())) for name in names
-    ]
-    return element("nav", {"aria-label": "Contents"}, element("ul", None, links))
+def visible(text: str) -> str:
+    """The text with line ends as \\n, and a code in place of each character that is invisible or reverses others."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", lines)
 
 
-def _without_scripts() -> Markup:
-    said = "Its pictures and curves are drawn by the page's own script, which is not run here; open it in a browser."
-    return element("noscript", None, element("p", None, said))
+def _json_values(value: Any) -> Any:
+    """The value with visible texts, and None in place of numbers that are not finite."""
+    match value:
+        case str():
+            return visible(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {visible(str(key)): _json_values(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_json_values(one) for one in value]
+    return value
 
 
 def _read(name: str) -> str:

@@ -1,9 +1,9 @@
-"""What a result tells of itself in words: headline, settings, changes, environment, and how to do it again."""
+"""A result's facts as text: headline, settings, changes, environment, and code that reproduces it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,16 @@ from ptynb.data.record import utc
 from ptynb.data.snapshot import Change, Result
 from ptynb.exceptions import SettingsError
 from ptynb.report.figures.scale_marks import metric
-from ptynb.report.markup import Attributes, Content, Markup, element
+from ptynb.report.page import Cell
 from ptynb.settings.schema import structure
 from ptynb.settings.script import as_python
 from ptynb.settings.settings import Settings
 
-Row = tuple[Content, ...]
+Row = tuple[Cell, ...]
 
 
 def pixel_text(result: Result) -> str:
-    """The size of an object pixel, in words."""
+    """The size of an object pixel with its unit."""
     if result.pixel_size is None:
         return "unknown"
     sides = [metric(side) for side in result.pixel_size]
@@ -40,27 +40,15 @@ def date_of(result: Result) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words."""
+    """A time with its unit."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes, hours = seconds / 60, seconds / 3600
     return f"{minutes:.3g} min" if minutes < 100 else f"{hours:.3g} h"
 
 
-def table(columns: tuple[str, ...], rows: Sequence[Row], caption: str) -> Markup:
-    """A table; the first cell of each row is its heading. An empty column's name is for hearing only."""
-    head = element("tr", None, [element("th", {"scope": "col"}, column) for column in columns])
-    lines = [
-        element("tr", None, element("th", {"scope": "row"}, row[0]), [element("td", None, cell) for cell in row[1:]])
-        for row in rows
-    ]
-    inside = (element("caption", None, caption), element("thead", None, head), element("tbody", None, lines))
-    scrolled: Attributes = {"class": "report-table", "tabindex": 0, "role": "group", "aria-label": caption}
-    return element("div", scrolled, element("table", None, *inside))
-
-
-def said(value: Any) -> str:
-    """A value of a setting in words."""
+def value_text(value: Any) -> str:
+    """A value of a setting as text."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -68,14 +56,14 @@ def said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {said(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {value_text(one)}" for name, one in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(said(one) for one in value) or "none"
+        return ", ".join(value_text(one) for one in value) or "none"
     return str(value)
 
 
 def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
-    """Settings that are not the defaults, and all of them: (name, value, [default,] what it is)."""
+    """Settings that are not the defaults, and all of them: (name, value, [default,] description)."""
     values, defaults = dict(entries(settings)), dict(entries(Settings().model_dump(mode="json")))
     known = {setting.name: setting for setting in structure().settings}
     changed: list[Row] = []
@@ -84,26 +72,26 @@ def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
         setting = known.get(name)
         unit = f" {setting.unit}" if setting and setting.unit and value is not None else ""
         what = setting.description if setting else ""
-        shown = f"{said(value)}{unit}"
+        shown = f"{value_text(value)}{unit}"
         every.append((name, shown, what))
         if name not in defaults or value != defaults[name]:
-            changed.append((name, shown, said(defaults[name]) if name in defaults else "not there", what))
+            changed.append((name, shown, value_text(defaults[name]) if name in defaults else "not a setting", what))
     return changed, every
 
 
 def changes_rows(changes: tuple[Change, ...]) -> list[Row]:
-    """(number, when, what, before, after) of what was changed while it ran."""
+    """(number, when, setting, before, after, clock) of the changes during the run."""
     rows: list[Row] = []
     for number, change in enumerate(changes, start=1):
         update = f", after {change.update} updates" if change.update else ""
         clock = utc(change.when)[:19].replace("T", " ")
         when = f"in epoch {change.epoch + 1}{update}"
-        rows.append((number, when, change.name, said(change.old), said(change.new), clock))
+        rows.append((number, when, change.name, value_text(change.old), value_text(change.new), clock))
     return rows
 
 
 def environment_rows(result: Result) -> list[Row]:
-    """(what, value) of data, software and machines; nothing that is not known."""
+    """(what, value) of data, software and machines, as far as known."""
     scan, software, machines = result.scan, result.software, result.machines
     size = "" if scan.size is None else f"{scan.size} bytes"
     patterns = f"{scan.patterns} of {scan.pattern_shape[0]} × {scan.pattern_shape[1]} pixels" if scan.patterns else ""
@@ -112,8 +100,8 @@ def environment_rows(result: Result) -> list[Row]:
         "File": scan.path,
         "Size of the file": size,
         "Changed": utc(scan.modified)[:19].replace("T", " "),
-        "Opened with": ", ".join(f"{name}={value!r}" for name, value in scan.given.items()),
-        "Arrays given beside it": ", ".join(scan.arrays),
+        "Options of load": ", ".join(f"{name}={value!r}" for name, value in scan.given.items()),
+        "Arrays passed to load": ", ".join(scan.arrays),
         "Changed after loading": "yes (cropped, flipped, masked ...)" if scan.prepared else "",
         "SHA-256 of its metadata": scan.digest,
         "SHA-256 of a sample of its patterns": scan.sample_digest,
@@ -130,43 +118,43 @@ def environment_rows(result: Result) -> list[Row]:
         "System": software.system,
         "Engines": machines.kind,
         "Devices": ", ".join(machines.devices),
-        "Threads of each": machines.threads or "",
+        "Threads per engine": machines.threads or "",
         "Backend": machines.backend,
         "Batch": machines.batch,
-        "Patterns were on": machines.frames,
-        "Own pieces": ", ".join(machines.extensions),
+        "Patterns stored on": machines.frames,
+        "Extensions": ", ".join(machines.extensions),
         "Seed": "" if result.seed is None else result.seed,
-        "Began": result.started[:19].replace("T", " "),
-        "Taken": result.ended[:19].replace("T", " "),
-        "Ended by": result.failure,
+        "Started": result.started[:19].replace("T", " "),
+        "Result taken": result.ended[:19].replace("T", " "),
+        "Failure": result.failure,
     }
     rows = {name: value for name, value in rows.items() if value != ""}
-    if not software.ptynb:  # written before these were kept apart
+    if not software.ptynb:  # of a version that did not store these separately
         rows |= {name: value for name, value in result.metadata.items() if value and name not in ("scan", "failure")}
     return list(rows.items())
 
 
 def command_of(path: Path | None) -> str:
-    """The command that repeats a result from its own record. path: of its file, where it has one."""
+    """The command that reproduces a result from its own record. path: of its file, if any."""
     return f"ptynb run {shlex.quote(path.name if path else 'scan.result.h5')} --reproduce"
 
 
 def lines_of(result: Result) -> str:
-    """Python that does the same: scan, settings at the start, run; changes on the way as remarks."""
+    """Python code of the same run: scan, initial settings, epochs; changes during the run as comments."""
     scan = result.scan
     given = "".join(f", {name}={value!r}" for name, value in scan.given.items())
-    opened = f"pt.load({scan.path!r}{given})" if scan.path else f"...  # {scan.name or 'the scan'}: from no file"
+    opened = f"pt.load({scan.path!r}{given})" if scan.path else f"...  # {scan.name or 'the scan'}: not from a file"
     lines = ["import ptynb as pt", "", f"scan = {opened}"]
     if scan.arrays:
-        lines.append(f"# {', '.join(scan.arrays)}: given as arrays then, which are not written down")
+        lines.append(f"# {', '.join(scan.arrays)}: were passed as arrays, which are not recorded")
     if scan.prepared:
-        lines.append("# the scan was changed after it was loaded (cropped, flipped, masked ...): repeat that here")
+        lines.append("# the scan was changed after loading (cropped, flipped, masked ...): repeat these steps here")
     lines.append(f"settings = {_settings_line(result.initial_settings or result.settings)}")
     engines = result.machines.engines
     cluster = f"pt.Cluster({engines}) as cluster, " if engines > 1 else ""
     with_cluster = ", cluster" if engines > 1 else ""
     lines += ["", f"with {cluster}pt.Reconstruction(scan, settings{with_cluster}) as recon:"]
-    lines += [f"    # in epoch {change.epoch + 1}: {change.name} {said(change.old)} → {said(change.new)}"
+    lines += [f"    # in epoch {change.epoch + 1}: {change.name} {value_text(change.old)} → {value_text(change.new)}"
               for change in result.changes]  # fmt: skip
     lines.append(f"    for epoch in recon.run({max(len(result.epochs), 1)}):")
     lines += ["        print(epoch)", '    recon.save("again.result.h5")']

@@ -1,4 +1,4 @@
-"""How one result looks: object, probe and positions as viewers on the page."""
+"""Viewers of a result on the page: object, probe and positions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ptynb.analysis.common_area import illuminated
 from ptynb.analysis.probe_modes import mode_powers
 from ptynb.data import images
 from ptynb.data.snapshot import Array, Picture, Result, Thumbnail
-from ptynb.report.assets import Contents, Shares, choice, coloured_still, points, still
+from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16
 """Probe modes shown at most."""
 PERCENTILES = (0.5, 99.5)
-"""Of the values, which get the ends of the grey levels."""
+"""Of the values, which get the lowest and the highest grey level."""
 FEWEST = 8
-"""Pixels a side that a kept epoch's picture has to share with the object's to be cut to the same area."""
+"""Least pixels a side of an area to which pictures are cropped."""
 MAGNIFIED = 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0
 LEGEND = (
-    "Hue is the phase, brightness the amplitude; each mode is as bright as it can be, and has the stated part of the "
-    "power."
+    "Hue is the phase, brightness the amplitude; each mode is scaled to full brightness and has the stated part of "
+    "the power."
 )
 Area = tuple[slice, slice]
 
 
 def area_of(result: Result) -> Area:
-    """The part of the object that is worth looking at; all of it where the positions do not tell."""
+    """The illuminated part of the object; all of it if the positions are not finite."""
     whole = slice(0, result.object.shape[-2]), slice(0, result.object.shape[-1])
     if not len(result.positions) or not np.isfinite(result.positions).all():
         return whole
@@ -37,36 +37,36 @@ def area_of(result: Result) -> Area:
     return area if min(part.stop - part.start for part in area) >= FEWEST else whole
 
 
-def show_object(contents: Contents, result: Result, shares: Shares) -> list[str]:
-    """Adds the viewer "object": the whole, slices and kept epochs. Returns sentences about what is shown."""
+def show_object(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
+    """Add the viewer "object": projection, slices and thumbnails of earlier epochs. Return notes about it."""
     area, slices = area_of(result), result.slices
     seen = np.nan_to_num(result.projection[area])
-    frames: dict[str, Mapping[str, Any]] = {"whole": _frame(contents, "whole", [seen], result, shares.whole)[0]}
-    controls, remarks = [], [_reduced(contents, "whole amplitude", "It is")]
+    frames: dict[str, Mapping[str, Any]] = {"whole": _frame(data, "whole", [seen], result, budget.whole)[0]}
+    controls, notes = [], [_reduced(data, "whole amplitude", "It is")]
     if len(slices) > 1:
         fields = [np.nan_to_num(one[area]) for one in slices]
-        shown = _frame(contents, "slice", fields, result, shares.slices)
+        shown = _frame(data, "slice", fields, result, budget.slices)
         keys = {f"slice {number + 1} of {len(slices)}": f"slice {number}" for number in range(len(slices))}
         frames |= {f"slice {number}": frame for number, frame in enumerate(shown)}
         controls.append(choice("Slice", [("product of all", "whole"), *keys.items()], kind="range"))
-        remarks.append(_reduced(contents, "slice 0 amplitude", "Each slice is"))
-    moments = [moment for moment in result.history if min(moment.object.shape) > 1]
-    if moments:
-        frames |= _epochs(contents, moments, area, result, shares.epochs)
+        notes.append(_reduced(data, "slice 0 amplitude", "Each slice is"))
+    thumbnails = [one for one in result.history if min(one.object.shape) > 1]
+    if thumbnails:
+        frames |= _epochs(data, thumbnails, area, result, budget.epochs)
         last = result.epochs[-1].number if result.epochs else 0
-        options = [(f"epoch {moment.epoch}", f"epoch {moment.epoch}") for moment in moments if moment.epoch != last]
+        options = [(f"epoch {one.epoch}", f"epoch {one.epoch}") for one in thumbnails if one.epoch != last]
         options.append((f"epoch {last}, the result", "whole"))
-        controls.append(choice("Kept epoch", options, len(options) - 1, kind="range"))
-    contents.viewer("object", "Object", frames, controls, exclusive=True)
+        controls.append(choice("Epoch", options, len(options) - 1, kind="range"))
+    data.add_viewer("object", "Object", frames, controls, exclusive=True)
     if result.object.ndim == 4:
-        remarks.append(f"It has {len(result.object)} states, of which the first is shown.")
-    return [remark for remark in remarks if remark]
+        notes.append(f"It has {len(result.object)} modes, of which the first is shown.")
+    return [text for text in notes if text]
 
 
 def _frame(
-    contents: Contents, key: str, fields: list[Array], result: Result, share: float, pixel: Any = None, least: int = 1
+    data: PageData, key: str, fields: list[Array], result: Result, share: float, pixel: Any = None, least: int = 1
 ) -> list[dict[str, Any]]:
-    """Adds amplitude, phase and colours of each field (y, x), all with the same limits; returns what viewers show."""
+    """Add amplitude, phase and colours of each field (y, x) with common limits; return the frames of a viewer."""
     keys = [key] if len(fields) == 1 else [f"{key} {number}" for number in range(len(fields))]
     pixel = result.pixel_size if pixel is None else pixel
     makers: dict[str, Callable[[int], Picture]] = {}
@@ -77,10 +77,10 @@ def _frame(
         title = f"Object {quantity}"
         for one, of in zip(keys, values, strict=True):
             makers[f"{one} {quantity}"] = partial(_made, of, quantity, title, limits, pixel, look, least)
-    contents.stills(makers, share)
+    data.add_pictures(makers, share)
     frames = []
     for one in keys:
-        colours = contents.composed(f"{one} complex", "Object, complex", f"{one} amplitude", f"{one} phase")
+        colours = data.add_composed(f"{one} complex", "Object, complex", f"{one} amplitude", f"{one} phase")
         frames.append({"pictures": [f"{one} amplitude", f"{one} phase", colours]})
     return frames
 
@@ -95,92 +95,93 @@ def _made(
     least: int,
     reduction: int,
 ) -> Picture:
-    return still(values, name, title, limits, pixel_size=pixel_size, reduction=max(reduction, least), **look)
+    return picture_of(values, name, title, limits, pixel_size=pixel_size, reduction=max(reduction, least), **look)
 
 
 def _epochs(
-    contents: Contents, moments: list[Thumbnail], area: Area, result: Result, share: float
+    data: PageData, thumbnails: list[Thumbnail], area: Area, result: Result, share: float
 ) -> dict[str, dict[str, Any]]:
-    """Frames of the kept epochs, each cut to about the same area as the result."""
+    """Frames of the thumbnails, each cropped to about the same area as the result."""
     frames = {}
-    for moment in moments:
-        key, reduction = f"epoch {moment.epoch}", moment.reduction
+    for thumbnail in thumbnails:
+        key, reduction = f"epoch {thumbnail.epoch}", thumbnail.reduction
         cut = [
             slice(
                 max(round((part.start - at) / reduction), 0),
                 min(max(round((part.stop - at) / reduction), 0), side),
             )
-            for part, at, side in zip(area, moment.corner, moment.object.shape, strict=True)
+            for part, at, side in zip(area, thumbnail.corner, thumbnail.object.shape, strict=True)
         ]
-        field = moment.object[cut[0], cut[1]]
-        field = np.nan_to_num(field if min(field.shape) >= FEWEST else moment.object)
+        field = thumbnail.object[cut[0], cut[1]]
+        field = np.nan_to_num(field if min(field.shape) >= FEWEST else thumbnail.object)
         pixel = None if result.pixel_size is None else tuple(reduction * side for side in result.pixel_size)
-        (frames[key],) = _frame(contents, key, [field], result, share / len(moments), pixel)
-        frames[key]["note"] = f"After epoch {moment.epoch}, reduced {reduction} × {reduction} when it was kept."
+        (frames[key],) = _frame(data, key, [field], result, share / len(thumbnails), pixel)
+        frames[key]["note"] = f"After epoch {thumbnail.epoch}, stored with a reduction of {reduction} × {reduction}."
     return frames
 
 
-def _reduced(contents: Contents, name: str, what: str) -> str:
-    reduction = int(contents.pictures[name]["reduction"])
+def _reduced(data: PageData, name: str, what: str) -> str:
+    reduction = int(data.pictures[name]["reduction"])
     if reduction == 1:
         return ""
-    return f"{what} reduced {reduction} × {reduction} here, so that the page stays small."
+    return f"{what} reduced {reduction} × {reduction} to keep the page small."
 
 
-def show_probe(contents: Contents, result: Result, shares: Shares) -> list[str]:
-    """Adds the viewer "probe": the modes in colours, with their powers. Returns sentences about what is shown."""
+def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
+    """Add the viewer "probe": the modes in colours, with their powers. Return notes about it."""
     probe = np.nan_to_num(result.probe)
     powers = mode_powers(probe) if probe.any() else np.zeros(len(probe))
     makers: dict[str, Callable[[int], Picture]] = {}
     for number, (mode, power) in enumerate(zip(probe[:MODES], powers, strict=False), start=1):
         title = f"Mode {number}: {power:.1%}"
         makers[f"probe {number}"] = partial(_mode, mode, f"mode {number}", title, result.pixel_size)
-    stills = contents.stills(makers, shares.probe)
-    contents.viewer("probe", "Probe modes", {"all": {"pictures": stills.names}}, tools=False, height=230)
-    remarks = [LEGEND]
-    if stills.reduction > 1:
-        remarks.append(f"They are reduced {stills.reduction} × {stills.reduction} here.")
+    added = data.add_pictures(makers, budget.probe)
+    data.add_viewer("probe", "Probe modes", {"all": {"pictures": added.names}}, tools=False, height=230)
+    notes = [LEGEND]
+    if added.reduction > 1:
+        notes.append(f"The pictures are reduced {added.reduction} × {added.reduction}.")
     if len(probe) > MODES:
-        remarks.append(f"There are {len(probe)} modes, of which the first {MODES} are shown.")
-    return remarks
+        notes.append(f"There are {len(probe)} modes, of which the first {MODES} are shown.")
+    return notes
 
 
 def _mode(mode: Array, name: str, title: str, pixel_size: Any, reduction: int) -> Picture:
-    return coloured_still(mode, name, title, reduction, pixel_size)
+    return coloured_picture(mode, name, title, reduction, pixel_size)
 
 
-def show_positions(contents: Contents, result: Result) -> list[str]:
-    """Adds the viewer "positions": probe centres over the object, and how they moved. Returns sentences about them."""
+def show_positions(data: PageData, result: Result) -> list[str]:
+    """Add the viewer "positions": probe centres over the object, and their refinement. Return notes about it."""
     positions = result.positions
     if not len(positions) or not np.isfinite(positions).all():
-        return ["The positions are not finite numbers."]
+        return ["The positions are not finite."]
     area = area_of(result)
     corner = np.array([area[0].start, area[1].start])
     centres = positions + np.array(result.probe.shape[-2:]) / 2 - corner
     frame: dict[str, Any] = {"pictures": ["whole amplitude"], "points": points(centres)}
     began = result.parameters.get("positions/start")
-    remarks = [f"Centres of the probe's windows at {len(positions)} positions."]
+    notes = [f"Centres of the probe windows at {len(positions)} positions."]
     if began is None or began.shape != positions.shape:
-        remarks.append("They were not moved by the reconstruction.")
+        notes.append("They were not refined.")
     else:
         moves = positions - began
         factor = _magnification(moves, min(part.stop - part.start for part in area))
         frame["moves"] = points(centres - factor * moves)
         times = "" if factor == 1 else f", drawn {factor:g} times as long"
-        remarks.append(f"They moved by {_lengths(moves, result.pixel_size)}; lines lead to where they began{times}.")
-    contents.viewer("positions", "Positions", {"all": frame}, tools=False, height=420)
-    return remarks
+        lengths = _lengths(moves, result.pixel_size)
+        notes.append(f"They were refined by {lengths}; lines lead to the initial positions{times}.")
+    data.add_viewer("positions", "Positions", {"all": frame}, tools=False, height=420)
+    return notes
 
 
 def _magnification(moves: Array, side: int) -> float:
-    """How many times longer moves are drawn, so that most are seen: the longest is then about a tenth of the side."""
+    """The factor by which refinements are drawn longer: the longest is then at most about a tenth of the side."""
     longest = float(np.abs(moves).max())
     fitting = [factor for factor in MAGNIFIED if factor * longest <= side / 12]
     return fitting[-1] if fitting else 1.0
 
 
 def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
-    """Mean and largest of the moves (pattern, yx) in words."""
+    """Mean and largest of the shifts (pattern, yx) as text."""
     lengths = np.hypot(*moves.T)
     text = f"{lengths.mean():.3g} pixels on average, {lengths.max():.3g} at most"
     if pixel_size is None:

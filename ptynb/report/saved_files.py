@@ -1,94 +1,163 @@
-"""What can be saved from the page of one result: its arrays, and its pictures with every pixel."""
+"""Files that can be saved from a report's page: arrays, pictures with every pixel, figures for papers.
+
+Where the page contains an array in full, the script `report_values.js` reads values under the cursor from it and makes
+32-bit TIFFs of it: each picture has a "plane", which states the layers of the array that are multiplied, the corner
+and shape of the area, and the phase (mean and ramp) that was subtracted.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ptynb.analysis.common_area import Together
 from ptynb.data import images
 from ptynb.data.snapshot import Array, Result
-from ptynb.report.assets import Contents, Shares, npy
-from ptynb.report.pixel_values import offer_object, offer_probe
-from ptynb.report.result_viewers import area_of
+from ptynb.report.figures.figure import Kind, Page, figure
+from ptynb.report.page_data import ByteBudget, PageData, npy
+from ptynb.report.result_viewers import MODES, area_of
 
 OBJECT, PROBE = "Object, complex", "Probe modes, complex"
-PART = 0.8
-"""Of the room that is left, for the object: the probe and the pictures need some too."""
+OBJECT_SHARE = 0.8
+"""Of the remaining bytes, for the object: the probe and the pictures need some, too."""
+FIGURES_SHARE = 0.3
+"""Of the remaining bytes, for all figures: the arrays are added after them."""
+FIGURES: tuple[tuple[Kind, str], ...] = (
+    ("object", "Figure of the object's amplitude and phase"),
+    ("slices", "Figure of the slices' phases"),
+    ("probe", "Figure of the probe's modes"),
+    ("loss", "Figure of the loss"),
+)
+Plane = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Saved:
-    """Files on a page: (key, what it is, size) of each, and what there was no room for."""
+class SavedFiles:
+    """Files of a page: (key, description, size) of each, and descriptions of those that exceeded the budget."""
 
-    rows: list[tuple[str, str, str]]
-    left_out: list[str]
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
-def save_arrays(contents: Contents, result: Result, shares: Shares) -> Saved:
-    """Adds files with the arrays themselves and the pictures with every pixel, as far as there is room.
+def save_result_files(data: PageData, result: Result, budget: ByteBudget) -> SavedFiles:
+    """Add figures for papers, arrays, and pictures with every pixel, as far as the budget allows.
 
-    Where an array is there in full, the page makes pictures with its values (32-bit TIFF) of it, and reads values under
-    the cursor from it. Where it is not, pictures with 65536 grey levels come first, with every pixel or not at all, and
-    then the array, by averaging as small as it has to be.
+    Where an array is contained in full, the page makes 32-bit TIFFs of it and reads values under the cursor from it.
+    Where it is not, pictures with 65536 grey levels come first, and then the array, averaged as far as necessary.
     """
-    saved = Saved([], [])
-    saved.rows.append(
-        _array(contents, "positions", result.positions, "Positions: the windows' top-left corners [pixels]", 1)
-    )
-    whole = result.object.size * 8 <= PART * (shares.total - contents.taken)
+    saved = SavedFiles()
+    if np.isfinite(result.positions).all():  # otherwise the illuminated area is unknown
+        kinds = [
+            (f"figure-{kind}", what, _pixels(result, kind), partial(figure, result, kind))
+            for kind, what in FIGURES
+            if not (kind == "slices" and len(result.slices) == 1) and not (kind == "loss" and not result.epochs)
+        ]
+        _save_figures(data, kinds, budget, saved)
+    corners = "Positions: top-left corners of the probe windows [pixels]"
+    saved.rows.append(_add_array(data, "positions", result.positions, corners, 1))
+    whole = result.object.size * 8 <= OBJECT_SHARE * (budget.total - data.size)
     if not whole:
-        _save_full_pictures(contents, result, shares, saved)
-    _save_field(contents, "object", result.object, OBJECT, PART * (shares.total - contents.taken), saved)
+        _save_16_bit_pictures(data, result, budget, saved)
+    _save_field(data, "object", result.object, OBJECT, OBJECT_SHARE * (budget.total - data.size), saved)
     if whole:
-        saved.rows.extend(offer_object(contents, result))
-    in_full = _save_field(contents, "probe", result.probe, PROBE, shares.total - contents.taken, saved)
-    if in_full:
-        saved.rows.extend(offer_probe(contents, result))
+        _offer_object_values(data, result, saved)
+    if _save_field(data, "probe", result.probe, PROBE, budget.total - data.size, saved):
+        _offer_probe_values(data, result, saved)
     if whole:
-        _save_full_pictures(contents, result, shares, saved)
+        _save_16_bit_pictures(data, result, budget, saved)
     return saved
 
 
-def save_compared(contents: Contents, together: Together, shares: Shares) -> Saved:
-    """Adds the objects of several results as they are compared: over the area that all share, moved onto the first."""
-    saved = Saved([], [])
+def save_compared_files(
+    data: PageData, together: Together, pairs: Sequence[tuple[str, str]], budget: ByteBudget
+) -> SavedFiles:
+    """Add figures of each object and of each pair's correlation, and the registered objects in their common area."""
+    saved, results = SavedFiles(), together.results
+    numbers = {name: number for number, name in enumerate(results, start=1)}
+    kinds: list[tuple[str, str, int, Callable[[], Page]]] = [
+        (f"figure-object-{numbers[name]}", f"Figure of the object of {name}", _pixels(result, "object"),
+         partial(figure, result, "object"))
+        for name, result in results.items()
+        if np.isfinite(result.positions).all()
+    ]  # fmt: skip
+    for one, other in pairs:
+        what = f"Figure of the Fourier ring correlation of {one} and {other}"
+        key = f"figure-frc-{numbers[one]}-{numbers[other]}"
+        kinds.append((key, what, 0, partial(figure, results[other], "frc", results[one])))
+    _save_figures(data, kinds, budget, saved)
     for number, name in enumerate(together.placed, start=1):
         try:
-            field = together.covered(name)
+            registered = together.covered(name)
             if name != together.first:
-                field = together.registered(name, together.first).aligned
-        except ValueError:  # the page says why, where it shows them
+                registered = together.registered(name, together.first).aligned
+        except ValueError:  # the section of differences states the reason
             continue
-        room = (shares.total - contents.taken) / (len(together.placed) + 1 - number)
+        share = (budget.total - data.size) / (len(together.placed) + 1 - number)
         what = f"Object of {name} as it is compared, complex"
-        _save_field(contents, f"object-{number}", np.nan_to_num(field), what, room, saved)
+        _save_field(data, f"object-{number}", np.nan_to_num(registered), what, share, saved)
     return saved
 
 
-def _save_field(contents: Contents, key: str, array: Array, what: str, room: float, saved: Saved) -> bool:
-    """Adds a complex array, reduced to what there is room for. Returns whether it is there in full."""
+# Figures
+
+
+def _save_figures(
+    data: PageData,
+    kinds: Sequence[tuple[str, str, int, Callable[[], Page]]],
+    budget: ByteBudget,
+    saved: SavedFiles,
+) -> None:
+    """Add figures as PDF; kinds: (key, description, pixels of their pictures, function that makes the figure)."""
+    left = FIGURES_SHARE * max(budget.total - data.size, 0)
+    for key, what, pixels, make in kinds:
+        drawn = b""
+        if pixels < left:  # each pixel takes at least a byte
+            buffer = io.BytesIO()
+            make().savefig(buffer, format="pdf")
+            drawn = buffer.getvalue()
+        if not drawn or len(drawn) > left:
+            saved.left_out.append(what)
+            continue
+        left -= len(drawn)
+        data.add_file(key, "pdf", "application/pdf", drawn)
+        saved.rows.append((key, f"{what}, for a paper", f"PDF, {size_text(len(drawn))}"))
+
+
+def _pixels(result: Result, kind: Kind) -> int:
+    """Pixels of all pictures in a figure."""
+    return {"object": 2 * result.projection.size, "slices": result.slices.size, "probe": result.probe.size}.get(kind, 0)
+
+
+# Arrays and pictures with every pixel
+
+
+def _save_field(data: PageData, key: str, array: Array, what: str, share: float, saved: SavedFiles) -> bool:
+    """Add a complex array, averaged to at most `share` bytes. Return whether it is contained in full."""
     reduction, size = 1, array.size * 8
-    while size / reduction**2 > room and min(array.shape[-2:]) > 16 * reduction:
+    while size / reduction**2 > share and min(array.shape[-2:]) > 16 * reduction:
         reduction += 1
-    if size / reduction**2 > room:
+    if size / reduction**2 > share:
         saved.left_out.append(what)
         return False
-    saved.rows.append(_array(contents, key, array.astype(np.complex64), what, reduction))
+    saved.rows.append(_add_array(data, key, array.astype(np.complex64), what, reduction))
     return reduction == 1
 
 
-def _array(contents: Contents, key: str, array: Array, what: str, reduction: int) -> tuple[str, str, str]:
+def _add_array(data: PageData, key: str, array: Array, what: str, reduction: int) -> tuple[str, str, str]:
     reduced = images.reduce_by(array, reduction).astype(array.dtype)
-    contents.save(key, "npy", "application/octet-stream", npy(reduced))
+    data.add_file(key, "npy", "application/octet-stream", npy(reduced))
     smaller = f", means of {reduction} × {reduction} pixels (full=True keeps all)" if reduction > 1 else ""
     shape = " × ".join(str(side) for side in reduced.shape)
     return key, f"{what}{smaller}", f"{shape} {reduced.dtype}, {size_text(reduced.nbytes)}"
 
 
-def _save_full_pictures(contents: Contents, result: Result, shares: Shares, saved: Saved) -> None:
-    """Adds amplitude and phase of the whole object with 65536 grey levels, every pixel."""
+def _save_16_bit_pictures(data: PageData, result: Result, budget: ByteBudget, saved: SavedFiles) -> None:
+    """Add amplitude and phase of the whole object with 65536 grey levels."""
     made = []
     seen = np.nan_to_num(result.projection[area_of(result)])
     for key, values, unit in (("amplitude", np.abs(seen), ""), ("phase", images.flat_phase(seen), " rad")):
@@ -96,14 +165,76 @@ def _save_full_pictures(contents: Contents, result: Result, shares: Shares, save
         grey = np.rint((values - low) * (65535 / max(high - low, 1e-30))).astype(np.uint16)
         limits = f"0 is {low:.6g}{unit}, 65535 is {high:.6g}{unit}"
         made.append((f"{key}-16bit", f"Object {key}, 16-bit picture: {limits}", grey, images.png(grey, 6)))
-    if sum(len(image) for *_, image in made) > shares.total - contents.taken:
+    if sum(len(image) for *_, image in made) > budget.total - data.size:
         saved.left_out.append("16-bit pictures of the object")
         return
     for key, what, grey, image in made:
-        contents.save(key, "png", "image/png", image)
+        data.add_file(key, "png", "image/png", image)
         saved.rows.append((key, what, f"{' × '.join(str(side) for side in grey.shape)}, {size_text(len(image))}"))
 
 
+# Values behind pictures
+
+
+def _offer_object_values(data: PageData, result: Result, saved: SavedFiles) -> None:
+    """Give the object's pictures their planes in the array "object", and add TIFFs of them."""
+    area = area_of(result)
+    number = len(result.slices)
+    whole = _plane("object", result.object, range(number), area, np.nan_to_num(result.projection[area]))
+    _offer(data, "object", "Object", {"whole": whole}, result, saved)
+    if number > 1:
+        slices = {
+            f"slice {one}": _plane("object", result.object, [one], area, np.nan_to_num(result.slices[one][area]))
+            for one in range(number)
+        }
+        _offer(data, "slices", "Slices", slices, result, saved)
+
+
+def _offer_probe_values(data: PageData, result: Result, saved: SavedFiles) -> None:
+    """Give the probe's pictures their planes in the array "probe", and add TIFFs of them."""
+    area = slice(0, result.probe.shape[-2]), slice(0, result.probe.shape[-1])
+    planes = {f"probe {one + 1}": _plane("probe", result.probe, [one], area) for one in range(len(result.probe))}
+    for name in list(planes)[:MODES]:
+        _set_plane(data, name, planes[name], "complex")
+    _offer(data, "probe", "Probe modes", planes, result, saved)
+
+
+def _plane(
+    file: str, array: Array, layers: Sequence[int], area: tuple[slice, slice], flattened: Array | None = None
+) -> dict[str, Any]:
+    """flattened: field whose mean phase and phase ramp are subtracted; None: nothing is."""
+    phase = [0.0, 0.0, 0.0]
+    if flattened is not None:
+        down, across = images.ramp(flattened)
+        phase = [float(down[0]), *(float(angle[1] - angle[0]) if len(angle) > 1 else 0.0 for angle in (down, across))]
+    return {
+        "file": file,
+        "extent": list(array.shape[-2:]),
+        "layers": list(layers),
+        "corner": [area[0].start, area[1].start],
+        "shape": [part.stop - part.start for part in area],
+        "phase": phase,
+    }
+
+
+def _offer(data: PageData, key: str, what: str, planes: Mapping[str, Plane], result: Result, saved: SavedFiles) -> None:
+    pages = f", one page for each of {len(planes)}" if len(planes) > 1 else ""
+    for name, plane in planes.items():
+        for quantity in ("amplitude", "phase", "complex"):
+            _set_plane(data, f"{name} {quantity}", plane, quantity)
+    for quantity, unit in (("amplitude", ""), ("phase", " [rad]")):
+        file = f"{key}-{quantity}"
+        data.add_tiff(file, [{**plane, "quantity": quantity} for plane in planes.values()], result.pixel_size)
+        shape = " × ".join(str(side) for side in next(iter(planes.values()))["shape"])
+        saved.rows.append((file, f"{what}, {quantity}{unit}, every pixel{pages}", f"{shape} float32, TIFF"))
+
+
+def _set_plane(data: PageData, picture: str, plane: Plane, quantity: str) -> None:
+    """Set the plane of a picture, if the page has it."""
+    if picture in data.pictures:
+        data.pictures[picture] = {**data.pictures[picture], "plane": {**plane, "quantity": quantity}}
+
+
 def size_text(size: float) -> str:
-    """A number of bytes in words."""
+    """A number of bytes with its unit."""
     return f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.2g} kB"

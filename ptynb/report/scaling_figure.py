@@ -12,10 +12,17 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def scaling_figure(test: ScalingTest) -> Page:
-    """Epoch time with its spread and speed-up against the number of engines, and every trial's loss against time.
+    """Return a figure of a scaling test: epoch time, speed-up, and the loss of every trial against time.
 
-    A line for each number of threads an engine. The figure belongs to no window; save it with
-    `scaling_figure(...).savefig("x.png")`.
+    Parameters
+    ----------
+    test : ScalingTest
+        The result of `pt.scaling_test`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one line per number of threads; save it with `savefig("x.png")`.
     """
     page = Page(figsize=(13.5, 4.2), layout="constrained")
     seconds, speed_up, loss = page.subplots(1, 3)
@@ -23,7 +30,7 @@ def scaling_figure(test: ScalingTest) -> Page:
     groups = _by_threads(test.rows, test.device == "CPU")
     for marker, (threads, rows) in zip(MARKERS * len(groups), groups.items(), strict=False):
         engines = [row.engines for row in rows]
-        label = f"{threads} thread{'s' * (threads > 1)} an engine" if threads and several else None
+        label = f"{threads} thread{'s' * (threads > 1)} per engine" if threads and several else None
         seconds.errorbar(
             engines,
             [row.seconds for row in rows],
@@ -44,7 +51,7 @@ def scaling_figure(test: ScalingTest) -> Page:
             )
     counts = sorted({row.engines for row in test.rows})
     speed_up.plot(counts, [count / counts[0] for count in counts], color="0.6", linestyle=":", label="in proportion")
-    _axes(seconds, counts, "Seconds an epoch", "mean and standard deviation [s]", legend=several)
+    _axes(seconds, counts, "Epoch time", "mean and standard deviation [s]", legend=several)
     _axes(speed_up, counts, "Speed-up, and efficiency", "over the smallest", legend=True)
     _losses(loss, test)
     page.suptitle(f"{test.scan}   ·   {test.patterns} patterns   ·   {test.device}", fontsize=11, parse_math=False)
@@ -52,7 +59,7 @@ def scaling_figure(test: ScalingTest) -> Page:
 
 
 def _by_threads(rows: tuple[Scale, ...], on_cpu: bool) -> dict[int, list[Scale]]:
-    """Rows by threads an engine, or all in one line where they share a machine's cores or have a GPU each."""
+    """Rows by threads per engine; one group if engines share a machine's cores or have a GPU each."""
     threads = {row.threads for row in rows}
     engines = [row.engines for row in rows]
     if not on_cpu or len(set(engines)) == len(engines):

@@ -1,4 +1,4 @@
-"""Going back, branches and restructuring: what a reconstruction does with the states that it has kept."""
+"""Checkpoint branches of one reconstruction: restore, branch, switch, and reconfigure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ptynb.io import checkpoint_branches as files
 from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, save_state, states
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory_check import Room, place_of_patterns, refusal, room_for
-from ptynb.planning.memory_model import Workload, memory_of, totals
+from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.reopen import Reopening, nothing, reopen
@@ -28,84 +27,88 @@ from ptynb.session.run_result import result_of
 from ptynb.settings import Settings
 
 Which = Checkpoint | int | str | Path
-"""A state to go back to: one of `checkpoints`, its epoch on the present branch, or its file."""
+"""A checkpoint: one of `checkpoints`, its epoch on the present branch, or its file."""
 
 
 class BranchManager:
-    """The lines of states of one reconstruction, and the way from one to another."""
+    """The branches of one reconstruction, and moving between them."""
 
-    def __init__(self, link: EngineClient, scan: Scan, cluster: Cluster | None) -> None:
-        self._link, self._scan, self._cluster = link, scan, cluster
+    def __init__(self, client: EngineClient, scan: Scan, cluster: Cluster | None) -> None:
+        self._client, self._scan, self._cluster = client, scan, cluster
 
-    # Looking
+    # Listing
 
     @property
     def folder(self) -> Path | None:
-        """Where states of the present line are kept; None before the first one."""
-        known = self._link.folder_of_states()
-        return None if known is None else Path(known)
+        """Folder of the present branch; None before its first checkpoint."""
+        folder = self._client.checkpoint_folder()
+        return None if folder is None else Path(folder)
 
     @property
     def name(self) -> str:
-        """Of the present line."""
+        """Of the present branch."""
         folder = self.folder
         return files.MAIN if folder is None else files.name_of(folder)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """All states of all lines, in the order in which they were written."""
+        """The checkpoints of all branches, in the order in which they were written."""
         folder = self.folder
         return () if folder is None else files.all_states(files.root_of(folder))
 
     def branches(self) -> tuple[Branch, ...]:
-        """All lines."""
+        """All branches."""
         folder = self.folder
         return () if folder is None else files.all_branches(files.root_of(folder), files.name_of(folder))
 
     def result(self, name: str) -> Result:
-        """Of the newest state of a line; its R-factor is not a number, since that takes a pass over all patterns."""
-        opening = self._link.opening
-        return result_of(load_state(self._newest(name)), opening.scan, opening.extensions)
+        """The result of a branch's newest checkpoint; its R-factor, which takes a pass over all patterns, is NaN."""
+        spec = self._client.spec
+        return result_of(load_state(self._newest(name)), spec.scan, spec.extensions)
 
-    # Going from one to another
+    # Moving
 
     def restore(self, which: Which) -> None:
-        """Returns to a state; what came after it on its line is moved to a line of its own."""
+        """Return to a checkpoint; later ones of its branch are moved to a branch of their own."""
         self._check_open()
-        target = self._found(which)
-        files.stay(target)  # before the present one is kept, which may thin out the oldest
+        target = self._find(which)
+        files.stay(target)  # before the present state is written, which may remove the oldest
         came_from = self.name
 
         def prepare(kept: Path | None) -> Reopening:
             if target == kept:
-                raise ReconstructionError(f"It is at this state already ({target.name}); choose an earlier one.")
+                raise ReconstructionError(
+                    f"{target.name} is the present state; choose an earlier checkpoint.", code="checkpoint.present"
+                )
             state = load_state(target)
-            now = len(self._link.epochs) if kept is None else load_state(kept).epoch
-            line = target.parent
-            known = states(line)
+            now = len(self._client.epochs) if kept is None else load_state(kept).epoch
+            branch_folder = target.parent
+            known = states(branch_folder)
             later = known[known.index(target) + 1 :]
-            name = files.free_name(files.root_of(line), f"{files.name_of(line)}-{_epoch_of(later, now)}")
-            aside = files.folder_of(files.root_of(line), name)
+            name = files.free_name(
+                files.root_of(branch_folder), f"{files.name_of(branch_folder)}-{_epoch_of(later, now)}"
+            )
+            aside = files.folder_of(files.root_of(branch_folder), name)
 
             def carry_out() -> None:
                 if later:
                     files.set_aside(later, name, state.epoch)
-                files.use(line)
+                files.use(branch_folder)
 
             def undo() -> None:
                 if aside.exists():
-                    files.put_back(aside, line)
-                files.use(files.folder_of(files.root_of(line), came_from))
+                    files.put_back(aside, branch_folder)
+                files.use(files.folder_of(files.root_of(branch_folder), came_from))
 
-            here = files.name_of(line)
+            here = files.name_of(branch_folder)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
             failed = ", where it failed" if kept is None else ""
-            remark = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
-            return self._to(target, state, remark, carry_out=carry_out, undo=undo)
+            note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
+            return self._to(target, state, note, carry_out=carry_out, undo=undo)
 
-        reopen(self._link, prepare)
+        reopen(self._client, prepare)
 
     def branch(self, name: str | None, which: Which | None) -> str:
-        """Begins a new line at a state, or here, and goes on there; returns its name."""
+        """Begin a branch at a checkpoint or at the present state, and continue on it; returns its name."""
         self._check_open()
         came_from, began = self.name, list[Path]()
 
@@ -114,20 +117,20 @@ class BranchManager:
             began.append(files.begin(root, name or files.free_name(root, "branch"), state))
             return began[0]
 
-        first = None if which is None else begin(self._found(which, before=True))  # while it is sure to be there
+        first = None if which is None else begin(self._find(which, before=True))  # before the present state is written
 
         def prepare(kept: Path | None) -> Reopening:
             start = first or begin(_present(kept))
-            line = start.parent
-            remark = "branch", came_from, files.name_of(line)
+            branch_folder = start.parent
+            note = "branch", came_from, files.name_of(branch_folder)
 
             def carry_out() -> None:
-                files.use(line)
+                files.use(branch_folder)
 
-            return self._to(start, load_state(start), remark, goes_on=which is None, carry_out=carry_out)
+            return self._to(start, load_state(start), note, continues=which is None, carry_out=carry_out)
 
         try:
-            reopen(self._link, prepare)
+            reopen(self._client, prepare)
         except Exception:
             for start in began:
                 files.remove(start.parent)
@@ -135,11 +138,11 @@ class BranchManager:
         return files.name_of(began[0].parent)
 
     def switch_branch(self, name: str) -> None:
-        """Goes to the newest state of another line."""
+        """Go to the newest checkpoint of another branch."""
         self._check_open()
         came_from, target = self.name, self._newest(name)
         if name == came_from:
-            raise ReconstructionError(f"It is on the branch {name!r} already.")
+            raise ReconstructionError(f"{name!r} is the present branch already.", code="checkpoint.present")
         present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:
@@ -151,61 +154,61 @@ class BranchManager:
                 undo=lambda: files.use(present),
             )
 
-        reopen(self._link, prepare)
+        reopen(self._client, prepare)
 
     def drop(self, name: str) -> None:
-        """Removes a line and its states."""
+        """Remove a branch and its checkpoints."""
         folder = self._newest(name).parent
         if name in (files.MAIN, self.name):
-            why = "the reconstruction is on it" if name == self.name else "the others came from it"
-            raise ReconstructionError(f"The branch {name!r} can't be removed: {why}.")
+            why = "it is the present one" if name == self.name else "the others came from it"
+            raise ReconstructionError(f"The branch {name!r} cannot be removed: {why}.", code="branch.not-removable")
         files.remove(folder)
 
-    # Another structure
+    # Reconfiguring
 
     def why_not(self, settings: Settings) -> str | None:
-        """A sentence where it can't go on with these settings; None where it can."""
-        opening, engines = self._link.opening, self._link.engines.world
-        if settings == opening.settings:
+        """Why it cannot continue with these settings; None where it can."""
+        spec, engines = self._client.spec, self._client.engines.world
+        if settings == spec.settings:
             return None
-        if self._link.failure is not None:
-            return f"It has failed: {str(self._link.failure).splitlines()[0]}"
+        if self._client.failure is not None:
+            return f"It has failed: {str(self._client.failure).splitlines()[0]}"
         try:
             self._check_open()
             check_shares(self._scan, settings, engines)
             check_together(self._scan, settings)
-            active = self._link.call(0, "active")
+            active = self._client.call(0, "active")
         except (ValueError, RuntimeError) as error:
             return str(error)
-        why = restructuring.why_not(opening.settings, settings, active)
+        why = restructuring.why_not(spec.settings, settings, active)
         if why is not None:
             return why
-        asked = Workload(settings, engines, self._cluster is not None)
-        return refusal(self._scan, asked, self._room(opening.settings, asked))
+        workload = Workload(settings, engines, self._cluster is not None)
+        return refusal(self._scan, workload, self._room(spec.settings, workload))
 
-    def _room(self, present: Settings, asked: Workload) -> Room:
-        """What there will be, once the present engines have let go of theirs."""
+    def _room(self, present: Settings, workload: Workload) -> Room:
+        """Memory that is free once the present workers are closed."""
         if self._cluster is not None:
-            held = self._cluster.held_bytes() * asked.engines / len(self._cluster)  # by its own engines alone
-            return room_for(self._cluster.plan.on_gpu, held)
-        on_gpu = "CPU" not in self._link.engines.description
+            reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # by its own engines alone
+            return room_for(self._cluster.plan.on_gpu, reused)
+        on_gpu = "CPU" not in self._client.engines.description
         room = room_for(on_gpu)
-        now = replace(asked, settings=present)
+        now = replace(workload, settings=present)
         present_bytes = totals(memory_of(self._scan, now, place_of_patterns(self._scan, now, room), on_gpu))["host"]
         return room_for(on_gpu, present_bytes)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Goes on with these settings, from the present state mapped onto them."""
+        """Continue with these settings, from the present state mapped onto them."""
         if problem := self.why_not(settings):
-            raise ReconstructionError(problem)
+            raise ReconstructionError(problem, code="settings.not-reconfigurable")
 
         def prepare(present: Path | None) -> Reopening:
             kept = _present(present)
             before = load_state(kept)
             try:
                 state = restructuring.restructured(before, settings, self._scan)
-            except SettingsError as error:  # what only the state tells, such as a piece that took part earlier
-                raise ReconstructionError(str(error)) from error
+            except SettingsError as error:  # found in the state only, such as a component that was active earlier
+                raise ReconstructionError(str(error), code="settings.not-reconfigurable") from error
             root = files.root_of(kept.parent)
             name = files.free_name(root, f"{files.name_of(kept.parent)}-{before.epoch}")
             aside = files.folder_of(root, name) / kept.name
@@ -224,11 +227,11 @@ class BranchManager:
                     files.copy_into(aside, kept.parent)
                     files.remove(aside.parent)
 
-            return self._to(start, state, None, goes_on=True, carry_out=carry_out, undo=undo)
+            return self._to(start, state, None, continues=True, carry_out=carry_out, undo=undo)
 
-        reopen(self._link, prepare)
+        reopen(self._client, prepare)
 
-    # Finding
+    # Finding checkpoints
 
     def _to(
         self,
@@ -236,78 +239,85 @@ class BranchManager:
         state: ReconstructionState,
         note: ChangeNote | None,
         *,
-        goes_on: bool = False,
+        continues: bool = False,
         carry_out: Callable[[], object] = nothing,
         undo: Callable[[], object] = nothing,
     ) -> Reopening:
-        """How it is opened again from this state, with the state's settings and in its line."""
-        opening = self._link.opening
-        assert opening.keep is not None, "checked by _check_open"
-        keep = opening.keep.model_copy(update={"folder": start.parent.absolute()})
-        opening = replace(opening, settings=Settings(**state.settings), keep=keep)
-        return Reopening(opening, start, state, note, goes_on, carry_out, undo)
+        """How it is opened again from this checkpoint, with its settings and on its branch."""
+        spec = self._client.spec
+        assert spec.checkpointing is not None, "checked by _check_open"
+        checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
+        spec = replace(spec, settings=Settings(**state.settings), checkpointing=checkpointing)
+        return Reopening(spec, start, state, note, continues, carry_out, undo)
 
     def _check_open(self) -> None:
-        if self._link.opening.keep is None:
+        if self._client.spec.checkpointing is None:
             raise ReconstructionError(
-                "This reconstruction keeps no states, so there is nothing to go on from; make it with "
-                "checkpointing=Checkpointing()."
+                "This reconstruction writes no checkpoints (checkpointing=None); make it with "
+                "checkpointing=Checkpointing().",
+                code="checkpoint.disabled",
             )
-        if isinstance(self._link.opening.scan.frames, AbsentFrames):
+        if isinstance(self._client.spec.scan.frames, AbsentFrames):
             raise ReconstructionError(
-                "The patterns were in the memory of a notebook that has ended, and engines that are opened again need "
-                "them; make the scan again, and go on with ptynb.resume(state, scan)."
+                "The patterns were in the memory of a notebook that has ended, and are needed to open engines again; "
+                "make the scan again, and continue with ptynb.resume(path, scan).",
+                code="scan.no-patterns",
             )
 
-    def _found(self, which: Which, before: bool = False) -> Path:
-        """The file of a state. before: whether an epoch may be one on the lines that the present one came from."""
+    def _find(self, which: Which, before: bool = False) -> Path:
+        """The file of a checkpoint. before: whether its epoch may be on the branches that the present one came from."""
         if isinstance(which, SupportsIndex):  # numpy's integers too
             return self._of_epoch(operator.index(which), before)
         path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
         folder = self.folder
         if folder is None or files.root_of(path.parent) != files.root_of(folder):
             raise ReconstructionError(
-                f"{path} is no checkpoint of this reconstruction; choose one of its `checkpoints`."
+                f"{path} is not a checkpoint of this reconstruction; choose one of its `checkpoints`.",
+                code="checkpoint.not-found",
             )
         if not path.exists():
-            raise ReconstructionError(f"{path} is not there any more; choose one of `checkpoints`.")
+            raise ReconstructionError(f"{path} was removed; choose one of `checkpoints`.", code="checkpoint.not-found")
         return path
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
-        """The last state of an epoch, one at its very end if there is one."""
-        states, origins = self.checkpoints(), {branch.name: branch.origin for branch in self.branches()}
-        lines = [self.name]
-        while before and (origin := origins.get(lines[-1])) and origin not in lines:
-            lines.append(origin)
-        for line in lines:
-            found = [one for one in states if (one.branch, one.epoch) == (line, epoch)]
-            if found:
-                return max(found, key=lambda one: (one.update == 0, one.written)).path
-        there = ", ".join(str(one) for one in sorted({one.epoch for one in states if one.branch in lines})) or "none"
-        where = " and ".join(repr(line) for line in lines)
+        """The last checkpoint of an epoch, one at its very end if there is one."""
+        checkpoints, origins = self.checkpoints(), {branch.name: branch.origin for branch in self.branches()}
+        names = [self.name]
+        while before and (origin := origins.get(names[-1])) and origin not in names:
+            names.append(origin)
+        for name in names:
+            matching = [one for one in checkpoints if (one.branch, one.epoch) == (name, epoch)]
+            if matching:
+                return max(matching, key=lambda one: (one.update == 0, one.written)).path
+        epochs = ", ".join(str(one) for one in sorted({one.epoch for one in checkpoints if one.branch in names}))
+        where = " and ".join(repr(name) for name in names)
         raise ReconstructionError(
-            f"No state of epoch {epoch} is kept on the branch {where}; there are those of epochs {there}."
+            f"There is no checkpoint of epoch {epoch} on the branch {where}; there are those of epochs "
+            f"{epochs or 'none'}.",
+            code="checkpoint.not-found",
         )
 
     def _newest(self, name: str) -> Path:
-        known = {branch.name: branch.newest.path for branch in self.branches()}
-        if name not in known:
-            there = ", ".join(known) or "none"
-            raise ReconstructionError(f"There is no branch {name!r}; there are: {there}.")
-        return known[name]
+        newest = {branch.name: branch.newest.path for branch in self.branches()}
+        if name not in newest:
+            raise ReconstructionError(
+                f"There is no branch {name!r}; there are: {', '.join(newest) or 'none'}.", code="branch.not-found"
+            )
+        return newest[name]
 
 
-def _present(kept: Path | None) -> Path:
-    """The present state's file, where one is needed. Raises ReconstructionError where there is none."""
-    if kept is None:
+def _present(written: Path | None) -> Path:
+    """The present state's checkpoint. Raises ReconstructionError where there is none."""
+    if written is None:
         raise ReconstructionError(
-            "It has failed meanwhile, so there is no present state; go back to one of `checkpoints`."
+            "The run has failed, so there is no present state; restore(...) one of `checkpoints`.",
+            code="reconstruction.failed",
         )
-    return kept
+    return written
 
 
 def _epoch_of(later: list[Path], now: int) -> int:
-    """What a line is named after: how far it got."""
+    """The epoch that a branch is named after: its last one."""
     with contextlib.suppress(ValueError):
         return load_state(later[-1]).epoch if later else now
     return now

@@ -1,4 +1,4 @@
-"""The engines of one reconstruction as its session sees them: those of a cluster, or this very process."""
+"""The engines of one reconstruction, seen from its session: those of a cluster, or this process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
 from ptynb.cluster.groups import memberships
 from ptynb.distributed.group import Membership
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
 from ptynb.optimize.sampler import BatchSampler
-from ptynb.session.spec import Opening
+from ptynb.session.run_spec import RunSpec
 
-ENDING_SECONDS = 5.0
-"""How long the engines of a reconstruction that failed are given to end it by themselves."""
+ABANDON_SECONDS = 5.0
+"""How long a worker of a failed reconstruction has to end."""
 
 ChangeNote = tuple[str, str, str]
-"""Name, old and new of a line in the record of changes."""
+"""Name, old and new value of an entry in `changes`."""
 
 
 class Engines(ABC):
-    """Workers of one reconstruction, by rank."""
+    """The workers of one reconstruction, by rank."""
 
     name: str
     world: int
@@ -40,43 +40,43 @@ class Engines(ABC):
 
     @abstractmethod
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        """Calls a method of the worker of this rank. Raises EngineLostError when its engine is gone."""
+        """Call a method of the worker of this rank. Raises EngineLostError when its engine is lost."""
 
     @abstractmethod
     def lost(self) -> str:
-        """Why one of the engines is known to be gone; empty while all are there."""
+        """Why one of the engines is lost; empty while none is."""
 
     @abstractmethod
-    def held(self, rank: int) -> str:
-        """A sentence where a signal is known to hold this rank's process, or the way to it; empty where none does."""
+    def suspended(self, rank: int) -> str:
+        """A message if this rank's process or the controller's is suspended by a signal; empty otherwise."""
 
     @abstractmethod
     def stacks(self, rank: int) -> str:
-        """Where this rank is in the code, or why that can't be told."""
+        """The stacks of this rank's training threads, or why they are not available."""
 
     @abstractmethod
     def logs(self) -> list[Path]:
-        """The files that the cluster's processes write to."""
+        """Log files of the cluster's processes."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the workers and frees their memory."""
+        """End the workers and free their memory."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """The same where one of them may be lost; one that does not end is itself ended."""
+        """The same after a loss; the process of a worker that does not end is killed."""
 
     @abstractmethod
-    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
-        """New workers in the place of these, after one was lost or failed: on engines that are left, or on fresh ones.
+    def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
+        """New workers in place of these, after one was lost or failed: on the remaining engines and on new ones.
 
-        start: the state to go on from; None: from the beginning. why: for the record. note: instead of a line that
-        says how many go on. Raises ClusterError, or SettingsError where the engines refuse.
+        start: the checkpoint to continue from; None: from the beginning. why: for the record. note: replaces the entry
+        about the number of engines. Raises ClusterError, or SettingsError where the engines refuse.
         """
 
     @abstractmethod
-    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
-        """New workers in the place of these, which were closed: on the same engines, from this state.
+    def reopened(self, spec: RunSpec, start: Path, note: ChangeNote | None) -> Engines:
+        """New workers in place of these, which were closed: on the same engines, from this checkpoint.
 
         note: for the record. Raises ClusterError, or SettingsError where the engines refuse.
         """
@@ -86,15 +86,13 @@ class Engines(ABC):
 class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
-    def __init__(
-        self, opening: Opening, device: str, start: Path | None = None, note: ChangeNote | None = None
-    ) -> None:
+    def __init__(self, spec: RunSpec, device: str, start: Path | None = None, note: ChangeNote | None = None) -> None:
         identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
         self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
         self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
-        extensions = pickle.loads(opening.extensions)  # this process's own copies
-        self._worker = Worker(opening.scan, opening.settings, membership, extensions, opening.keep, start, note)
+        extensions = pickle.loads(spec.extensions)  # this process's own copies
+        self._worker = Worker(spec.scan, spec.settings, membership, extensions, spec.checkpointing, start, note)
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
@@ -102,11 +100,11 @@ class LocalEngine(Engines):
     def lost(self) -> str:
         return ""
 
-    def held(self, rank: int) -> str:
+    def suspended(self, rank: int) -> str:
         return ""
 
     def stacks(self, rank: int) -> str:
-        return registry.stacks()
+        return run_registry.stacks()
 
     def logs(self) -> list[Path]:
         return []
@@ -118,20 +116,19 @@ class LocalEngine(Engines):
         with contextlib.suppress(TimeoutError):
             self.close()
 
-    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
+    def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         self.abandon()
-        return LocalEngine(opening, self._device, start, note or ("engines", why, self.description))
+        return LocalEngine(spec, self._device, start, note or ("engines", why, self.description))
 
-    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
-        return LocalEngine(opening, self._device, start, note)
+    def reopened(self, spec: RunSpec, start: Path, note: ChangeNote | None) -> Engines:
+        return LocalEngine(spec, self._device, start, note)
 
 
 @final
 class ClusterEngines(Engines):
     """One worker on each of some engines of a cluster, joined in a group.
 
-    ranks: the cluster's, in the order of the group's; None: those that the opening is confined to, or all of
-        them, lost ones replaced.
+    ranks: the cluster's, in the order of the group's; None: those of `spec`, or all, with lost ones replaced.
     """
 
     _store: str
@@ -139,123 +136,127 @@ class ClusterEngines(Engines):
     def __init__(
         self,
         cluster: Cluster,
-        opening: Opening,
+        spec: RunSpec,
         ranks: list[int] | None = None,
         start: Path | None = None,
         note: ChangeNote | None = None,
     ) -> None:
         if cluster.folder is None:
-            raise ClusterError("The cluster is stopped; start() it first.")
-        end_forgotten(cluster, ranks or opening.ranks)
-        if ranks is None and opening.ranks is None:
+            raise ClusterError("The cluster is stopped; start() it first.", code="cluster.stopped")
+        end_forgotten(cluster, ranks or spec.ranks)
+        if ranks is None and spec.ranks is None:
             cluster.complete()
         if ranks is None:
-            ranks = [*range(len(cluster))] if opening.ranks is None else [*opening.ranks]
+            ranks = [*range(len(cluster))] if spec.ranks is None else [*spec.ranks]
         self._set_up(cluster, secrets.token_hex(4), ranks)
-        order = BatchSampler.of(opening.scan, opening.settings, self.world)
-        self._store = cluster.open_store(self._places[0])
-        remembered = opening.for_memory()
+        order = BatchSampler.of(spec.scan, spec.settings, self.world)
+        self._store = cluster.open_store(self._ranks[0])
+        remembered = spec.without_patterns()
         arguments = [
             (
                 self.name,
                 remembered,
-                opening.scan.part(order.owned(rank, self.world)),
-                opening.settings,
-                opening.extensions,
+                spec.scan.part(order.owned(rank, self.world)),
+                spec.settings,
+                spec.extensions,
                 membership,
-                opening.keep,
+                spec.checkpointing,
                 start,
                 note,
             )
-            for rank, membership in enumerate(memberships(cluster, self._places, self._store, opening.timeout))
+            for rank, membership in enumerate(memberships(cluster, self._ranks, self._store, spec.timeout))
         ]
         try:
-            answers = cluster.call_all(self._places, registry.open_worker, arguments, timeout=600.0)
+            answers = cluster.call_all(self._ranks, run_registry.open_worker, arguments, timeout=600.0)
         except ClusterError:
-            self.abandon()  # those that were opened wait for one that is lost
+            self.abandon()  # the other workers wait for the lost one
             raise
-        if refused := next(filter(None, answers), ""):
+        if refused := next(filter(None, answers), None):
             self.abandon()
-            raise SettingsError(refused)
+            raise SettingsError(refused[0], code=refused[1])
 
     @classmethod
     def joined(cls, cluster: Cluster, name: str, ranks: list[int]) -> ClusterEngines:
-        """The workers that are open under this name on these engines already."""
+        """The workers that are open under this name on these engines."""
         engines = cls.__new__(cls)
         engines._set_up(cluster, name, ranks)
         engines._store = ""
         return engines
 
     def _set_up(self, cluster: Cluster, name: str, ranks: list[int]) -> None:
-        self._cluster, self.name, self._places = cluster, name, ranks
+        self._cluster, self.name, self._ranks = cluster, name, ranks
         self.world = len(ranks)
-        self.devices = tuple(cluster.plan.engines[place].identity for place in ranks)
+        self.devices = tuple(cluster.plan.engines[rank].identity for rank in ranks)
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        place = self._places[rank]
-        return self._cluster.call(place, registry.call_worker, self.name, method, *arguments, timeout=timeout)
+        where, call = [self._ranks[rank]], [(self.name, method, *arguments)]
+        return self._cluster.caller.call_all(where, run_registry.call_worker, call, timeout)[0]
 
     def lost(self) -> str:
-        return next(filter(None, (self._cluster.why_lost(place) for place in self._places)), "")
+        return next(filter(None, (self._cluster.why_lost(rank) for rank in self._ranks)), "")
 
-    def held(self, rank: int) -> str:
-        return self._cluster.held(self._places[rank])
+    def suspended(self, rank: int) -> str:
+        return self._cluster.suspended(self._ranks[rank])
 
     def stacks(self, rank: int) -> str:
         try:
-            found: str = self._cluster.call(self._places[rank], registry.stacks, timeout=2.0)
+            stacks: str = self._cluster.call(self._ranks[rank], run_registry.stacks, timeout=2.0)
         except ClusterError as error:
-            return self.held(rank) or str(error)
-        return found
+            return self.suspended(rank) or str(error)
+        return stacks
 
     def logs(self) -> list[Path]:
         return self._cluster.logs()
 
     def close(self) -> None:
         if self._cluster.running:
-            here = self._cluster.alive()
-            ranks = [place for place in self._places if place in here]
-            with contextlib.suppress(EngineLostError):  # it left meanwhile, and its worker with it
-                self._cluster.call_all(ranks, registry.close_worker, [(self.name,)] * len(ranks))
+            alive = self._cluster.alive()
+            ranks = [rank for rank in self._ranks if rank in alive]
+            with contextlib.suppress(EngineLostError):  # it ended meanwhile, and its worker with it
+                self._cluster.call_all(ranks, run_registry.close_worker, [(self.name,)] * len(ranks))
         self._cluster.close_store(self._store)
 
-    def again(self, opening: Opening, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
+    def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         if self._cluster.ended_from_outside:
             raise ClusterError(
-                "The cluster was ended by 'ptynb stop'; start a new one, and resume() from the last state."
+                "The cluster was ended by 'ptynb stop'; start a new one, and resume(...) from the latest checkpoint.",
+                code="cluster.stopped",
             )
         self.abandon()
         self._cluster.replace_lost()
-        places = [place for place in self._cluster.alive() if opening.ranks is None or place in opening.ranks]
-        if not places:
-            of = "the cluster" if opening.ranks is None else f"the ranks {[*opening.ranks]} it was confined to"
-            raise ClusterError(f"No engine of {of} is left; stop() the cluster, and start a new one.")
-        now = "1 engine goes on" if len(places) == 1 else f"{len(places)} engines go on"
-        return ClusterEngines(self._cluster, opening, places, start, note or ("engines", why, now))
+        ranks = [rank for rank in self._cluster.alive() if spec.ranks is None or rank in spec.ranks]
+        if not ranks:
+            of = "the cluster" if spec.ranks is None else f"ranks={[*spec.ranks]}"
+            raise ClusterError(
+                f"No engine of {of} is left; stop() the cluster, and start a new one.", code="engine.lost"
+            )
+        now = "1 engine continues" if len(ranks) == 1 else f"{len(ranks)} engines continue"
+        return ClusterEngines(self._cluster, spec, ranks, start, note or ("engines", why, now))
 
-    def anew(self, opening: Opening, start: Path, note: ChangeNote | None) -> Engines:
-        return ClusterEngines(self._cluster, opening, self._places, start, note)
+    def reopened(self, spec: RunSpec, start: Path, note: ChangeNote | None) -> Engines:
+        return ClusterEngines(self._cluster, spec, self._ranks, start, note)
 
     def abandon(self) -> None:
-        for place in sorted({*self._cluster.alive()} & {*self._places}):
+        for rank in sorted({*self._cluster.alive()} & {*self._ranks}):
             try:
                 self._cluster.call(
-                    place, registry.abandon_worker, self.name, ENDING_SECONDS, timeout=ENDING_SECONDS + 2
+                    rank, run_registry.abandon_worker, self.name, ABANDON_SECONDS, timeout=ABANDON_SECONDS + 2
                 )
             except ClusterError:
-                self._cluster.kill(place)
+                self._cluster.kill(rank)
         self._cluster.close_store(self._store)
 
 
 def end_forgotten(cluster: Cluster, ranks: Sequence[int] | None) -> None:
-    """Ends what is open on these engines of a cluster (None: on any) and nobody holds any more, on all of its engines.
+    """End the reconstructions on these engines (None: on any) that no kernel uses, on all engines of the cluster.
 
-    A worker that is not its group's first waits for the first one's word, so it can't be ended alone.
+    A worker that is not its group's first waits for the first one's command, so it can't be ended alone.
     """
     alive = cluster.alive()
-    asked = alive if ranks is None else [place for place in alive if place in ranks]
-    for name in sorted({*chain.from_iterable(cluster.call_all(asked, registry.open_names, [()] * len(asked)))}):
+    chosen = alive if ranks is None else [rank for rank in alive if rank in ranks]
+    names = chain.from_iterable(cluster.call_all(chosen, run_registry.open_names, [()] * len(chosen)))
+    for name in sorted({*names}):
         forgotten = ClusterEngines.joined(cluster, name, alive)
         try:
             forgotten.close()

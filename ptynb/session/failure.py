@@ -1,4 +1,4 @@
-"""How a reconstruction ended: the cause of a failure."""
+"""The cause of a failure: which rank failed first, and where."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptynb.exceptions import ClusterError, EngineLostError
 from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0
-"""How long the other ranks are given to report after the first failure, to find the one that caused it."""
+"""How long the other ranks have to report after the first failure."""
 NOTICE_SECONDS = 1.0
 """The same where an engine is known to be lost: the others notice at once, or not before the group's timeout."""
 MESSAGE_LINES = MOST_LINES - 2
@@ -20,16 +20,17 @@ MESSAGE_LINES = MOST_LINES - 2
 
 @dataclass(frozen=True)
 class Cause:
-    """What ended a reconstruction. lost: an engine was lost, or did not answer; nothing is wrong with the work."""
+    """What ended a reconstruction. lost: an engine was lost, or did not answer, and `recover` may help."""
 
     text: str
     lost: bool
+    code: str
 
 
 def find_cause(engines: Engines, lost: Exception | None) -> Cause:
-    """What to tell the user: the rank that failed first and where, not one that only missed the others.
+    """Return the rank that failed first and where, rather than one that only lost its connection to it.
 
-    lost: what the kernel met itself, where no engine has more to say. The tracebacks of all are in a file.
+    lost: the session's own error, used where no engine reports one. The tracebacks of all ranks go into a file.
     """
     started = time.monotonic()
     while True:
@@ -39,26 +40,24 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
         if causes or len(failures) + len(gone) == engines.world or time.monotonic() > until:
             break
         time.sleep(0.1)
-    found = [_told(failure) for failure in failures.values()]
+    tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()
     if causes:
-        return Cause(summarize(_first(causes[0]), "\n\n".join(found), logs), False)
+        text = summarize(_first(causes[0]), "\n\n".join(tracebacks), logs)
+        return Cause(text, False, causes[0].code or "engine.failed")
     if gone or isinstance(lost, EngineLostError):
         first = str(next(iter(gone.values()), lost))
-        return Cause(summarize(first, "\n\n".join([*map(str, gone.values()), *found]), logs), True)
+        return Cause(summarize(first, "\n\n".join([*map(str, gone.values()), *tracebacks]), logs), True, "engine.lost")
     if failures:
         silent = sorted({*range(engines.world)} - {*failures})
         if not silent:
-            return Cause(summarize(_first(next(iter(failures.values()))), "\n\n".join(found), logs), True)
+            first = _first(next(iter(failures.values())))
+            return Cause(summarize(first, "\n\n".join(tracebacks), logs), True, "engine.lost")
         stalled = ", ".join(str(rank) for rank in silent)
-        head = f"Rank {stalled} did not keep up with the others, which gave up waiting."
-        waiting = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
-        return Cause(summarize(head, "\n\n".join([*waiting, *found]), logs), True)
-    return Cause(summarize(str(lost)), False)
-
-
-def _told(failure: Failure) -> str:
-    return f"Rank {failure.rank}: {failure.message}\n\n{failure.traceback}"
+        head = f"Rank {stalled} did not keep up with the others, which stopped waiting after the timeout."
+        stacks = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
+        return Cause(summarize(head, "\n\n".join([*stacks, *tracebacks]), logs), True, "engine.no-answer")
+    return Cause(summarize(str(lost)), False, getattr(lost, "code", "") or "engine.failed")
 
 
 def _first(failure: Failure) -> str:
@@ -70,7 +69,7 @@ def _first(failure: Failure) -> str:
 
 
 def _failures(engines: Engines) -> tuple[dict[int, Failure], dict[int, Exception]]:
-    """By rank: failures that engines report, and errors from engines that are gone or do not answer."""
+    """By rank: failures that engines report, and errors of engines that are lost or do not answer."""
     failures: dict[int, Failure] = {}
     gone: dict[int, Exception] = {}
     for rank in range(engines.world):
@@ -79,7 +78,7 @@ def _failures(engines: Engines) -> tuple[dict[int, Failure], dict[int, Exception
         except EngineLostError as error:
             gone[rank] = error
         except ClusterError as error:
-            gone[rank] = ClusterError(engines.held(rank) or str(error))
+            gone[rank] = ClusterError(engines.suspended(rank) or str(error), code="engine.no-answer")
         else:
             if status.failure is not None:
                 failures[rank] = status.failure

@@ -1,4 +1,4 @@
-"""Where a reconstruction would start: object, probe and positions, before any engine has anything to do."""
+"""What a reconstruction begins with: object, probe and positions, computed without engines."""
 
 from __future__ import annotations
 
@@ -22,17 +22,27 @@ from ptynb.settings import Settings
 
 Array = NDArray[Any]
 PATTERNS = 256
-"""Patterns that the mean pattern is taken from: enough for the look of a probe, a moment for a scan of any size."""
+"""Patterns of the mean pattern: enough for an estimate of the probe, in a moment for a scan of any size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """What a reconstruction would start with.
+    """What a reconstruction begins with.
 
-    object: complex (state, slice, y, x). probe: complex (mode, y, x), in square roots of counts. positions: (pattern,
-    yx), top-left corners of the probe's windows in pixels of `object`. origin: (y, x) of the object's first pixel in
-    the scan's own coordinates [object pixels]. pixel_size: (y, x) of an object pixel [m], None where it is unknown.
-    note: what the mean pattern behind the probe was taken from.
+    Parameters
+    ----------
+    object : array of complex, (mode, slice, y, x)
+        The object.
+    probe : array of complex, (mode, y, x)
+        The probe [square root of counts].
+    positions : array of float, (pattern, yx)
+        Top-left corners of the probe windows [pixels of `object`].
+    origin : tuple of int
+        (y, x) of the object's first pixel in the scan's coordinates [object pixels].
+    pixel_size : tuple of float or None
+        (y, x) of an object pixel [m]; None where it is unknown.
+    note : str
+        Which patterns the mean pattern behind the probe is of.
     """
 
     object: Array = field(repr=False)
@@ -49,10 +59,10 @@ class Preview:
 
     @property
     def illumination(self) -> NDArray[np.float64]:
-        """Photons (y, x) that all patterns together send through each pixel of the object."""
+        """Photons (y, x) of all patterns together through each pixel of the object."""
         intensity = (np.abs(self.probe) ** 2).sum(0).astype(np.float64)
-        rooms = [side - inner + 1 for side, inner in zip(self.object.shape[-2:], intensity.shape, strict=True)]
-        corners = np.zeros(rooms)
+        sides = [side - inner + 1 for side, inner in zip(self.object.shape[-2:], intensity.shape, strict=True)]
+        corners = np.zeros(sides)
         y, x = np.rint(self.positions).astype(np.int64).T
         np.add.at(corners, (y, x), 1.0)
         # One convolution, however many positions there are.
@@ -60,7 +70,18 @@ class Preview:
         return light
 
     def pictures(self, modes: int = 4) -> tuple[Picture, ...]:
-        """Light on the object's frame, the object's first slice, and the first probe modes, for a `Viewer`."""
+        """Illumination of the object, the object's first slice, and the first probe modes, for a `Viewer`.
+
+        Parameters
+        ----------
+        modes : int
+            Number of probe modes at most.
+
+        Returns
+        -------
+        tuple of Picture
+            Grey levels or colours, with titles and units.
+        """
         powers = (np.abs(self.probe) ** 2).sum((1, 2))
         states, slices, height, width = self.object.shape
         size = self.pixel_size
@@ -69,12 +90,12 @@ class Preview:
         )
         what = f"{height} × {width} pixels, {slices} slice(s), {states} state(s)"
         first = self.object[0, 0]
-        given = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # a flat one has no phase worth a colour
+        varies = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # a constant one has no phase worth a colour
         flat = float(abs(first.flat[0]))
-        # Of one value the percentiles are that value, and what is not above the lower limit is black.
-        limits = None if given else (0.0, 2.0 * flat) if flat else (-1.0, 1.0)
+        # The percentiles of a constant are that constant, and values up to the lower limit are black.
+        limits = None if varies else (0.0, 2.0 * flat) if flat else (-1.0, 1.0)
         start = picture(
-            first if given else np.abs(first), "object", "Object", limits=limits, pixel_size=size, note=what
+            first if varies else np.abs(first), "object", "Object", limits=limits, pixel_size=size, note=what
         )
         shown = [
             picture(
@@ -89,7 +110,7 @@ class Preview:
         return (light, start, *shown)
 
     def _repr_html_(self) -> str:
-        """In a notebook: its pictures, beside one another."""
+        """Its pictures side by side, for notebooks."""
         shown = "".join(
             f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
             f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
@@ -101,12 +122,29 @@ class Preview:
 
 
 def preview(scan: Scan, settings: Settings | None = None) -> Preview:
-    """What a reconstruction of this scan with these settings would start with, computed here, on the CPU.
+    """Compute what a reconstruction of this scan with these settings begins with, on the CPU of this process.
 
-    It is what engines would make, but that the mean pattern behind a probe without a guess, and behind its scale, is
-    that of at most 256 patterns evenly taken from the scan, so that it takes a moment for a scan of any size.
+    As on the engines, but for the mean pattern behind a probe without a guess, and behind its scale, which is that of
+    at most 256 patterns evenly taken from the scan.
 
-    Raises ScanError where scan and settings don't go together, or those patterns are empty.
+    Parameters
+    ----------
+    scan : Scan
+        To reconstruct.
+    settings : Settings, optional
+        Default: `Settings()`.
+
+    Returns
+    -------
+    Preview
+        Object, probe, positions, and pictures of them.
+
+    Raises
+    ------
+    ScanError
+        These patterns are empty ("scan.empty").
+    SettingsError
+        Scan and settings do not fit together.
     """
     settings = settings or Settings()
     check_together(scan, settings)
@@ -115,7 +153,10 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     for index in chosen:
         total += scan.counts(int(index), int(index) + 1)[0]
     if not total.any():
-        raise ScanError(f"The {len(chosen)} patterns looked at are all empty: no pixel has a count above 0.")
+        raise ScanError(
+            f"{len(chosen)} of {len(scan)} patterns were read, and all are empty: no pixel has a count above 0.",
+            code="scan.empty",
+        )
     mean = total / len(chosen)
     mean = np.fft.ifftshift(mean) if shifted(scan) else mean
     dtype = torch.complex128 if settings.precision == "double" else torch.complex64

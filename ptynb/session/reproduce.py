@@ -1,4 +1,4 @@
-"""`reproduce`: a run repeated from its own record, changes on the way included, and compared with what it was."""
+"""`reproduce`: repeat a run from its result, with its changes of settings, and compare."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.io.result_file import load_result
-from ptynb.io.scan_identity import digest
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.change_replay import steps_of
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before, steps_of
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
@@ -33,10 +31,19 @@ SAME_COUNTS = 1e-9
 class Reproduction:
     """A run and its repetition.
 
-    first, second: the results. equal: whether objects, probes, positions and losses are the same to the last bit.
-    difference: root of the mean squared complex difference of the objects after registration, over that of the first;
-        None where they can't be compared. loss: the largest relative difference of an epoch's loss; None without
-        epochs. notes: sentences on what could not be repeated, or differs.
+    Parameters
+    ----------
+    first, second : Result
+        The original and the repeated run.
+    equal : bool
+        Whether objects, probes, positions and losses are equal to the last bit.
+    difference : float or None
+        Root mean square of the complex difference of the objects after registration, relative to that of the first;
+        None where they cannot be compared.
+    loss : float or None
+        Largest relative difference of an epoch's loss; None without epochs.
+    notes : tuple of str
+        What could not be repeated, or differs.
     """
 
     first: Result
@@ -48,12 +55,12 @@ class Reproduction:
 
     def __str__(self) -> str:
         same = "Equal to the bit." if self.equal else "Not equal to the bit."
-        told = [f"{len(self.second.epochs)} epochs again. {same}"]
+        lines = [f"{len(self.second.epochs)} epochs again. {same}"]
         if not self.equal:
             difference = "unknown" if self.difference is None else f"{self.difference:.3g}"
             loss = "unknown" if self.loss is None else f"{self.loss:.3g}"
-            told.append(f"Relative difference of the objects: {difference}; of the losses at most: {loss}.")
-        return "\n".join([*told, *self.notes])
+            lines.append(f"Relative difference of the objects: {difference}; of the losses at most: {loss}.")
+        return "\n".join([*lines, *self.notes])
 
 
 def reproduce(
@@ -65,35 +72,59 @@ def reproduce(
     extensions: Sequence[Any] = (),
     report: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Repeats the run whose result is in this file: scan, settings at the start, each change before the same update.
+    """Repeat the run of a result: its scan, its initial settings, and each change before the same update.
 
-    scan: the same; None: it is loaded as it was then. cluster: whose engines reconstruct; None: this process does.
-    extensions: the same pieces and constraints of your own as then. report: told, line by line, what is being done.
+    With as many engines and threads of the same kind, and the same versions, the result is equal to the bit.
+    `Reproduction.notes` lists what could not be repeated, or differs.
 
-    On as many engines and threads of the same kind, with the same versions, the result is equal to the bit. What can't
-    be repeated, or differs, is in `Reproduction.notes`.
+    Parameters
+    ----------
+    path : str or Path
+        Of the result.
+    scan : Scan, optional
+        The same scan; None: it is loaded as it was.
+    cluster : Cluster, optional
+        Its engines reconstruct. None: this process does.
+    device : {"auto", "cpu", "cuda"}
+        As for `Reconstruction`.
+    extensions : sequence of ModelComponent or CustomConstraint
+        The same ones as in the run.
+    report : callable, optional
+        Called with each line about the progress.
 
-    Raises FileError where the scan is not the same any more, or the record is not enough.
+    Returns
+    -------
+    Reproduction
+        Both results, and how they differ.
+
+    Raises
+    ------
+    FileError
+        The scan has changed ("scan.other"), or is not available ("scan.not-in-file", "file.not-found"), or the record
+        is incomplete ("file.incomplete").
     """
     path = Path(path).expanduser()
     first = load_result(path)
-    tell = report or _silent
     begun = settings_of(first, path)
     if len(extensions) != len(first.machines.extensions):
         raise FileError(
-            f"{path} was made with pieces of your own ({', '.join(first.machines.extensions) or 'none'}), and "
-            f"{len(extensions)} were given; give the same ones: reproduce(path, extensions=[...])."
+            f"{path} was made with extensions ({', '.join(first.machines.extensions) or 'none'}), and "
+            f"{len(extensions)} are given; give the same ones: reproduce(path, extensions=[...]).",
+            code="argument.missing",
         )
     scan = same_scan(first, path) if scan is None else scan
     check_same(scan, first, path)
     steps = steps_of(begun, first.changes)
-    restructured = any(not Settings.is_live(name) for step in steps for name in step.names)
-    with _folder(restructured) as keep:
+    reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
+    with _checkpoint_folder(reconfigured) as checkpointing:
         settings = Settings(**begun)
-        with Reconstruction(scan, settings, cluster, device=device, checkpointing=keep, extensions=extensions) as recon:
+        with Reconstruction(
+            scan, settings, cluster, device=device, checkpointing=checkpointing, extensions=extensions
+        ) as recon:
             for step in steps:
                 _reach(recon, step.epoch, step.update)
-                tell(f"After epoch {step.epoch}: {', '.join(step.names)}")
+                if report is not None:
+                    report(f"After epoch {step.epoch}: {', '.join(step.names)}")
                 recon.reconfigure(step.settings)
             _reach(recon, len(first.epochs), first.update)
             second = recon.result
@@ -101,36 +132,43 @@ def reproduce(
 
 
 def settings_of(result: Result, path: Path) -> dict[str, Any]:
-    """The settings that a run began with. Raises FileError where its result does not say."""
+    """The settings that a run began with. Raises FileError where its result does not have them."""
     begun = result.initial_settings or settings_before(result.settings, result.changes)
     if not begun:
-        raise FileError(f"{path} does not say with which settings it was made, so it can't be repeated.")
+        raise FileError(
+            f"{path} does not have the settings that the run began with, so it cannot be repeated.",
+            code="file.incomplete",
+        )
     return begun
 
 
 def same_scan(result: Result, path: Path) -> Scan:
-    """The scan, opened as it was then. Raises FileError where it can't be, or the file has changed since."""
+    """Load the scan with the arguments of the run. Raises FileError where the file is not available, or has changed."""
     then = result.scan
     if then.prepared:
         raise FileError(
             f"{path} is the result of {then.path}, changed after it was loaded (cropped, flipped, masked ...), which "
-            "is not in the record; load it, change it in the same way, and give it: reproduce(path, scan)."
+            "is not in the record; load it, prepare it in the same way, and pass it: reproduce(path, scan).",
+            code="scan.not-in-file",
         )
     if not then.path or then.arrays:
         why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
         raise FileError(
-            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and give it: reproduce(path, "
-            "scan)."
+            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and pass it: reproduce(path, "
+            "scan).",
+            code="scan.not-in-file",
         )
     file = Path(then.path)
     if not file.exists():
         raise FileError(
-            f"{path} is the result of {file}, which is not there any more; give the scan: reproduce(path, scan)."
+            f"{path} is the result of {file}, which does not exist any more; pass the scan: reproduce(path, scan).",
+            code="file.not-found",
         )
     if then.size is not None and file.stat().st_size != then.size:
         raise FileError(
             f"{file} has {file.stat().st_size} bytes, and had {then.size} when {path} was made of it; "
-            "expected the same file."
+            "expected the same file.",
+            code="scan.other",
         )
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in then.given.items()
@@ -138,11 +176,13 @@ def same_scan(result: Result, path: Path) -> Scan:
     try:
         return load(file, **given)
     except TypeError as error:
-        raise FileError(f"{path} says that its scan was opened with words that load does not know: {error}.") from None
+        raise FileError(
+            f"{path} has arguments of its scan that load does not have: {error}.", code="file.damaged"
+        ) from None
 
 
 def check_same(scan: Scan, result: Result, path: Path) -> None:
-    """Raises FileError where this is not the scan that a result is of, as far as its metadata tell."""
+    """Raise FileError where the scan's metadata are not those of the result's scan."""
     then = result.scan
     patterns, window = (
         then.patterns or len(result.positions),
@@ -152,39 +192,42 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
         raise FileError(
             f"{path} is the result of {patterns} patterns of {window[0]} x {window[1]} pixels, and this scan has "
             f"{len(scan)} of {scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected the same scan, prepared in "
-            "the same way."
+            "the same way.",
+            code="scan.other",
         )
-    if then.digest and digest(scan) != then.digest:
+    if then.digest and scan.metadata_digest != then.digest:
         raise FileError(
             f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
-            "expected the same, prepared in the same way: reproduce(path, scan)."
+            "expected the same, prepared in the same way: reproduce(path, scan).",
+            code="scan.other",
         )
     if then.sample_digest and scan.sample_digest != then.sample_digest:
         raise FileError(
             f"{path} is the result of a scan with other patterns than '{scan.name}' has: another file, or one that was "
-            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: reproduce(path, scan)."
+            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: reproduce(path, scan).",
+            code="scan.other",
         )
 
 
 def notes_on(first: Result, second: Result) -> tuple[str, ...]:
-    """Sentences on what could not be repeated, and on what was different this time."""
+    """What could not be repeated, and what differs."""
     found = [
-        f"After epoch {change.epoch} engines were lost, and it went on from a kept state ({change.old}); "
-        "that was not repeated."
+        f"After epoch {change.epoch} engines were lost, and the run continued from a checkpoint ({change.old}); "
+        "this was not repeated."
         for change in first.changes
         if change.name == "engines"
     ]
     if first.failure:
-        found.append(f"It was ended by a failure, which was not repeated: {first.failure.splitlines()[0]}")
+        found.append(f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}")
     if Settings(**first.settings).sync_every > 1:
         found.append(
-            "Engines exchanged their parameters now and then only (sync_every), and at each pause; pauses are not "
-            "in the record."
+            "With sync_every above 1 engines also synchronise their parameters at each pause, and pauses are not in "
+            "the record."
         )
     if (len(second.epochs), second.update) != (len(first.epochs), first.update):
         found.append(
-            f"It ended after epoch {len(second.epochs)} and {second.update} updates, and the first time after epoch "
-            f"{len(first.epochs)} and {first.update}."
+            f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
+            f"{len(second.epochs)} and {second.update} updates."
         )
     found += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
     found += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
@@ -197,23 +240,20 @@ def _differing(part: str, first: Result, second: Result, names: dict[str, str]) 
     for name, word in names.items():
         then, now = (getattr(getattr(result, part), name) for result in (first, second))
         if then and then != now:
-            found.append(f"Other {word}: {_words(then)} then, {_words(now)} now.")
+            texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
+            found.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
     return found
-
-
-def _words(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _other_data(first: Result, second: Result) -> tuple[str, ...]:
     then, now = first.scan.counts, second.scan.counts
     if then is None or now is None or abs(then - now) <= SAME_COUNTS * abs(then):
         return ()
-    return (f"The patterns are others: {then:.9g} counts in all then, {now:.9g} now.",)
+    return (f"The patterns differ: {then:.9g} counts in total in the original run, {now:.9g} now.",)
 
 
 def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Reproduction:
-    """How far two results are from each other."""
+    """Compare two results."""
     mine, theirs = first.losses, second.losses
     common = min(len(mine), len(theirs))
     loss = None
@@ -228,13 +268,13 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
         try:
             difference = Together({"first": first, "second": second}).registered("second", "first").error
         except ValueError as error:
-            more = (f"The objects can't be compared: {error}",)
+            more = (f"The objects cannot be compared: {error}",)
     return Reproduction(first, second, equal, difference, loss, (*notes, *more))
 
 
 def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
-    """Trains up to this update of this epoch. A change that was made earlier than where it is comes at once."""
-    recon.wait()  # until the patterns are read
+    """Run up to this update of this epoch, unless it is completed."""
+    recon.wait()  # for the patterns to be read
     status = recon.status()[0]
     if (status.epoch, status.update) < (epoch, update):
         recon.run_until(epoch, update)
@@ -242,21 +282,17 @@ def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
 
 
 @contextlib.contextmanager
-def _folder(wanted: bool) -> Iterator[Checkpointing | None]:
-    """Where states are kept that a restructuring goes through; removed in the end."""
-    if not wanted:
+def _checkpoint_folder(needed: bool) -> Iterator[Checkpointing | None]:
+    """A temporary folder for the checkpoints of `reconfigure`."""
+    if not needed:
         yield None
         return
     from ptynb.io.checkpoint_dir import new_folder
 
     folder = new_folder("again")
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     try:
-        yield Checkpointing(folder=made, epochs=None, seconds=None)
+        yield Checkpointing(folder=temporary, epochs=None, seconds=None)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _silent(line: str) -> None:
-    """Nobody listens."""
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Coming back to a reconstruction: to one that still runs (`attach`), or to its last kept state (`resume`)."""
+"""Return to a reconstruction: to one that still runs (`attach`), or to its latest checkpoint (`resume`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Status
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
@@ -21,7 +21,7 @@ from ptynb.io.checkpoint_file import identity, load_state
 from ptynb.io.load import load
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.spec import OnFailure, Opening
+from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
 
 
@@ -29,65 +29,78 @@ from ptynb.settings import Checkpointing, Settings
 class Running:
     """A reconstruction that is open on a cluster.
 
-    name: that of its cluster; where it is one of several there, with its group's: "cluster/group".
-    opened: when, seconds since 1970. places: the engines, in the order of the group's ranks.
+    name: of its cluster; of several on one cluster "cluster/group". ranks: the cluster's, in the order of the group's.
     """
 
     name: str
     cluster: Cluster
-    opening: Opening
+    spec: RunSpec
     status: Status
     group: str
-    places: list[int]
+    ranks: list[int]
 
     def __str__(self) -> str:
-        since = time.strftime("%d %b %H:%M", time.localtime(self.opening.opened))
+        since = time.strftime("%d %b %H:%M", time.localtime(self.spec.opened))
         where = f"{self.status.state} at epoch {self.status.epoch} of {self.status.target}"
-        return f"'{self.name}' ({self.opening.scan.name}, {where}, since {since})"
+        return f"'{self.name}' ({self.spec.scan.name}, {where}, since {since})"
 
 
 def attach(name: str | None = None) -> Reconstruction:
-    """Joins a reconstruction that goes on without its notebook, or that this notebook has lost sight of.
+    """Connect to a reconstruction that runs without its notebook.
 
-    name: of its cluster, as `ptynb ps` lists it; needed only where there are several. Of several on one cluster: what
-        the error that lists them says. The record is whole, the live view works, and from now on this process holds
-        the cluster.
+    The record is complete, the live view works, and from now on this process holds the cluster.
 
-    Raises ClusterError where there is none (then `resume` goes on from its last state), or where another process that
-    still lives holds it.
+    Parameters
+    ----------
+    name : str, optional
+        Of its cluster, as `ptynb ps` lists it; needed only where there are several. Of several reconstructions on one
+        cluster: the name in the error that lists them.
+
+    Returns
+    -------
+    Reconstruction
+        Connected to the engines.
+
+    Raises
+    ------
+    ClusterError
+        There is none ("reconstruction.not-found"; `resume` continues from its latest checkpoint), there are several
+        ("reconstruction.ambiguous"), or another process that still runs holds it ("cluster.held-elsewhere").
     """
     found = _running(name)
     if not found:
-        wanted = "No reconstruction runs" if name is None else f"No reconstruction runs on a cluster named {name!r}"
-        raise ClusterError(f"{wanted}. {_last_kept()}")
+        where = "" if name is None else f" on a cluster named {name!r}"
+        raise ClusterError(f"No reconstruction runs{where}. {_latest_checkpoint()}", code="reconstruction.not-found")
     if len(found) > 1:
         for one in found:
-            _let_go(one.cluster)
+            _release(one.cluster)
         listed = "; ".join(str(one) for one in found)
-        raise ClusterError(f"Several reconstructions run: {listed}. Name one: attach({found[0].name!r}).")
+        raise ClusterError(
+            f"Several reconstructions run: {listed}. Choose one: attach({found[0].name!r}).",
+            code="reconstruction.ambiguous",
+        )
     chosen = found[0]
     chosen.cluster.hold()
-    engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.places)
-    return Reconstruction._joined(chosen.cluster, engines, chosen.opening, chosen.status)
+    engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.ranks)
+    return Reconstruction._joined(chosen.cluster, engines, chosen.spec, chosen.status)
 
 
 def going_on(scan: Scan | None = None) -> dict[str, str]:
-    """Runs that go on and that no living process holds: for each its name for `attach`, and what it is, in words.
+    """Runs that no process holds: name for `attach` -> description.
 
-    scan: those of this scan, or of what was made of the same file; None: of all. A cluster that does not answer is left
-    out.
+    scan: only those of this scan, or of the same file. A cluster that does not answer is left out.
     """
     found: dict[str, str] = {}
     for folder in runtime_dir.known_clusters():
         if Cluster.holder(folder) is None and (cluster := Cluster.joined(folder)) is not None:
             here = _on(cluster)
-            _let_go(cluster)
-            found |= {one.name: str(one) for one in here if scan is None or _same(scan, one.opening.scan)}
+            _release(cluster)
+            found |= {one.name: str(one) for one in here if scan is None or _same(scan, one.spec.scan)}
     return found
 
 
 def any_held_elsewhere() -> bool:
-    """Whether another process that lives holds a cluster, such as the kernel of a page that is being left."""
+    """Whether another running process holds a cluster, such as the kernel of a page that is being closed."""
     holders = [Cluster.holder(folder) for folder in runtime_dir.known_clusters()]
     return any(holder is not None and holder.pid != os.getpid() for holder in holders)
 
@@ -106,50 +119,51 @@ def _running(name: str | None) -> list[Running]:
         if cluster is None:
             if name is not None:
                 raise ClusterError(
-                    f"The cluster {folder.name!r} does not answer; 'ptynb stop {folder.name}' ends what is left of it."
+                    f"The cluster {folder.name!r} does not answer; 'ptynb stop {folder.name}' ends its processes.",
+                    code="cluster.not-reachable",
                 )
             continue
         running = [one for one in _on(cluster) if name in (None, cluster.name, one.name)]
         if not running:
-            _let_go(cluster)
+            _release(cluster)
         found += running
     return found
 
 
 def _on(cluster: Cluster) -> list[Running]:
-    places = cluster.alive()
-    answers = cluster.call_all(places, registry.joinable, [()] * len(places), timeout=10.0)
-    by_group: dict[str, dict[int, tuple[int, Opening, Status]]] = {}
-    for place, found in zip(places, answers, strict=True):
-        for group, opening, settings, status in found:
-            present = replace(opening, settings=settings)
-            by_group.setdefault(group, {})[status.rank] = place, present, status
+    ranks = cluster.alive()
+    answers = cluster.call_all(ranks, run_registry.joinable, [()] * len(ranks), timeout=10.0)
+    by_group: dict[str, dict[int, tuple[int, RunSpec, Status]]] = {}
+    for cluster_rank, answer in zip(ranks, answers, strict=True):
+        for group, spec, settings, status in answer:
+            present = replace(spec, settings=settings)
+            by_group.setdefault(group, {})[status.rank] = cluster_rank, present, status
     running = []
     for group, members in by_group.items():
         first = min(members)
-        _, opening, status = members[first]
-        # Where one was lost meanwhile, its place is one of those that nobody of the group is at.
-        possible = {*(range(len(cluster)) if opening.ranks is None else opening.ranks)}
-        free = iter(sorted(possible - {place for place, _, _ in members.values()}))
+        _, spec, status = members[first]
+        # The rank of an engine that was lost meanwhile is one that no member of the group has.
+        possible = {*(range(len(cluster)) if spec.ranks is None else spec.ranks)}
+        free = iter(sorted(possible - {cluster_rank for cluster_rank, _, _ in members.values()}))
         in_order = [members[rank][0] if rank in members else next(free) for rank in range(status.world)]
         name = cluster.name if len(by_group) == 1 else f"{cluster.name}/{group}"
-        running.append(Running(name, cluster, opening, status, group, in_order))
+        running.append(Running(name, cluster, spec, status, group, in_order))
     return running
 
 
-def _let_go(cluster: Cluster) -> None:
-    """Of a cluster that was only asked; one that this process holds stays."""
+def _release(cluster: Cluster) -> None:
+    """Disconnect from a cluster, unless this process holds it."""
     if not cluster.held_here:
         cluster.detach()
 
 
-def _last_kept() -> str:
-    found = (path for place in ("*", "*/branches/*") for path in default_folder().glob(f"{place}/state-*.h5"))
-    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+def _latest_checkpoint() -> str:
+    paths = (path for folder in ("*", "*/branches/*") for path in default_folder().glob(f"{folder}/state-*.h5"))
+    newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
-        return "And no state of one was kept."
+        return "There is no checkpoint either."
     folder = checkpoint_branches.root_of(newest.parent)
-    return f"The last state was kept in {folder}: ptynb.resume({str(folder)!r}) goes on from it."
+    return f"The latest checkpoint is in {folder}: ptynb.resume({str(folder)!r}) continues from it."
 
 
 def resume(
@@ -164,24 +178,49 @@ def resume(
     checkpointing: Checkpointing | None = None,
     on_failure: OnFailure = "pause",
 ) -> Reconstruction:
-    """A reconstruction that goes on from a kept state, bit for bit on as many engines.
+    """Continue from a checkpoint; with the same number of engines the result is equal to the bit.
 
-    path: of a state file, or of the folder with states: the newest is taken, of the branch that was worked on last.
-    scan: that it is of; None: from the file it was in. settings: to go on with; None: those of the state.
-    extensions: the same ones as before. checkpointing: None: as usual, in the folder of the state.
-    The others are those of `Reconstruction`.
+    Parameters
+    ----------
+    path : str or Path
+        Of a checkpoint, or of the folder with checkpoints: the newest of the branch that was used last.
+    scan : Scan, optional
+        The same scan; None: it is loaded from its file.
+    cluster : Cluster, optional
+        As for `Reconstruction`.
+    settings : Settings, optional
+        To continue with; None: those of the checkpoint.
+    device : {"auto", "cpu", "cuda"}
+        As for `Reconstruction`.
+    timeout : float
+        As for `Reconstruction` [s].
+    extensions : sequence of ModelComponent or CustomConstraint
+        The same ones as before.
+    checkpointing : Checkpointing, optional
+        None: the default, in the folder of the checkpoint.
+    on_failure : {"pause", "continue"}
+        As for `Reconstruction`.
 
-    Raises FileError where the state is truncated, damaged or foreign; the sentence names the one before it.
+    Returns
+    -------
+    Reconstruction
+        Ready to run.
+
+    Raises
+    ------
+    FileError
+        The checkpoint is truncated, damaged or of another program; the message names the one before it.
     """
-    path = Path(path).expanduser().absolute()  # engines need not be where the notebook is
+    path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
     state = load_state(start)
     if scan is None:
         file = state.scan.get("file")
         if file is None:
             raise FileError(
-                f"{start} is the state of the scan '{state.scan.get('name')}', which was in no file; make that scan, "
-                "and give it: resume(path, scan)."
+                f"{start} is a checkpoint of the scan '{state.scan.get('name')}', which was in no file; make that "
+                "scan, and pass it: resume(path, scan).",
+                code="scan.not-in-file",
             )
         scan = load(file)
     if checkpointing is None:

@@ -27,7 +27,7 @@ from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, make_model, object_frame
 from ptynb.settings import Settings
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before
 
 
 def make_result(scan: Scan, found: Result, machines: Machines, failure: Exception | None) -> Result:

@@ -1,4 +1,4 @@
-"""What can be chosen in a reconstruction: frozen, validated models."""
+"""Settings of a reconstruction: frozen, validated models."""
 
 from ptynb.exceptions import SettingsError as SettingsError
 from ptynb.settings.checkpointing import Checkpointing as Checkpointing

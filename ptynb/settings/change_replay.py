@@ -1,21 +1,22 @@
-"""A record of changes as what there is to do again: these settings, before this update."""
+"""Replay and undo of the recorded changes of settings."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ptynb.data.record import Change
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import flat, merge
+from ptynb.settings.validation import flat, merge, nested
 
 
 @dataclass(frozen=True)
 class Step:
-    """Settings that were taken over at once.
+    """Settings that were changed together.
 
-    epoch, update: completed before it. names: of those that changed. settings: all, from then on.
+    epoch, update: completed before. names: of the settings that changed. settings: all of them from then on.
     """
 
     epoch: int
@@ -24,35 +25,35 @@ class Step:
     settings: Settings
 
 
-def steps_of(began_with: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Step, ...]:
-    """The steps of a record, in order; its lines that are about no setting are passed over.
+def steps_of(initial: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Step, ...]:
+    """Group recorded changes into steps, in order; changes of anything but settings are skipped.
 
-    began_with: all settings at the start, as plain values. Raises SettingsError where they lead to none that can be.
+    initial: all settings at the start, as plain values. Raises SettingsError if the settings of a step are invalid.
     """
-    known = {name for name, _ in flat(Settings(**began_with).model_dump())}
+    known = {name for name, _ in flat(Settings(**initial).model_dump())}
     groups: list[list[Change]] = []
     for change in changes:
         if change.name in known:
-            if groups and _at_once(groups[-1], change):
+            if groups and _belongs_to(groups[-1], change):
                 groups[-1].append(change)
             else:
                 groups.append([change])
-    present, steps = Settings(**began_with), []
+    present, steps = Settings(**initial), []
     for group in groups:
         values = present.model_dump()
         for change in group:
-            values = merge(values, _nested(change.name, change.new))
+            values = merge(values, nested({change.name: change.new}))
         present = Settings(**values)
         names = tuple(change.name for change in group)
         steps.append(Step(group[0].epoch, group[0].update, names, present))
     return tuple(steps)
 
 
-def _at_once(group: Sequence[Change], change: Change) -> bool:
-    """Whether it was given together with these.
+def _belongs_to(group: Sequence[Change], change: Change) -> bool:
+    """Whether a change was made together with those of a group.
 
-    A restructuring is written down with one time for all its lines. Settings that may change while it runs have one
-    each, and whether these were given in one breath or two makes no difference.
+    All changes of a reconfiguration have the same time. Live settings have a time each; whether they were changed
+    together makes no difference.
     """
     first = group[0]
     if (first.epoch, first.update) != (change.epoch, change.update) or change.name in {one.name for one in group}:
@@ -61,7 +62,15 @@ def _at_once(group: Sequence[Change], change: Change) -> bool:
     return live or first.when == change.when
 
 
-def _nested(name: str, value: Any) -> dict[str, Any]:
-    for part in reversed(name.split(".")):
-        value = {part: value}
-    return {**value}
+def settings_before(settings: Mapping[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    """Return the settings (plain values) before these changes; changes of anything else are skipped."""
+    before = copy.deepcopy(dict(settings))
+    known = {name for name, _ in flat(before)}
+    for change in reversed(changes):
+        if change.name in known:
+            *parts, last = change.name.split(".")
+            place = before
+            for part in parts:
+                place = place[part]
+            place[last] = copy.deepcopy(change.old)
+    return before

@@ -1,4 +1,4 @@
-"""What is imposed on the parameters between updates, each kind with its own choices and epochs."""
+"""Constraints: projections of object, probe, positions or tilts between updates."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
 
 
 class Constraint(SettingsModel):
-    """When it is imposed: after the last update of an epoch, or after every update of it."""
+    """Base class of the constraints: in which epochs, and after which updates, it is imposed."""
 
-    start_epoch: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch with it")
-    every: int = Field(default=1, ge=1, le=MOST_EPOCHS, title="Every", description="From one time to the next [epochs]")
+    start_epoch: int = Field(
+        default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch in which it is imposed"
+    )
+    every: int = Field(
+        default=1, ge=1, le=MOST_EPOCHS, title="Every", description="Interval between two times [epochs]"
+    )
     end_epoch: int | None = Field(
-        default=None, ge=1, le=MOST_EPOCHS, title="Last epoch", description="Last epoch with it; none: to the end"
+        default=None,
+        ge=1,
+        le=MOST_EPOCHS,
+        title="Last epoch",
+        description="Last epoch in which it is imposed; none: no limit",
     )
     after: Literal["epoch", "update"] = Field(
-        default="epoch", description="Whether it follows every update of these epochs, or only their end"
+        default="epoch", description="Whether it is imposed at the end of these epochs, or after each of their updates"
     )
 
     @model_validator(mode="after")
@@ -31,7 +39,18 @@ class Constraint(SettingsModel):
         return self
 
     def due(self, epoch: int) -> bool:
-        """Whether it is imposed in this epoch (1 for the first)."""
+        """Whether the constraint is imposed in an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, 1 for the first.
+
+        Returns
+        -------
+        bool
+            True if it is imposed.
+        """
         return self.start_epoch <= epoch <= (self.end_epoch or epoch) and (epoch - self.start_epoch) % self.every == 0
 
 
@@ -39,39 +58,39 @@ class Constraint(SettingsModel):
 
 
 class OrthogonalModes(Constraint):
-    """Probe modes made orthogonal and sorted by power; no pattern changes by it."""
+    """Make the probe modes orthogonal and sort them by power; the modelled patterns do not change."""
 
     kind: Literal["orthogonal_modes"] = "orthogonal_modes"
 
 
 class ProbeSupport(Constraint):
-    """The probe is dark outside a disc in its window."""
+    """Set the probe to 0 outside a disc in its window."""
 
     kind: Literal["probe_support"] = "probe_support"
     radius: Length = Field(description="Radius of the disc [fraction of the window's shorter side]")
     edge: float = Field(
-        default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the window's shorter side]"
+        default=0.02, ge=0, le=1, description="Width of the soft edge [fraction of the window's shorter side]"
     )
 
 
 class ProbeAperture(Constraint):
-    """The probe's Fourier transform is dark outside a disc: the beam's aperture."""
+    """Set the Fourier transform of the probe to 0 outside a disc, the aperture of the beam."""
 
     kind: Literal["probe_aperture"] = "probe_aperture"
     radius: Length = Field(description="Radius of the disc [fraction of the detector's shorter side]")
     edge: float = Field(
-        default=0.02, ge=0, le=1, description="Width of its soft edge [fraction of the detector's shorter side]"
+        default=0.02, ge=0, le=1, description="Width of the soft edge [fraction of the detector's shorter side]"
     )
 
 
 class FixedProbePower(Constraint):
-    """The probe keeps its total power, that of the start."""
+    """Scale the probe to its total power at the start."""
 
     kind: Literal["fixed_probe_power"] = "fixed_probe_power"
 
 
 class CentredProbe(Constraint):
-    """The centre of mass of the probe's intensity goes to the window's centre, the object along with it."""
+    """Shift the centre of mass of the probe's intensity to the centre of its window, and the object with it."""
 
     kind: Literal["centred_probe"] = "centred_probe"
 
@@ -80,52 +99,58 @@ class CentredProbe(Constraint):
 
 
 class GaussianBlur(Constraint):
-    """The object is smoothed by a Gaussian within its slices."""
+    """Smooth the slices of the object by a Gaussian."""
 
     kind: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: Length = Field(description="Standard deviation [object pixels]")
 
 
 class DepthBlur(Constraint):
-    """The object is smoothed by a Gaussian across its slices."""
+    """Smooth the object by a Gaussian across its slices."""
 
     kind: Literal["depth_blur"] = "depth_blur"
     sigma: Length = Field(description="Standard deviation [slices]")
 
 
 class LowPass(Constraint):
-    """The object has no spatial frequencies beyond a limit."""
+    """Remove spatial frequencies of the object above a limit."""
 
     kind: Literal["low_pass"] = "low_pass"
-    cutoff: Annotated[float, Field(gt=0, le=1)] = Field(description="Highest frequency kept [fraction of Nyquist's]")
-    edge: float = Field(default=0.0, ge=0, le=1, description="Width of the filter's soft edge [fraction of Nyquist's]")
+    cutoff: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Highest frequency that is kept [fraction of the Nyquist frequency]"
+    )
+    edge: float = Field(
+        default=0.0, ge=0, le=1, description="Width of the soft edge of the filter [fraction of the Nyquist frequency]"
+    )
 
 
 class MissingWedge(Constraint):
-    """Frequencies in depth that the lateral ones can't know are taken away: k_z beyond strength times k_xy."""
+    """Remove frequencies along depth that cannot be measured: k_z above slope times k_xy."""
 
     kind: Literal["missing_wedge"] = "missing_wedge"
-    slope: Length = Field(default=1.0, description="Steepest ratio of k_z to lateral frequency kept [1/(pixel/slice)]")
+    slope: Length = Field(
+        default=1.0, description="Largest ratio of k_z to lateral frequency that is kept [1/(pixel/slice)]"
+    )
 
 
 class DCTThreshold(Constraint):
-    """Small coefficients of the object's cosine transform are set to 0 (sparse in that basis)."""
+    """Set the small coefficients of the object's discrete cosine transform to 0."""
 
     kind: Literal["dct_threshold"] = "dct_threshold"
     keep_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
-        description="Part of the coefficients that is kept, the largest"
+        description="Fraction of the coefficients, the largest ones, that is kept"
     )
 
 
 class PositivePhase(Constraint):
-    """No negative phase: the object's phase is cut at 0, or first moved to where its smallest parts are 0."""
+    """Make the phase of the object non-negative: it is shifted so that its smallest values are 0, then clipped."""
 
     kind: Literal["positive_phase"] = "positive_phase"
-    strength: Strength = Field(default=1.0, description="1: wholly, 0: not at all")
+    strength: Strength = Field(default=1.0, description="Strength, from 0 (no effect) to 1 (full projection)")
 
 
 class AmplitudeLimits(Constraint):
-    """The object's amplitude stays between two values."""
+    """Clip the amplitude of the object to an interval."""
 
     kind: Literal["amplitude_limits"] = "amplitude_limits"
     low: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False, description="Smallest amplitude")
@@ -134,56 +159,65 @@ class AmplitudeLimits(Constraint):
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
         if self.low > self.high:
-            raise InvalidValueError(f"its low limit {self.low:g} is above its high one {self.high:g}; turn them round")
+            raise InvalidValueError(
+                f"low is {self.low:g} and high is {self.high:g}; exchange them",
+                code="settings.wrong-order",
+            )
         return self
 
 
 class AmplitudePhaseCoupling(Constraint):
-    """Amplitude follows phase, as in a single material: |O| = exp(-ratio * phase)."""
+    """Set the amplitude of the object from its phase, as for a single material: |O| = exp(-ratio * phase)."""
 
     kind: Literal["amplitude_phase_coupling"] = "amplitude_phase_coupling"
-    ratio: float = Field(ge=0, le=1e6, allow_inf_nan=False, description="Absorption over phase shift, beta / delta")
-    strength: Strength = Field(default=1.0, description="1: wholly, 0: not at all")
+    ratio: float = Field(
+        ge=0, le=1e6, allow_inf_nan=False, description="Ratio of absorption to phase shift, beta / delta"
+    )
+    strength: Strength = Field(default=1.0, description="Strength, from 0 (no effect) to 1 (full projection)")
 
 
 class Denoise(Constraint):
-    """A step towards an object of less total variation, of smaller or fewer deviations from vacuum."""
+    """Reduce the total variation of the object, or its deviation from vacuum, by a proximal step."""
 
     kind: Literal["denoise"] = "denoise"
     norm: Literal["tv", "l1", "l2"] = Field(
-        default="tv", description="What is made smaller: total variation, or the deviation from vacuum (l1, l2)"
+        default="tv", description="What is reduced: total variation, or the L1 or L2 norm of the deviation from vacuum"
     )
-    amount: Length = Field(description="How much [1 = the transmission of vacuum]")
+    amount: Length = Field(description="Size of the step [1 = the transmission of vacuum]")
 
 
 class Smooth(Constraint):
-    """A step of diffusion of the object: steep changes between neighbours become smaller."""
+    """Smooth the object by a step of diffusion."""
 
     kind: Literal["smooth"] = "smooth"
-    strength: Strength = Field(default=0.1, description="1: each pixel becomes the mean of its four neighbours")
+    strength: Strength = Field(
+        default=0.1, description="Strength; at 1 each pixel is replaced by the mean of its four neighbours"
+    )
 
 
 class ObjectSupport(Constraint):
-    """The object is vacuum outside the area that positions' windows, made smaller by a margin, reach."""
+    """Set the object to vacuum outside the area covered by the probe windows, each reduced by a margin."""
 
     kind: Literal["object_support"] = "object_support"
-    margin: float = Field(default=0.0, ge=0, lt=0.5, description="Rim of each window left out [fraction of its side]")
+    margin: float = Field(
+        default=0.0, ge=0, lt=0.5, description="Margin of each window that is left out [fraction of its side]"
+    )
 
 
 class RecenterDepth(Constraint):
-    """The centre of the object's phase contrast goes to the middle slice, by whole slices."""
+    """Shift the object by whole slices so that its phase contrast is centred in the middle slice."""
 
     kind: Literal["recenter_depth"] = "recenter_depth"
 
 
 class RemovePhaseRamp(Constraint):
-    """The object's linear phase ramp goes to the probe; no pattern changes by it."""
+    """Move the linear phase ramp of the object to the probe; the modelled patterns do not change."""
 
     kind: Literal["remove_phase_ramp"] = "remove_phase_ramp"
 
 
 class RemoveGridArtifacts(Constraint):
-    """Periods of the scan's own raster are taken out of the object's spectrum."""
+    """Remove the periods of the scan raster from the spectrum of the object."""
 
     kind: Literal["remove_grid_artifacts"] = "remove_grid_artifacts"
     period_y: Length = Field(description="Step of the raster along y [object pixels]")
@@ -195,13 +229,13 @@ class RemoveGridArtifacts(Constraint):
 
 
 class ZeroMeanPositions(Constraint):
-    """Positions are moved back by the mean of their changes."""
+    """Subtract the mean of the position changes from all positions."""
 
     kind: Literal["zero_mean_positions"] = "zero_mean_positions"
 
 
 class SmoothTilts(Constraint):
-    """Each position's tilt becomes a weighted mean of those around it."""
+    """Replace the tilt of each position by a weighted mean of those around it."""
 
     kind: Literal["smooth_tilts"] = "smooth_tilts"
     sigma: Length = Field(description="Standard deviation of the weights [object pixels]")

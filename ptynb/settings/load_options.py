@@ -1,56 +1,238 @@
-"""What a run says of its scan's file: the words of `ptynb.load`, as far as a file of settings can hold them."""
+"""The options of `ptynb.load`: the one list of them, for Python, run files and the command line.
+
+To add an option, add a field here, and use it where scans are made (`ptynb.io.load`) or files are read
+(`ptynb.io.formats`).
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args, get_origin
 
-from pydantic import BeforeValidator, Field
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
 
+from ptynb.data.electrons import electron_wavelength
+from ptynb.data.geometry import wavelength_from_energy
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbError, SettingsError
 from ptynb.settings.validation import SettingsModel
+from ptynb.text import quoted
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    FileOrArray = str | Path | ArrayLike | None
+else:
+    FileOrArray = Any  # pydantic knows no type for whatever numpy makes an array of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _pair(value: Any) -> Any:
+    """One number as two equal ones (y, x); an array as a tuple."""
+    if isinstance(value, int | float | np.number):
+        return (value, value)
+    return tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else value
+
 
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-"""What no experiment has, such as keV taken for eV, `load` itself refuses."""
 Finite = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
-Pair = BeforeValidator(lambda size: (size, size) if isinstance(size, int | float) else size)
-"""One number for y and x, as `load` takes it."""
-Rows = Annotated[int, Field(ge=1, le=10**9)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+ONE_OR_TWO = BeforeValidator(_pair)
+"""Of a pair (y, x): one number may be given for both."""
 
 
-class Load(SettingsModel):
-    """What the scan's file lacks or has wrong."""
+class LoadOptions(SettingsModel):
+    """What a scan's file lacks or has wrong. These values take precedence over those in the file."""
 
-    patterns: str | None = Field(default=None, description="Dataset of the patterns, where there are several")
-    positions: str | None = Field(default=None, description="Dataset of the positions, or a file (.npy, text)")
-    mask: str | None = Field(default=None, description="Dataset of the mask, or a file; true where the detector works")
-    units: Literal["metres", "pixels"] | None = Field(default=None, description="Of positions; none: metres")
-    raster: tuple[Rows, Rows] | None = Field(default=None, description="Rows and columns of a scan line by line")
-    step: Annotated[tuple[Finite, Finite] | None, Pair] = Field(default=None, description="Of a raster (y, x) [m]")
-    rotation: Finite | None = Field(default=None, description="Of the scan against the detector, from x to y [rad]")
-    wavelength: Positive | None = Field(default=None, description="Of the beam [m]")
-    energy: Positive | None = Field(default=None, description="Of photons [eV]")
-    voltage: Positive | None = Field(default=None, description="Of electrons [V]")
-    distance: Positive | None = Field(default=None, description="From the sample to the detector [m]")
-    detector_pixel: Annotated[tuple[Positive, Positive] | None, Pair] = Field(
-        default=None, description="Its size (y, x) [m]"
+    patterns: str | None = Field(
+        default=None, description="Name of the dataset of patterns, such as 'entry/data/data', if there are several"
     )
-    angular_pixel: Annotated[tuple[Positive, Positive] | None, Pair] = Field(
-        default=None, description="A detector pixel (y, x) seen from the sample [rad]"
+    positions: FileOrArray = Field(
+        default=None,
+        description="Positions (pattern, yx) of the probe on the sample: name of a dataset, or file (.npy, text)",
     )
-    clip_negative: bool | None = Field(default=None, description="Negative counts become 0; none: they are an error")
-    links: Literal["folder", "anywhere"] | None = Field(
-        default=None, description="Where links in the file may lead; none: into its folder"
+    mask: FileOrArray = Field(
+        default=None,
+        description="Mask (y, x), true where the detector works: name of a dataset, or file (.npy, .h5, text)",
     )
+    units: Literal["metres", "pixels"] = Field(
+        default="metres", description="Unit of the given positions: metres, or pixels of the object"
+    )
+    raster: tuple[Count, Count] | None = Field(default=None, description="Rows and columns of a raster scan")
+    step: Annotated[tuple[Finite, Finite] | None, ONE_OR_TWO] = Field(
+        default=None, description="Step of a raster scan (y, x) [m]"
+    )
+    rotation: Finite | None = Field(
+        default=None, description="Rotation of the scan relative to the detector, from x towards y [rad]"
+    )
+    wavelength: Positive | None = Field(default=None, description="Wavelength of the beam [m]")
+    energy: Positive | None = Field(default=None, description="Photon energy [eV]")
+    voltage: Positive | None = Field(default=None, description="Acceleration voltage of electrons [V]")
+    distance: Positive | None = Field(default=None, description="Distance from the sample to the detector [m]")
+    detector_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
+        default=None, description="Size of a detector pixel (y, x) [m]"
+    )
+    angular_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
+        default=None, description="Angle of a detector pixel seen from the sample (y, x) [rad]"
+    )
+    clip_negative: bool = Field(default=False, description="Set negative counts to 0; otherwise they are an error")
+    links: Literal["folder", "anywhere"] = Field(
+        default="folder",
+        description="Where other files that the file refers to may be: in its folder and below, or anywhere",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_none(cls, values: Any) -> Any:
+        """Null in a run file means the default."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _without_conflicts(self) -> Self:
+        beams = [f"{name}={getattr(self, name)}" for name in ("wavelength", "energy", "voltage") if name in self.names]
+        if len(beams) > 1:
+            raise InvalidValueError(
+                f"{' and '.join(beams)} were given, which all define the wavelength; give one of them",
+                code="argument.conflict",
+            )
+        if self.angular_pixel is not None and (self.distance is not None or self.detector_pixel is not None):
+            raise InvalidValueError(
+                "angular_pixel was given beside distance or detector_pixel; give the angle, or both lengths",
+                code="argument.conflict",
+            )
+        return self
+
+    @classmethod
+    def from_arguments(cls, arguments: dict[str, Any]) -> Self:
+        """The options of a call. Raise InvalidTypeError for unknown names, InvalidValueError for invalid values."""
+        if not arguments:
+            return cls.model_construct()
+        unknown = [name for name in arguments if name not in cls.model_fields]
+        if unknown:
+            raise InvalidTypeError(
+                f"load has no option {quoted(unknown[0])}; its options are {', '.join(cls.model_fields)}.",
+                code="argument.unknown",
+            )
+        try:
+            return cls(**arguments)
+        except SettingsError as error:
+            causes = [problem.get("ctx", {}).get("error") for problem in error.problems]
+            codes = [cause.code for cause in causes if isinstance(cause, PtynbError)]
+            raise InvalidValueError(str(error), code=codes[0] if codes else "argument.invalid-value") from None
 
     @property
-    def words(self) -> dict[str, Any]:
-        """Those that are given, as `ptynb.load` takes them."""
-        return self.model_dump(exclude_none=True)
+    def names(self) -> tuple[str, ...]:
+        """Names of the options that differ from their defaults."""
+        return tuple(self.arguments)
 
-    def placed(self, folder: Path) -> Self:
-        """The same with files named from `folder`; names that are no files there are datasets of the scan."""
-        files = {name: getattr(self, name) for name in ("positions", "mask") if getattr(self, name) is not None}
-        # Not pathlib's, which raises an error for a dataset with a name too long for a file.
-        found = {name: str(folder / value) for name, value in files.items() if os.path.isfile(folder / value)}
-        return self.model_copy(update=found)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as keyword arguments of `ptynb.load`."""
+        return {
+            name: value
+            for name, value in self
+            if value is not None and not (isinstance(value, str | bool) and value == _default(name))
+        }
+
+    @property
+    def beam(self) -> float | None:
+        """Wavelength [m] from whichever of wavelength, energy and voltage is given."""
+        if self.energy is not None:
+            return wavelength_from_energy(self.energy)
+        return self.wavelength if self.voltage is None else electron_wavelength(self.voltage)
+
+    def resolved(self, folder: Path) -> Self:
+        """The same with the paths of files made absolute from `folder`; other names are datasets of the scan."""
+        names = {name: getattr(self, name) for name in ("positions", "mask") if isinstance(getattr(self, name), str)}
+        # Not pathlib's is_file, which raises an error for a dataset with a name too long for a file.
+        files = {
+            name: str((folder / value).absolute()) for name, value in names.items() if os.path.isfile(folder / value)
+        }
+        return self.model_copy(update=files)
+
+
+def _default(name: str) -> Any:
+    return LoadOptions.model_fields[name].default
+
+
+def without_arrays(options: LoadOptions) -> LoadOptions:
+    """The options of a run file. Raise InvalidValueError for arrays, which belong into files of their own."""
+    for name in ("positions", "mask"):
+        if not isinstance(getattr(options, name), str | None):
+            raise InvalidValueError(
+                f"{name} is {quoted(getattr(options, name))}; expected the name of a dataset or a file",
+                code="argument.invalid-type",
+            )
+    return options
+
+
+def takes_load_options(
+    options: Callable[P, LoadOptions],
+) -> Callable[[Callable[[str | Path, LoadOptions], R]], Callable[Concatenate[str | Path, P], R]]:
+    """Make a function of (path, options) one whose keyword arguments are the options.
+
+    `{options}` in its docstring becomes their description, and its signature lists them.
+    """
+
+    def decorate(function: Callable[[str | Path, LoadOptions], R]) -> Callable[Concatenate[str | Path, P], R]:
+        @functools.wraps(function)
+        def call(path: str | Path, *not_named: Any, **arguments: Any) -> R:
+            if not_named:
+                raise InvalidTypeError(
+                    f"{function.__name__} was called with {1 + len(not_named)} arguments without a name; expected the "
+                    "path only: name the others, such as energy=8e3.",
+                    code="argument.invalid-type",
+                )
+            return function(path, LoadOptions.from_arguments(arguments))
+
+        path = inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="str | Path")
+        returned = inspect.signature(function).return_annotation
+        call.__signature__ = inspect.Signature([path, *_parameters()], return_annotation=returned)  # type: ignore[attr-defined]
+        call.__doc__ = (function.__doc__ or "").replace("{options}", _described())
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _parameters() -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=type_text(name))
+        for name, field in LoadOptions.model_fields.items()
+    ]
+
+
+def type_text(name: str) -> str:
+    """The type of an option, as it is written in a docstring."""
+    field = LoadOptions.model_fields[name]
+    if field.annotation is Any:
+        return "str, Path or array_like"
+    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not NoneType]
+    if get_origin(field.annotation) is Literal:
+        return f"{{{', '.join(map(repr, kinds))}}}"
+    text = ", ".join(_kind_name(kind) for kind in kinds)
+    return f"float or {text}" if ONE_OR_TWO in field.metadata else text
+
+
+def _kind_name(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"({', '.join(_kind_name(inner) for inner in get_args(kind))})"
+    return _kind_name(get_args(kind)[0]) if get_origin(kind) is Annotated else str(kind.__name__)
+
+
+def _described() -> str:
+    """The numpydoc entries of all options, indented as in a docstring of a function."""
+    entries = (
+        f"{name} : {type_text(name)}, {'optional' if field.default is None else f'default {field.default!r}'}\n"
+        f"        {field.description}."
+        for name, field in LoadOptions.model_fields.items()
+    )
+    return "\n    ".join(entries)

@@ -1,9 +1,9 @@
-"""The effective batch, and the step sizes that go with a larger one.
+"""Scaling of learning rates with the size of the batch.
 
-The mean gradient of n times as many patterns has 1/√n of the noise. SGD, whose steps are as long as the gradient, then
-bears a rate n times as high: Goyal et al., arXiv:1706.02677. Adam and its kin divide by the gradient's size; theirs
-grows with √n: Malladi et al., arXiv:2205.10330. Krizhevsky, arXiv:1404.5997, compares both. They are starting points,
-which stop to hold where the gradient is hardly noise any more.
+The mean gradient of n times as many patterns has 1/√n of the noise. The steps of SGD are proportional to the gradient,
+so its rate can be n times as high: Goyal et al., arXiv:1706.02677. Adam and similar optimisers divide by the size of
+the gradient; their rate grows with √n: Malladi et al., arXiv:2205.10330. Krizhevsky, arXiv:1404.5997, compares both.
+These are starting points, which no longer hold where noise does not dominate the gradient.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 import math
 
 SQUARE_ROOT = ("adam", "adamw", "nadam", "radam", "rmsprop")
-"""Optimisers whose steps do not grow with the gradient; SGD's do, and all others find the length of theirs."""
+"""Optimisers whose steps do not grow with the gradient; those of SGD do, all others compute their step length."""
 BY_PATTERN = ("positions", "pattern_intensities", "opr")
-"""Parts that have rows for each pattern, of which only those of a batch move: its size does not matter to them."""
+"""Parts with parameters of single patterns, which do not depend on the size of the batch."""
 
 
 def rate_factor(optimiser: str, part: str, growth: float, by_pattern: bool) -> float:
-    """What the rate of a part is to be multiplied by where the batch grows by the factor `growth`.
+    """Return the factor for the learning rate of a part when the batch grows by the factor `growth`.
 
-    by_pattern: whether its parameters belong to single patterns.
+    by_pattern: whether the parameters belong to single patterns.
     """
     if optimiser == "sgd":
         return growth
     if optimiser in SQUARE_ROOT:
         return 1.0 if by_pattern else math.sqrt(growth)
-    # rPIE's steps of object and probe find their length; its other parts move by Adam.
+    # rPIE computes the step length of object and probe; its other parts are updated by Adam.
     if optimiser == "rpie" and part not in ("object", "probe") and not by_pattern:
         return math.sqrt(growth)
     return 1.0

@@ -1,4 +1,4 @@
-"""The parts of a model that can be optimised, each with its own learning rate and epochs."""
+"""Settings of the parts of a model that can be optimised, each with a learning rate and epochs."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from ptynb.settings.validation import LIVE, SIMPLE, Part, Rate, SettingsModel
 
 
 class Object(Part):
-    """How the object is started and updated."""
+    """Size, modes and updates of the object."""
 
     learning_rate: Rate = Field(
         default=0.01,
-        description="Step size of the object's updates (1 = the transmission of vacuum); 0 freezes it",
+        description="Learning rate of the object (1 = the transmission of vacuum); 0 keeps it fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     padding: int = Field(
-        default=4, ge=0, le=4096, description="Pixels added on each side of the scanned area [object pixels]"
+        default=4, ge=0, le=4096, description="Width of the margin around the scanned area [object pixels]"
     )
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent modes of the object")
     parametrization: Literal["complex", "amplitude_phase"] = Field(
-        default="complex", description="What is optimised: real and imaginary part, or amplitude and phase"
+        default="complex", description="Parameters that are optimised: real and imaginary part, or amplitude and phase"
     )
     amplitude_learning_rate: Rate | None = Field(
         default=None,
-        description="Step size of the amplitude, with amplitude_phase; none: that of the phase, 0: a pure phase object",
+        description="Learning rate of the amplitude, with amplitude_phase; none: that of the phase, 0: fixed",
         json_schema_extra=LIVE,
     )
 
 
 class Probe(Part):
-    """How the probe is started and updated."""
+    """Modes and updates of the probe."""
 
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes", json_schema_extra=SIMPLE)
     learning_rate: Rate = Field(
         default=0.01,
-        description="Step size of updates (1 = the probe's root-mean-square amplitude over the window); 0 freezes it",
+        description="Learning rate of the probe (1 = its root-mean-square amplitude over the window); 0 keeps it fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
 
 
 class Slices(Part):
-    """A thick object: slices with free space between them. The learning rate is that of the thickness."""
+    """Slices of a thick object, with free space between them; the learning rate is that of the thickness."""
 
     count: int = Field(default=1, ge=1, le=512, description="Number of slices of the object", json_schema_extra=SIMPLE)
     thickness: float | None = Field(
@@ -55,27 +55,27 @@ class Slices(Part):
         json_schema_extra=SIMPLE,
     )
     learning_rate: Rate = Field(
-        default=0.0, description="Step size of the thickness (1 = its value at the start); 0 keeps it as it is"
+        default=0.0, description="Learning rate of the thickness (1 = its initial value); 0 keeps it fixed"
     )
 
 
 class Tilt(Part):
-    """The beam's inclination to the slices' normal: it moves by thickness times tan(tilt) from slice to slice."""
+    """Tilt of the beam against the normal of the slices: it shifts by thickness times tan(tilt) per slice."""
 
-    y: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards y", description="Tilt towards y at the start [rad]")
-    x: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards x", description="Tilt towards x at the start [rad]")
+    y: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards y", description="Initial tilt towards y [rad]")
+    x: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards x", description="Initial tilt towards x [rad]")
     per_position: bool = Field(
-        default=False, title="For each position", description="Whether each position has its own tilt, or all have one"
+        default=False, title="For each position", description="Whether each position has a tilt of its own"
     )
-    learning_rate: Rate = Field(default=0.0, description="Step size of the tilt [mrad]; 0 keeps it as it is")
+    learning_rate: Rate = Field(default=0.0, description="Learning rate of the tilt [mrad]; 0 keeps it fixed")
 
 
 class Positions(Part):
-    """Scan positions that are found together with the object."""
+    """Refinement of the scan positions."""
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Step size of each position [object pixels]; 0 keeps them as they are",
+        description="Learning rate of each position [object pixels]; 0 keeps them fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     max_shift: float = Field(
@@ -83,61 +83,76 @@ class Positions(Part):
         ge=0,
         le=1024,
         allow_inf_nan=False,
-        description="Farthest a position may get from where it was given, along y and x [object pixels]",
+        description="Largest distance of a position from its initial value, along y and x [object pixels]",
     )
     momentum: float = Field(
-        default=0.9, ge=0, lt=1, description="How much of its last step a position keeps", json_schema_extra=LIVE
+        default=0.9,
+        ge=0,
+        lt=1,
+        description="Fraction of the last step that is added to the next one",
+        json_schema_extra=LIVE,
     )
 
 
 class Affine(Part):
-    """One linear map (scale, shear, rotation) of all positions about their centre."""
+    """Refinement of one linear map (scale, shear, rotation) of all positions about their centre."""
 
     learning_rate: Rate = Field(
-        default=0.0, description="Step size at the rim of the scan [object pixels]; 0 keeps the positions as they are"
+        default=0.0,
+        description="Learning rate, as a shift at the edge of the scan [object pixels]; 0 keeps the map fixed",
     )
 
 
 class ProbeOffset(Part):
-    """One shift of the probe against all positions."""
+    """Refinement of one shift of the probe against all positions."""
 
     learning_rate: Rate = Field(
-        default=0.0, description="Step size of the probe's offset [object pixels]; 0 keeps it as it is"
+        default=0.0, description="Learning rate of the offset [object pixels]; 0 keeps it fixed"
     )
 
 
 class OPR(Part):
-    """Orthogonal probe relaxation: the first probe mode varies from pattern to pattern, in a few ways."""
+    """Orthogonal probe relaxation: the first probe mode varies from pattern to pattern, in a few modes."""
 
-    modes: int = Field(default=0, ge=0, le=64, description="Number of modes in which the probe varies; 0: it does not")
+    modes: int = Field(
+        default=0, ge=0, le=64, description="Number of modes of the variation; 0: the probe does not vary"
+    )
     learning_rate: Rate = Field(
-        default=0.03, description="Step size of the variations (1 = the probe's root-mean-square amplitude)"
+        default=0.03, description="Learning rate of the variation (1 = the probe's root-mean-square amplitude)"
     )
 
 
 class PatternIntensities(Part):
-    """How bright the beam was behind each pattern, 1 on average."""
+    """Relative intensity of the beam for each pattern, 1 on average."""
 
-    learning_rate: Rate = Field(default=0.0, description="Step size of each pattern's intensity; 0 keeps them at 1")
+    learning_rate: Rate = Field(default=0.0, description="Learning rate of the intensities; 0 keeps them at 1")
 
 
 class Background(Part):
-    """Intensity that does not depend on the position, the same in all patterns, at least 0."""
+    """Background intensity, the same in all patterns and at least 0."""
 
-    learning_rate: Rate = Field(default=0.0, description="Step size of the background (1 = the mean count of a pixel)")
+    learning_rate: Rate = Field(
+        default=0.0, description="Learning rate of the background (1 = the mean count of a pixel); 0 keeps it fixed"
+    )
 
 
 class Detector(SettingsModel):
-    """What the detector does to the intensity."""
+    """Model of the detector: sampling, point spread, saturation."""
 
     oversampling: int = Field(
-        default=1, ge=1, le=8, description="Samples behind a detector pixel along y and x; the probe's window grows so"
+        default=1,
+        ge=1,
+        le=8,
+        description="Samples per detector pixel along y and x; the probe window grows by the same factor",
     )
     psf_sigma: float = Field(
-        default=0.0, ge=0, le=64, description="Standard deviation of the detector's point spread [detector pixels]"
+        default=0.0,
+        ge=0,
+        le=64,
+        description="Standard deviation of the Gaussian point spread function [detector pixels]",
     )
     saturation: float | None = Field(
-        default=None, gt=0, le=1e12, allow_inf_nan=False, description="Highest count a pixel can show; none: no limit"
+        default=None, gt=0, le=1e12, allow_inf_nan=False, description="Highest count of a pixel; none: no limit"
     )
 
 

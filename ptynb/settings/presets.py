@@ -1,4 +1,4 @@
-"""Settings to begin with, for kinds of scans that the defaults do not suit best; each proved on a simulated one."""
+"""Initial settings for kinds of scans that the defaults do not suit; each is tested on a simulated scan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Sized(Protocol):
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings by the number of patterns, and a sentence on what they suit."""
+    """Function from the number of patterns to settings, and their purpose."""
 
     about: str
     make: Callable[[int | None], dict[str, Any]]
@@ -80,19 +80,33 @@ PRESETS = {
 
 
 def preset(name: str, scan: _Sized | None = None) -> Settings:
-    """Settings that suit a kind of scan: "thin X-ray", "thick electron", "near field" or "low dose".
+    """Return settings for a kind of scan.
 
-    scan: for choices that depend on the number of patterns. What they are and why is said, with sources, at the
-    functions of `ptynb/settings/presets.py`; the rest are the defaults.
+    The choices and their sources are documented in `ptynb/settings/presets.py`; all others are the defaults.
 
-    Raises SettingsError for another name.
+    Parameters
+    ----------
+    name : {"thin X-ray", "thick electron", "near field", "low dose"}
+        Kind of the scan.
+    scan : Scan, optional
+        Scan with the number of patterns, on which the batch depends.
+
+    Returns
+    -------
+    Settings
+        The settings.
+
+    Raises
+    ------
+    SettingsError
+        If there is no preset of this name (code "argument.invalid-value").
     """
     if name not in PRESETS:
         known = ", ".join(repr(known) for known in PRESETS)
-        raise SettingsError(f"There is no preset {name!r}; known are {known}.")
+        raise SettingsError(f"There is no preset {name!r}; expected one of {known}.", code="argument.invalid-value")
     return Settings(**PRESETS[name].make(None if scan is None else len(scan)))
 
 
 def _part(patterns: int | None, most: int, updates: int) -> int:
-    """A batch of at most so many patterns that leaves at least so many updates in an epoch."""
+    """Return a batch of at most `most` patterns with at least `updates` updates in an epoch."""
     return most if patterns is None else max(1, min(most, patterns // updates))

@@ -1,4 +1,4 @@
-"""Ranges of settings: between which values, or among which, good ones are looked for."""
+"""Ranges of settings that a study tries: intervals, or lists of choices."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
+from ptynb.settings.field_docs import kinds_in
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import kinds_in
 from ptynb.text import quoted
 
 Choice = bool | int | float | str | None
@@ -19,10 +19,7 @@ Choice = bool | int | float | str | None
 
 @dataclass(frozen=True, repr=False)
 class Between:
-    """All values from low to high; only whole ones where the setting takes no others. log: evenly over their logarithm.
-
-    Raises SettingsError where they are in the wrong order, or not positive with log.
-    """
+    """All values from low to high, whole numbers only if the setting is one; log: uniform in the logarithm."""
 
     low: float
     high: float
@@ -30,9 +27,15 @@ class Between:
 
     def __post_init__(self) -> None:
         if not (_is_number(self.low) and _is_number(self.high) and math.isfinite(self.low) and self.low < self.high):
-            raise SettingsError(f"{self!r} is no range; expected two finite numbers, the lower one first.")
+            raise SettingsError(
+                f"{self!r} is not a range; expected two finite numbers, the lower one first.",
+                code="tuning.invalid-range",
+            )
         if not math.isfinite(self.high) or (self.log and self.low <= 0):
-            raise SettingsError(f"{self!r} is no range; expected finite numbers, and with log=True positive ones.")
+            raise SettingsError(
+                f"{self!r} is not a range; expected finite numbers, positive ones with log=True.",
+                code="tuning.invalid-range",
+            )
 
     def __repr__(self) -> str:
         log = ", log=True" if self.log else ""
@@ -43,37 +46,48 @@ class Between:
 
 
 Range: TypeAlias = Between | tuple[Choice, ...]
-"""What is between two values, or one of some choices."""
+"""An interval, or a tuple of choices."""
 
 
 def between(low: float, high: float, *, log: bool = False) -> Between:
-    """A range for `tune`: `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True)}`. log: evenly over the
-    logarithm.
+    """Return a range of values for `tune`: `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True)}`.
+
+    Parameters
+    ----------
+    low, high : float
+        Limits, both included.
+    log : bool, default False
+        Whether values are distributed uniformly over the logarithm.
+
+    Returns
+    -------
+    Between
+        The range.
+
+    Raises
+    ------
+    SettingsError
+        If the limits are not finite or not in order, or not positive with `log` (code "tuning.invalid-range").
     """
     return Between(low, high, log)
 
 
 def checked_ranges(settings: Settings, ranges: Mapping[str, Any]) -> dict[str, Range]:
-    """Dotted name -> range, of settings that exist and of values that each of them can have.
+    """Validate ranges and return them by dotted name.
 
-    ranges: `between`, the tuple (low, high, log) for the same, or a sequence of choices.
-    Raises SettingsError, with one sentence, for the first that is wrong. Whether values of different settings go
-    together is seen when they are tried.
+    ranges: `between`, the tuple (low, high, log) for the same, or a sequence of choices. Raises SettingsError for the
+    first invalid one. Combinations of several settings are validated when they are tried.
     """
     if not ranges:
         raise SettingsError(
-            "ranges is empty; name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}."
+            "ranges is empty; name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}.",
+            code="tuning.invalid-range",
         )
     return {name: _checked(settings, name, given) for name, given in ranges.items()}
 
 
-def with_values(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """The settings with the values of these dotted names. Raises SettingsError where they don't go together."""
-    return settings.with_values(values)
-
-
 def value_of(settings: Settings, name: str) -> Any:
-    """The value of this dotted name."""
+    """Return the value of a setting by its dotted name."""
     value: Any = settings
     for part in name.split("."):
         value = getattr(value, part)
@@ -81,13 +95,13 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def is_whole(name: str) -> bool:
-    """Whether the setting of this dotted name takes whole numbers only."""
+    """Whether a setting, given by its dotted name, takes whole numbers only."""
     kinds = {*kinds_in(_annotation(name))}
     return int in kinds and float not in kinds
 
 
 def usual_ranges(settings: Settings) -> dict[str, Range]:
-    """A decade up and down around the learning rate of each part that is optimised, as far as learning rates go."""
+    """Return ranges of a factor of 10 below and above the learning rates of object, probe and positions."""
     rates = {
         name: value_of(settings, name)
         for name in ("object.learning_rate", "probe.learning_rate", "positions.learning_rate")
@@ -103,7 +117,10 @@ def _checked(settings: Settings, name: str, given: Any) -> Range:
     if isinstance(chosen, tuple):
         return chosen
     if not {int, float} & {*kinds_in(_annotation(name))}:
-        raise SettingsError(f"{name} is no number, and its range is {chosen!r}; give its choices as a tuple.")
+        raise SettingsError(
+            f"{name} is not a number and its range is {chosen!r}; give its choices as a tuple.",
+            code="tuning.invalid-range",
+        )
     if is_whole(name):
         return Between(int(chosen.low), int(chosen.high), chosen.log)
     return chosen
@@ -114,27 +131,34 @@ def _as_range(name: str, given: Any) -> Range:
         return given
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise SettingsError(
-            f"The range of {name} is {quoted(given)}; expected pt.between(low, high), or its choices as a tuple."
+            f"The range of {name} is {quoted(given)}; expected pt.between(low, high), or its choices as a tuple.",
+            code="tuning.invalid-range",
         )
     if len(given) == 3 and isinstance(given[2], bool) and _is_number(given[0]) and _is_number(given[1]):
         return Between(*given)
     if not given or not all(isinstance(choice, Choice) for choice in given):
         raise SettingsError(
-            f"The choices of {name} are {quoted(given)}; expected at least one, each a number, a word or None."
+            f"The choices of {name} are {quoted(given)}; expected at least one, each a number, a text or None.",
+            code="tuning.invalid-range",
         )
     if len({*given}) < len(given):
-        raise SettingsError(f"The choices of {name} are {quoted(given)}; expected each of them once.")
+        raise SettingsError(
+            f"The choices of {name} are {quoted(given)}; expected different ones.", code="tuning.invalid-range"
+        )
     return tuple(given)
 
 
 def _check_value(settings: Settings, name: str, value: Any) -> None:
-    """Raises SettingsError where the setting does not exist or can't have this value, whatever the others are."""
+    """Raise SettingsError if the setting does not exist, or if the value is invalid whatever the others are."""
     part = _part(name)
     if part is not None:
         inside = next(iter(part.model_fields))
-        raise SettingsError(f"{name} is a part with settings of its own; name one of them, as '{name}.{inside}'.")
+        raise SettingsError(
+            f"{name} is a group of settings; name one of them, as '{name}.{inside}'.",
+            code="tuning.invalid-range",
+        )
     try:
-        with_values(settings, {name: value})
+        settings.with_values({name: value})
     except SettingsError as error:
         own = [
             problem
@@ -142,11 +166,11 @@ def _check_value(settings: Settings, name: str, value: Any) -> None:
             if problem["type"] == "extra_forbidden" or ".".join(str(part) for part in problem["loc"]) == name
         ]
         if own or not error.problems:
-            raise SettingsError(f"The range of {name} can't be used: {error}") from None
+            raise SettingsError(f"The range of {name} can't be used: {error}", code=error.code) from None
 
 
 def _part(name: str) -> type[BaseModel] | None:
-    """The model of the settings below this dotted name; None where it is a single one, or there is none of it."""
+    """Return the model at a dotted name; None for a single setting, or an unknown name."""
     kind: Any = Settings
     for word in name.split("."):
         if not (isinstance(kind, type) and issubclass(kind, BaseModel) and word in kind.model_fields):
@@ -156,7 +180,7 @@ def _part(name: str) -> type[BaseModel] | None:
 
 
 def _annotation(name: str) -> Any:
-    """The type of the field of this dotted name, which exists."""
+    """Return the type of a field by its dotted name."""
     kind: Any = Settings
     for part in name.split("."):
         kind = kind.model_fields[part].annotation

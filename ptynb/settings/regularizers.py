@@ -1,4 +1,4 @@
-"""Regularizers: what else is minimised beside the main loss, each with its weight."""
+"""Regularizers: functions that are added to the loss, each with a weight."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LossName = Literal["amplitude", "poisson", "intensity"]
 
 
 class Regularizer(SettingsModel):
-    """What all of them have."""
+    """Base class of the regularizers."""
 
     weight: float = Field(
-        gt=0, le=1e12, allow_inf_nan=False, description="Weight beside the main loss, whose weight is 1"
+        gt=0, le=1e12, allow_inf_nan=False, description="Weight relative to the loss, whose weight is 1"
     )
 
 
@@ -23,30 +23,30 @@ class DataTerm(Regularizer):
     """A second loss of the patterns."""
 
     kind: Literal["data"] = "data"
-    loss: LossName = Field(description="Which loss")
+    loss: LossName = Field(description="Name of the loss")
 
 
 class PACBED(Regularizer):
-    """Difference of amplitudes of the position-averaged (PACBED) pattern of a batch, modelled and measured."""
+    """Difference of amplitudes between modelled and measured mean pattern (PACBED) of a batch."""
 
     kind: Literal["pacbed"] = "pacbed"
 
 
 class Sparsity(Regularizer):
-    """Mean of |phase|^power of the object: prefers few strong features on an empty ground."""
+    """Mean of |phase|^power of the object; favours few strong features on an empty background."""
 
     kind: Literal["sparsity"] = "sparsity"
-    power: float = Field(default=1.0, ge=1, le=2, description="Power of the phase: 1 for sparse, 2 for small")
+    power: float = Field(default=1.0, ge=1, le=2, description="Power of the phase; 1: sparse phases, 2: small phases")
 
 
 class TotalVariation(Regularizer):
-    """Mean length of the object's gradient: prefers even areas with sharp edges."""
+    """Mean length of the object's gradient; favours uniform areas with sharp edges."""
 
     kind: Literal["total_variation"] = "total_variation"
 
 
 class Similarity(Regularizer):
-    """Mean squared difference of the object's modes from their mean: prefers modes that differ little."""
+    """Mean squared difference of the object modes from their mean; favours similar modes."""
 
     kind: Literal["similarity"] = "similarity"
 

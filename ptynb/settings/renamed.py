@@ -1,9 +1,9 @@
-"""Names that settings had in earlier versions, and their translation wherever a file is read.
+"""Translation of the names that settings had in earlier versions, applied when files are read.
 
-A rename is a line here: model (a base class stands for all of its kind), earlier name, present name, and earlier values
-where these have changed too. Results and checkpoints say which names they were written with: each table below raises
-their versions by one, and only the tables after a file's own are applied to it. Run files and settings have no version:
-there an earlier name stands for the present one where that is not given.
+A rename is a line here: model (a base class includes its subclasses), earlier name, present name, and earlier values
+if they have changed, too. Results and checkpoints have a version: each table below increases it by one, and only the
+tables after the version of a file are applied to it. Run files and settings have none: an earlier name is accepted if
+the present one is not given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ptynb.data.record import Change
 from ptynb.exceptions import SettingsError
-from ptynb.settings.validation import models_in
+from ptynb.settings.field_docs import models_in
 
 Values = Mapping[str, str]
 Table = Mapping[str, Mapping[str, str | tuple[str, Values]]]
@@ -71,27 +71,30 @@ _VERSION_0_1: Table = {
     "SshCluster": {"lease": "detached_timeout"},
 }
 TABLES: tuple[Table, ...] = (_VERSION_0_1,)
-"""The earliest first; models are named as they are today."""
+"""From the earliest; models have their present names."""
 _NONE: Values = {}
 
 
 def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0, below: str = "") -> dict[Any, Any]:
-    """Plain values of a model with the present names; what is no name of it stays as it is.
+    """Return plain values of a model with the present names; unknown names do not change.
 
-    since: tables that the file they are from knew already. Raises SettingsError where a value is there under an earlier
-    and under the present name.
+    since: number of tables that the file already includes. Raises SettingsError if a value is given under an earlier
+    and the present name.
     """
     found: dict[Any, Any] = {}
     for name, value in values.items():
         new, value = _renamed(name, value, [model], since, below)
         if new in found or (new != name and new in values):
-            raise SettingsError(f"'{below}{name}' is the earlier name of '{below}{new}'; give only '{below}{new}'.")
+            raise SettingsError(
+                f"'{below}{name}' is the earlier name of '{below}{new}'; give only '{below}{new}'.",
+                code="settings.given-twice",
+            )
         found[new] = value
     return found
 
 
 def change_with_present_names(change: Change, model: type[BaseModel], since: int = 0) -> Change:
-    """A line of a record of changes of this model's values; one about no setting stays as it is."""
+    """Return a recorded change with the present names of this model; one of anything else does not change."""
     models = [model]
     names: list[str] = []
     *parts, last = change.name.split(".")
@@ -104,7 +107,7 @@ def change_with_present_names(change: Change, model: type[BaseModel], since: int
 
 
 def _renamed(name: Any, value: Any, models: list[type[BaseModel]], since: int, below: str = "") -> tuple[Any, Any]:
-    """One field with what is inside it."""
+    """Translate a field and its content."""
     for table in TABLES[since:]:
         # Of one class and its bases only one has the field.
         for kind in (base.__name__ for model in models for base in model.__mro__):
@@ -125,7 +128,7 @@ def _inside(value: Any, models: list[type[BaseModel]], since: int, below: str) -
 
 
 def _kind_of(values: Mapping[Any, Any], models: list[type[BaseModel]], since: int) -> type[BaseModel]:
-    """Of several models the one whose kind these values name, the first where they name none."""
+    """Return the model whose kind these values name, or the first one."""
     kind = values.get("kind")
     for table in TABLES[since:]:
         for base in models[0].__mro__:
@@ -137,6 +140,6 @@ def _kind_of(values: Mapping[Any, Any], models: list[type[BaseModel]], since: in
 
 
 def _models_of(name: Any, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
-    """The models that a field holds: none where it holds single values."""
+    """Return the models in a field; none for single values."""
     fields = (model.model_fields[name] for model in models if name in model.model_fields)
     return [inner for field in fields for inner in models_in(field.annotation)]

@@ -1,7 +1,7 @@
-"""A run without a notebook, as one file: scan, epochs, result, settings, what is kept, and where it runs.
+"""Run files: scan, epochs, result, settings, checkpoints and cluster of a run without a notebook.
 
-The file is YAML. Paths in it are relative to it. A file that holds settings only is a run too, once scan, epochs and
-result are given beside it, on the command line.
+The file is YAML; paths are relative to its folder. A file with settings only is accepted if scan, epochs and result
+are given on the command line.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
-from pydantic.config import JsonDict
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.load_options import Load
+from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
+from ptynb.settings.load_options import LoadOptions, without_arrays
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
 from ptynb.settings.validation import (
     LONGEST_NAME,
     MOST_EPOCHS,
     MOST_PROBLEMS,
-    MOST_SECONDS,
-    TRUST,
     SettingsModel,
     check_names,
+    code_of,
     dotted,
     merge,
     message_of,
@@ -36,140 +35,44 @@ from ptynb.settings.validation import (
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
 
-Device = Literal["auto", "cpu", "cuda"]
-TIME = r"^(\d+-\d{1,2}(:\d{2}){0,2}|\d+(:\d{2}){0,2})$"
-"""As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes ..."""
-
-
-Count = Annotated[int, Field(ge=1, le=4096)]
-"""Of what one machine has: engines, GPUs, cores."""
-DetachedTimeout = Annotated[float | None, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
-DETACHED = "Seconds that a run goes on when the process that holds its cluster was killed; none: it does not"
-Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
-ADDRESS = "Of this machine, where the engines find it; none: found"
-LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
-
-
-class LocalCluster(SettingsModel):
-    """Engines on this machine."""
-
-    kind: Literal["local"] = "local"
-    engines: Count | None = Field(default=None, description="How many; none: one a GPU, or 2 on the CPU")
-    device: Device = Field(default="auto", description="What engines compute on")
-    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share of the cores")
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
-
-
-class NoCluster(SettingsModel):
-    """No engines: the process that runs reconstructs."""
-
-    kind: Literal["none"] = "none"
-    device: Device = Field(default="auto", description="What it computes on")
-    threads: Count | None = Field(default=None, description="Of this process on the CPU; none: all cores")
-
-
-class SlurmCluster(SettingsModel):
-    """Engines on nodes that Slurm gives."""
-
-    kind: Literal["slurm"] = "slurm"
-    nodes: int | None = Field(
-        default=None, ge=1, le=100_000, description="How many nodes; none: those of the job around it"
-    )
-    gpus_per_node: Count | None = Field(default=None, description="GPUs, and engines, of each node")
-    engines_per_node: Count | None = Field(default=None, description="Engines of each node, where they have no GPU")
-    device: Device = Field(default="auto", description="What engines compute on")
-    cpus_per_engine: Count | None = Field(default=None, description="Cores, and threads, of each engine")
-    time: str | None = Field(default=None, pattern=TIME, description="Longest time of the job, hours:minutes:seconds")
-    partition: str | None = Field(default=None, description="Slurm's partition")
-    account: str | None = Field(default=None, description="Slurm's account")
-    memory: str | None = Field(default=None, description="Of each node, as Slurm's --mem takes it")
-    extra: tuple[str, ...] | None = Field(
-        default=None, max_length=64, description="More options for sbatch", json_schema_extra={TRUST: "goes to sbatch"}
-    )
-    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=300.0, description="Seconds to wait for the engines once the job has begun")
-
-    @property
-    def threads(self) -> int | None:
-        """With which an engine computes on the CPU."""
-        return self.cpus_per_engine
-
-
-class SshCluster(SettingsModel):
-    """Engines on hosts that ssh reaches."""
-
-    kind: Literal["ssh"] = "ssh"
-    hosts: dict[str, Count | None] = Field(
-        min_length=1,
-        max_length=4096,
-        description="Names of the hosts for ssh, as a list, or with how many engines each gets",
-        json_schema_extra={TRUST: "are the hosts that ssh connects to, and that run engines as you"},
-    )
-    device: Device = Field(default="auto", description="What engines compute on")
-    threads: Count | None = Field(default=None, description="Of each engine on the CPU; none: its share")
-    python: str | None = Field(
-        default=None,
-        description="On the hosts; none: the path of this one",
-        json_schema_extra={TRUST: "is the program that is run on the hosts"},
-    )
-    ssh: tuple[str, ...] | None = Field(
-        default=None,
-        max_length=64,
-        description="The command, with its options",
-        json_schema_extra={TRUST: "is the command that is run here for each host"},
-    )
-    address: str | None = Field(default=None, description=ADDRESS, json_schema_extra=LISTENS)
-    detached_timeout: DetachedTimeout = Field(default=None, description=DETACHED)
-    timeout: Timeout = Field(default=120.0, description="Seconds to wait for the engines to start")
-
-    @field_validator("hosts", mode="before")
-    @classmethod
-    def _named(cls, hosts: Any) -> Any:
-        if not isinstance(hosts, list | tuple):
-            return hosts
-        if not all(isinstance(host, str) for host in hosts):
-            raise InvalidValueError("expected names, or names with numbers of engines as {name: 2}")
-        return dict.fromkeys(hosts)
-
-
-AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
-CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
-
 
 class RunFile(SettingsModel):
-    """All that a run without a notebook needs."""
+    """A run without a notebook."""
 
     scan: Path = Field(description="File with the scan")
-    load: Load = Field(default=Load(), description="What the scan's file lacks or has wrong")
-    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Epochs in all, those before a --resume counted")
-    result: Path = Field(description="File that the result is written to")
+    load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
+        default=LoadOptions(), description="Metadata that the file of the scan lacks, or that are to be replaced"
+    )
+    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Total number of epochs, including those before a --resume")
+    result: Path = Field(description="File for the result")
     start: Path | None = Field(
         default=None,
-        description="Result, of another package or of ptynb, whose object, probe and positions it starts from",
+        description="Result, of ptynb or another package, with the initial object, probe and positions",
     )
-    cluster: AnyCluster = Field(default=LocalCluster(), description="Where it runs")
+    cluster: AnyCluster = Field(default=LocalCluster(), description="Engines of the run")
     checkpointing: Checkpointing = Field(
         default=Checkpointing(),
-        description="States and pictures kept while it runs; their folder is named after the result",
+        description="Checkpoints and pictures of the run; their folder is named after the result",
     )
     on_failure: Literal["pause", "continue"] = Field(
-        default="continue", description="After an engine is lost: end, or go on from the last kept state"
+        default="continue",
+        description="What to do after the loss of an engine: stop, or continue from the latest checkpoint",
     )
-    settings: Settings = Field(default=Settings(), description="All that is chosen for the reconstruction")
+    settings: Settings = Field(default=Settings(), description="Settings of the reconstruction")
 
     @field_validator("result")
     @classmethod
     def _file(cls, result: Path) -> Path:
         if result.name in ("", ".."):
-            raise InvalidValueError("expected the name of a file, such as scan.result.h5")
+            raise InvalidValueError(
+                "expected the name of a file, such as scan.result.h5", code="settings.invalid-value"
+            )
         return result
 
     @model_validator(mode="before")
     @classmethod
     def _sections(cls, values: Any) -> Any:
-        """A section with nothing in it is one with its defaults; without a kind the cluster is local."""
+        """Replace empty sections by their defaults, and a missing kind of cluster by 'local'."""
         if not isinstance(values, Mapping):
             return values
         values = {
@@ -182,30 +85,30 @@ class RunFile(SettingsModel):
         return values
 
     def placed(self, folder: Path, name: Path) -> Self:
-        """The same with paths relative to `folder` (where the file is), and a name for the folder of states."""
+        """Return the run with paths relative to `folder` (that of the file), and a folder for the checkpoints."""
         result = folder / _expanded(self.result)
         chosen = self.checkpointing.folder
         folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
         checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
         start = None if self.start is None else folder / _expanded(self.start)
-        placed = {"scan": folder / _expanded(self.scan), "load": self.load.placed(folder), "start": start}
+        placed = {"scan": folder / _expanded(self.scan), "load": self.load.resolved(folder), "start": start}
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 
 def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
-    """The run in a file, or of a file with settings only; its paths are relative to the file's folder.
+    """Read a run file, or a file with settings only; its paths are relative to its folder.
 
-    options: values that take the place of the file's, parts given as mappings; their paths are relative to the
-    working folder. Another kind of cluster replaces the file's whole.
+    options: values that replace those of the file, parts given as mappings; their paths are relative to the working
+    folder. Another kind of cluster replaces all of `cluster`.
 
-    Raises SettingsError with the file, the field, and what was expected.
+    Raises SettingsError with the file, the field, and the expected values.
     """
     path, options = _expanded(path), dict(options or {})
     values = _values(path)
     try:
         values = _with_present_names(values)
     except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
+        raise SettingsError(f"{path}: {error}", code=error.code) from None
     for name in ("scan", "result", "start"):
         if name in options:
             options[name] = _expanded(Path(options[name])).absolute()
@@ -219,17 +122,17 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
-            raise SettingsError(f"{path}: {error}") from None
-        # An unknown name comes first: it may be what another one is missing for.
+            raise SettingsError(f"{path}: {error}", code=error.code) from None
+        # An unknown name comes first: it may be a misspelt one that is missing.
         problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
         sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]
         if len(problems) > MOST_PROBLEMS:
-            sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are wrong")
-        raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems) from None
+            sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are invalid")
+        raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems, code=code_of(problems)) from None
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run file, or of one with settings only, under the names that they have today."""
+    """Return the values of a run file, or of one with settings only, with their present names."""
     check_names(values)
     found = translated(values, RunFile)
     if not found.keys() & RunFile.model_fields.keys():
@@ -242,7 +145,9 @@ def _expanded(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        raise SettingsError(f"The home folder that {str(path)!r} begins with is not known; write it out.") from None
+        raise SettingsError(
+            f"The home folder in {str(path)!r} is not known; write out the whole path.", code="file.not-found"
+        ) from None
 
 
 def _kind_of(cluster: Any) -> Any:
@@ -252,19 +157,24 @@ def _kind_of(cluster: Any) -> Any:
 def _values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise SettingsError(f"{path} {what}; expected a run file (ptynb run --example prints one).")
+        raise SettingsError(
+            f"{path} {what}; expected a run file (ptynb run --example prints one).", code="file.not-found"
+        )
     values = read_yaml_file(path)
     if values is None:
         values = {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SettingsError(f"{path} holds a {type(values).__name__}; expected names with values: 'epochs: 200'.")
+        raise SettingsError(
+            f"{path} contains a {type(values).__name__}; expected a mapping of names to values, as 'epochs: 200'.",
+            code="settings.not-a-mapping",
+        )
     return values
 
 
 def _sentence(problem: ErrorDetails) -> str:
-    """What is wrong with one field, without a full stop."""
+    """Return the message about one field, without a full stop."""
     location = problem["loc"]
-    # A cluster's kind stands second, and is no name in the file.
+    # The kind of the cluster is the second part of the location, and not a name in the file.
     shown = ("cluster", *location[2:]) if location[:1] == ("cluster",) else location
     name = dotted(shown)
     message = message_of(problem).replace("Input should be", "expected")
@@ -292,12 +202,12 @@ def _unknown(name: str, last: str, known: list[str]) -> str:
 
 
 def _description(name: str) -> str:
-    """What a field of the run file is, by its dotted name."""
+    """Return the description of a field by its dotted name."""
     first, _, rest = name.partition(".")
     sections: dict[str, tuple[type[SettingsModel], ...]] = {
         "cluster": CLUSTERS,
         "checkpointing": (Checkpointing,),
-        "load": (Load,),
+        "load": (LoadOptions,),
     }
     models = sections.get(first, (RunFile,)) if rest else (RunFile,)
     for model in models:

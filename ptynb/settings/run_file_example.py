@@ -1,4 +1,4 @@
-"""A run file to begin with, made from the models' own descriptions."""
+"""Example of a run file, generated from the descriptions of the fields."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.load_options import Load
-from ptynb.settings.run_file import CLUSTERS, LocalCluster, RunFile
+from ptynb.settings.cluster_options import CLUSTERS, LocalCluster
+from ptynb.settings.field_docs import summary
+from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.run_file import RunFile
 from ptynb.settings.settings import Settings
 
 HEAD = """\
@@ -21,22 +23,22 @@ HEAD = """\
 # --trust.
 """
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
-"""What has no default."""
+"""Fields without a default."""
 MARK = "#: "
 
 
 def example() -> str:
-    """The text of a run file with every field, its default and what it is for."""
+    """Return a run file with every field, its default and its description."""
     lines = [HEAD]
     lines += [_line(name, str(value), RunFile.model_fields[name]) for name, value in FIRST.items()]
     lines.append(MARK + _line("start", "null", RunFile.model_fields["start"]))
     lines += ["", _line("cluster", "", RunFile.model_fields["cluster"]), "  kind: local"]
     lines += [f"  {line}" for line in _fields(LocalCluster(), skip="kind")]
     for model in CLUSTERS[1:]:
-        kind, about = model.model_fields["kind"].default, (model.__doc__ or "").rstrip(".")
+        kind = model.model_fields["kind"].default
         names = ", ".join(name for name in model.model_fields if name != "kind")
-        lines.append(f"  # kind: {kind}  # {about}: {names}")
-    for name, section in (("load", Load()), ("checkpointing", Checkpointing()), ("settings", Settings())):
+        lines.append(f"  # kind: {kind}  # {summary(model)}: {names}")
+    for name, section in (("load", LoadOptions()), ("checkpointing", Checkpointing()), ("settings", Settings())):
         lines += ["", _line(name, "", RunFile.model_fields[name])]
         lines += [f"  {line}" for line in _fields(section)]
     lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]
@@ -44,7 +46,7 @@ def example() -> str:
 
 
 def _fields(model: BaseModel, skip: str = "", indent: str = "") -> Iterator[str]:
-    """Each field of a model behind the mark."""
+    """Yield the commented lines of all fields of a model."""
     for name, field in type(model).model_fields.items():
         if name == skip:
             continue
@@ -57,7 +59,7 @@ def _fields(model: BaseModel, skip: str = "", indent: str = "") -> Iterator[str]
 
 
 def _plain(model: BaseModel, name: str) -> str:
-    """A field's value in a line of YAML."""
+    """Return the value of a field as a line of YAML."""
     value = model.model_dump(mode="json", include={name})[name]
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("...").strip()
 

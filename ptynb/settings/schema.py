@@ -1,7 +1,7 @@
-"""What can be set, as a tree that forms are made from: read from the models' own schema, with no list beside it.
+"""Structure of all settings, from which forms are generated: read from the JSON schema of `Settings`.
 
-Pydantic's JSON schema of `Settings` has names, types, descriptions, ranges, choices and defaults, and the marks that
-each field carries in `json_schema_extra`. A unit is what a description has in brackets.
+The schema has names, types, descriptions, ranges, choices, defaults, and the marks in `json_schema_extra`. The unit of
+a setting is given in brackets in its description.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ Schema = Mapping[str, Any]
 _UNIT = re.compile(r" ?\[([^]]+)\]")
 _RATIO = re.compile(r"^1 = ")
 ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
-"""Words of names that are written otherwise."""
+"""Words of names with a special spelling."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """One field.
 
-    name: dotted, "probe.learning_rate"; that of an entry's field is the field's alone, "sigma".
-    unit: "" where there is none. description: a sentence without the unit. low, high: of the range, None where it has
-    no end; low_included, high_included: whether the ends belong to it. choices: of a kind "choice". optional: None is a
-    value too. required: it has no default. live: it may change while a reconstruction runs. simple: forms show it
-    first.
+    name: dotted, "probe.learning_rate"; for a field of an entry the last part only, "sigma".
+    unit: "" if there is none. description: without the unit. low, high: of the range, None if unlimited;
+    low_included, high_included: whether the limits belong to it. choices: of a kind "choice". optional: None is
+    allowed. required: it has no default. live: it can be changed during a run. simple: forms show it first.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Section:
-    """Fields that belong together: a part, or those that `Settings` itself has (with the name "")."""
+    """Fields of a part, or of `Settings` itself (with the name "")."""
 
     name: str
     title: str
@@ -70,7 +69,7 @@ class Section:
 
 @dataclass(frozen=True)
 class EntryKind:
-    """A kind of entry in a list, with what can be set in it."""
+    """A kind of entry in a list, with its fields."""
 
     kind: str
     title: str
@@ -80,7 +79,7 @@ class EntryKind:
 
 @dataclass(frozen=True)
 class Entries:
-    """A list of entries, each of one of these kinds: constraints, regularizers."""
+    """A list of entries of several kinds: constraints, regularizers."""
 
     name: str
     title: str
@@ -89,24 +88,24 @@ class Entries:
     kinds: tuple[EntryKind, ...]
 
     def kind(self, name: str) -> EntryKind:
-        """The kind of this name."""
+        """Return a kind by its name."""
         return next(kind for kind in self.kinds if kind.kind == name)
 
 
 @dataclass(frozen=True)
 class Structure:
-    """All that can be set: single fields by section, and lists of entries."""
+    """All settings: single fields by section, and lists of entries."""
 
     sections: tuple[Section, ...]
     lists: tuple[Entries, ...]
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The fields of all sections."""
+        """Fields of all sections."""
         return tuple(setting for section in self.sections for setting in section.settings)
 
     def setting(self, name: str) -> Setting:
-        """The field of this dotted name. Raises KeyError."""
+        """Return a field by its dotted name. Raises KeyError."""
         return self._by_name[name]
 
     @functools.cached_property
@@ -116,7 +115,7 @@ class Structure:
 
 @functools.cache
 def structure() -> Structure:
-    """The structure of `Settings`, in the order of its fields; its own fields first."""
+    """Return the structure of `Settings`, in the order of its fields; its own fields first."""
     schema = Settings.model_json_schema()
     models: Schema = schema["$defs"]
     own: list[Setting] = []
@@ -129,15 +128,15 @@ def structure() -> Structure:
             lists.append(_entries(name, field, models))
         else:
             own.append(_setting(name, name, field, required=False))
-    first = Section("", "Method", "How the reconstruction goes, and in what portions", tuple(own))
+    first = Section("", "Method", "Algorithm, batches and precision", tuple(own))
     return Structure((first, *sections), tuple(lists))
 
 
 def given(settings: Settings) -> dict[str, Any]:
-    """The fewest values, by dotted name, from which these settings follow; the rest are defaults.
+    """Return the smallest set of values, by dotted name, that reproduces these settings; all others are defaults.
 
-    Some defaults follow from other choices (the rates of object and probe from the optimiser), so what differs from
-    `Settings()` is not always what somebody has chosen.
+    Some defaults depend on other values (the rates of object and probe on the optimiser), so a difference from
+    `Settings()` is not always a choice of the user.
     """
     found = dict(flat(settings.model_dump(mode="json")))
     for name in tuple(found):
@@ -145,13 +144,13 @@ def given(settings: Settings) -> dict[str, Any]:
         try:
             if Settings(**nested(rest)) == settings:
                 found = rest
-        except SettingsError:  # it can't be left out
+        except SettingsError:  # it cannot be left out
             continue
     return found
 
 
 def python_of(values: Mapping[str, Any]) -> str:
-    """Values by dotted name as arguments in Python: `batch=8, probe={'learning_rate': 0.01}`."""
+    """Return values by dotted name as Python arguments: `batch=8, probe={'learning_rate': 0.01}`."""
     return ", ".join(f"{name}={value!r}" for name, value in nested(values).items())
 
 
@@ -171,14 +170,14 @@ def _entries(name: str, field: Schema, models: Schema) -> Entries:
     common = set.intersection(*(set(model["properties"]) for model in members))
     for model in members:
         kind = model["properties"]["kind"]["const"]
-        # What a kind is about comes first, then when it is imposed, which is the same for all.
+        # The fields of a kind come first, then those that all kinds have.
         settings = sorted(_settings("", model), key=lambda setting: setting.name in common and not setting.required)
-        kinds.append(EntryKind(kind, _words(kind), model["description"], tuple(settings)))
+        kinds.append(EntryKind(kind, _words(kind), model["description"].partition("\n")[0], tuple(settings)))
     return Entries(name, _title(name, field), field["description"], bool(field.get("live")), tuple(kinds))
 
 
 def _settings(prefix: str, model: Schema) -> Iterator[Setting]:
-    """Fields of a model."""
+    """Yield the fields of a model."""
     required = model.get("required", ())
     for name, field in model["properties"].items():
         if name != "kind" or "const" not in field:
@@ -215,7 +214,7 @@ _KINDS: dict[str, Kind] = {"number": "number", "integer": "integer", "boolean": 
 
 
 def _title(name: str, field: Schema) -> str:
-    """The title that the field was given, else its name as words; pydantic's own titles have capitals everywhere."""
+    """Return the title of a field, or its name as words; the default titles of pydantic are capitalised."""
     title = field.get("title", "")
     return title if title and title != name.replace("_", " ").title() else _words(name)
 

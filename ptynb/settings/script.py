@@ -1,4 +1,4 @@
-"""Settings as the Python that makes them."""
+"""Settings as Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.regulariz
 
 
 def as_python(settings: Settings) -> str:
-    """An expression with what differs from the defaults: `pt.Settings(batch=32, probe=pt.Probe(modes=3))`."""
+    """Return an expression with all non-default values: `pt.Settings(batch=32, probe=pt.Probe(modes=3))`."""
     return _call("pt.Settings", settings)
 
 

@@ -1,4 +1,4 @@
-"""Settings: all that is chosen for a reconstruction, and what can't be chosen together."""
+"""Settings of a reconstruction, and which of them are not supported together."""
 
 from __future__ import annotations
 
@@ -34,39 +34,50 @@ from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
-"""Optimisers that know their step's length: a rate of 1, the default with them, takes it as it is."""
+"""Optimisers that compute their step length; the default learning rate of object and probe is 1 with them."""
 PROJECTIONS = ("dm", "raar")
-"""Optimisers without gradients: every epoch is one update with all patterns."""
+"""Optimisers without gradients; an epoch is one update with all patterns."""
 WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
-"""Optimisers whose every update sees all patterns; a batch is then only what is computed at once."""
+"""Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
 THIN_ONLY = ("lsqml", *PROJECTIONS)
-"""Optimisers for one slice, whose exit wave is probe times object."""
+"""Optimisers that support one slice only."""
 
 
 class Schedule(SettingsModel):
-    """How all learning rates change with the epochs."""
+    """Schedule of all learning rates over the epochs."""
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
-        default="constant", title="Course", description="The learning rates' course", json_schema_extra=LIVE
+        default="constant", title="Course", description="Course of the learning rates", json_schema_extra=LIVE
     )
     epochs: int = Field(
         default=100,
         ge=1,
         le=MOST_EPOCHS,
         title="End at epoch",
-        description="Epoch at which the end factor is reached",
+        description="Epoch in which the end factor is reached",
         json_schema_extra=LIVE,
     )
     end_factor: float = Field(
         default=0.1,
         gt=0,
         le=1,
-        description="What the learning rates are multiplied by in the end",
+        description="Factor of the learning rates at the end",
         json_schema_extra=LIVE,
     )
 
     def factor(self, epoch: int) -> float:
-        """What the learning rates are multiplied by in this epoch (1 for the first)."""
+        """Return the factor of the learning rates in an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, 1 for the first.
+
+        Returns
+        -------
+        float
+            Factor, 1 in the first epoch.
+        """
         done = min((epoch - 1) / max(self.epochs - 1, 1), 1.0)
         match self.kind:
             case "constant":
@@ -80,92 +91,97 @@ class Schedule(SettingsModel):
 
 
 class Settings(SettingsModel):
-    """All that is chosen for a reconstruction.
+    """All settings of a reconstruction.
 
-    Unknown names, values out of range and contradictory choices raise `SettingsError`, a `ValueError`.
+    Unknown names, values out of range and unsupported combinations raise `SettingsError`, a `ValueError`.
     """
 
-    object: Object = Field(default=Object(), description="The object")
-    probe: Probe = Field(default=Probe(), description="The probe")
-    slices: Slices = Field(default=Slices(), description="A thick object's slices")
-    tilt: Tilt = Field(default=Tilt(), description="Inclination of the beam to the slices' normal")
-    positions: Positions = Field(default=Positions(), description="Positions found together with the object")
-    affine: Affine = Field(default=Affine(), description="One linear map of all positions")
-    probe_offset: ProbeOffset = Field(default=ProbeOffset(), description="One shift of the probe against all positions")
+    object: Object = Field(default=Object(), description="Object")
+    probe: Probe = Field(default=Probe(), description="Probe")
+    slices: Slices = Field(default=Slices(), description="Slices of a thick object")
+    tilt: Tilt = Field(default=Tilt(), description="Tilt of the beam against the normal of the slices")
+    positions: Positions = Field(default=Positions(), description="Refinement of the scan positions")
+    affine: Affine = Field(default=Affine(), description="Refinement of one linear map of all positions")
+    probe_offset: ProbeOffset = Field(
+        default=ProbeOffset(), description="Refinement of one shift of the probe against all positions"
+    )
     opr: OPR = Field(
         default=OPR(), description="Orthogonal probe relaxation: a probe that varies from pattern to pattern"
     )
     pattern_intensities: PatternIntensities = Field(
-        default=PatternIntensities(), description="How bright the beam was behind each pattern"
+        default=PatternIntensities(), description="Relative intensity of the beam for each pattern"
     )
-    background: Background = Field(default=Background(), description="Intensity that is the same in all patterns")
-    detector: Detector = Field(default=Detector(), description="What the detector does to the intensity")
+    background: Background = Field(default=Background(), description="Background intensity, the same in all patterns")
+    detector: Detector = Field(default=Detector(), description="Model of the detector")
     loss: LossName = Field(
         default="amplitude",
-        description="What is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
+        description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
         json_schema_extra=SIMPLE,
     )
     regularizers: tuple[Term, ...] = Field(
-        default=(), description="What is minimised beside the loss", json_schema_extra=LIVE
+        default=(), description="Functions that are added to the loss", json_schema_extra=LIVE
     )
     constraints: tuple[AnyConstraint, ...] = Field(
-        default=(), description="What is imposed between updates, in this order", json_schema_extra=LIVE
+        default=(), description="Constraints that are imposed between updates, in this order", json_schema_extra=LIVE
     )
     optimiser: Optimiser = Field(
-        default="adam", description="How object, probe and the other parts are updated", json_schema_extra=SIMPLE
+        default="adam", description="Algorithm that updates object, probe and the other parts", json_schema_extra=SIMPLE
     )
-    momentum: float = Field(default=0.0, ge=0, lt=1, description="How much of their last step SGD and rPIE keep")
+    momentum: float = Field(
+        default=0.0, ge=0, lt=1, description="Fraction of the last step that SGD and rPIE add to the next one"
+    )
     rpie_alpha: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="Regularisation of rPIE, which divides steps by the brightest illumination (1: ePIE) or each "
-        "pixel's own (0)",
+        description="Regularisation of rPIE, whose steps are divided by the brightest illumination (1: ePIE) or by "
+        "that of each pixel (0)",
     )
-    beta: float = Field(default=0.75, gt=0, le=1, description="Relaxation (beta) of DM and RAAR")
-    schedule: Schedule = Field(default=Schedule(), description="How all learning rates change with the epochs")
+    beta: float = Field(default=0.75, gt=0, le=1, description="Relaxation parameter (beta) of DM and RAAR")
+    schedule: Schedule = Field(default=Schedule(), description="Schedule of all learning rates over the epochs")
     batch: int = Field(
         default=16,
         ge=1,
         le=1_000_000,
-        description="Diffraction patterns behind one update, over all engines together or on each (`batch_per`)",
+        description="Diffraction patterns per update, over all engines together or on each (see `batch_per`)",
         json_schema_extra=SIMPLE,
     )
     batch_per: Literal["group", "engine"] = Field(
         default="group",
         title="Batch of",
-        description="Whose patterns `batch` counts: those of all engines together, whose number then does not change "
-        "the result, or each engine's, so that more engines make larger batches",
+        description="Whether `batch` counts the patterns of all engines together (the number of engines then does not "
+        "change the result) or of each engine (more engines make larger batches)",
     )
     gradient_accumulation: int = Field(
         default=1,
         ge=1,
         le=4096,
-        description="Parts in which a batch is computed, gradients summed: less memory, the same update",
+        description="Parts in which a batch is computed, with summed gradients: less memory, same update",
     )
     batch_sampling: Literal["spread", "random", "compact"] = Field(
         default="spread",
-        description="Which patterns make a batch: evenly spread over the scan, any, or neighbours",
+        description="Patterns of a batch: evenly spread over the scan, random, or neighbours",
     )
     pattern_storage: Literal["auto", "device", "host", "disk"] = Field(
         default="auto",
-        description="Where engines keep the patterns: on the device, in memory, in the file, or the first with room",
+        description="Where engines store the patterns: on the device, in host memory, in the file, or the first with "
+        "enough space",
     )
     gradient_sync: Literal["sparse", "dense"] = Field(
         default="sparse",
-        description="What engines with gradient optimisers exchange of the object's gradient: where the batch's "
-        "windows lie, or all of it; the result is the same",
+        description="Part of the object's gradient that engines exchange: that of the probe windows in the batch, or "
+        "all of it; the result is the same",
         json_schema_extra=LIVE,
     )
     sync_every: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
-        description="Updates that engines make alone before their parameters are averaged; "
-        "1: the result is that of one engine, above 1 it is not",
+        description="Updates that each engine makes before the parameters are averaged; the result is that of one "
+        "engine only if it is 1",
         json_schema_extra=LIVE,
     )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Start of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the random numbers")
     precision: Literal["single", "double"] = Field(
         default="single", description="Floating-point precision of the reconstruction"
     )
@@ -173,7 +189,7 @@ class Settings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _full_steps(cls, values: Any) -> Any:
-        """Rates of object and probe that nobody gave are 1 where the optimiser knows its step's length."""
+        """Set the default rates of object and probe to 1 for the optimisers in `FULL_STEPS`."""
         if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
             return values
         values = dict(values)
@@ -189,50 +205,109 @@ class Settings(SettingsModel):
     def _fits_together(self) -> Self:
         problem = next(_contradictions(self), None)
         if problem is not None:
-            raise InvalidValueError(problem)
+            raise InvalidValueError(problem, code="settings.unsupported-combination")
         return self
 
     @property
     def margin(self) -> int:
-        """Pixels of the object around the scanned area: the padding, and room for positions that move."""
+        """Margin around the scanned area, the padding or what refined positions need [object pixels]."""
         moves = max(self.positions.learning_rate, self.affine.learning_rate, self.probe_offset.learning_rate) > 0
         return max(self.object.padding, math.ceil(self.positions.max_shift) + 1 if moves else 0)
 
     def part(self, name: str) -> Part:
-        """The part of this name, one of `PARTS`."""
+        """Return the settings of a part.
+
+        Parameters
+        ----------
+        name : str
+            Name of the part, one of `PARTS`.
+
+        Returns
+        -------
+        Part
+            Settings of the part.
+        """
         part = getattr(self, name)
         assert isinstance(part, Part)
         return part
 
     def replace(self, /, **changes: Any) -> Self:
-        """These settings with some values changed, validated again.
+        """Return settings with changed values, which are validated.
 
-        Parts are given as mappings and merged: `settings.replace(batch=32, probe={"learning_rate": 0.01})`.
+        Parameters
+        ----------
+        **changes : Any
+            New values by name. Mappings change single fields of a part:
+            `settings.replace(batch=32, probe={"learning_rate": 0.01})`.
+
+        Returns
+        -------
+        Settings
+            The changed settings.
         """
         return type(self)(**merge(self.model_dump(), changes))
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
-        """These settings with the values of some dotted names: `settings.with_values({"probe.modes": 2})`.
+        """Return settings with changed values, given by dotted names.
 
-        Raises SettingsError for an unknown name, and where they don't go together.
+        Parameters
+        ----------
+        values : Mapping of str to Any
+            New values by dotted name: `{"probe.modes": 2}`.
+
+        Returns
+        -------
+        Settings
+            The changed settings.
+
+        Raises
+        ------
+        SettingsError
+            If a name is unknown (code "settings.unknown-name"), or values are invalid or not supported together.
         """
         return self.replace(**nested(values))
 
     def effective_batch(self, engines: int) -> int:
-        """Patterns behind one update of so many engines."""
+        """Return the number of patterns per update.
+
+        Parameters
+        ----------
+        engines : int
+            Number of engines.
+
+        Returns
+        -------
+        int
+            Patterns of all engines together.
+        """
         return self.batch * (engines if self.batch_per == "engine" else 1)
 
     def scale_for_engines(self, engines: int) -> Self:
-        """Settings that suit one engine, for several with a batch of this size each, and the rates that go with it.
+        """Return settings for several engines with a batch each, and learning rates scaled accordingly.
 
-        Rates grow with the square root of the number of engines (Adam and its kin) or in proportion to it (SGD); those
-        of rPIE, LSQML, L-BFGS, DM and RAAR, and of what belongs to single patterns, stay. Nothing does this by itself.
+        Rates grow with the square root of the number of engines (Adam and similar optimisers) or in proportion to it
+        (SGD). Those of rPIE, LSQML, L-BFGS, DM and RAAR, and of parameters of single patterns, do not change.
         Goyal et al., arXiv:1706.02677; Malladi et al., arXiv:2205.10330.
 
-        Raises SettingsError where a rate would be too high.
+        Parameters
+        ----------
+        engines : int
+            Number of engines.
+
+        Returns
+        -------
+        Settings
+            Settings with `batch_per="engine"`.
+
+        Raises
+        ------
+        SettingsError
+            If a scaled rate is out of range.
         """
         if engines < 1:
-            raise SettingsError(f"scale_for_engines got {engines} engines; expected at least 1.")
+            raise SettingsError(
+                f"scale_for_engines got engines={engines}; expected at least 1.", code="argument.invalid-value"
+            )
         changes: dict[str, Any] = {"batch_per": "engine"}
         for name in PARTS:
             by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.per_position)
@@ -243,13 +318,35 @@ class Settings(SettingsModel):
         return self.replace(**changes)
 
     def differences(self, other: Settings) -> dict[str, tuple[Any, Any]]:
-        """Dotted name -> (value here, value in `other`) of every field that differs."""
+        """Return the fields whose values differ.
+
+        Parameters
+        ----------
+        other : Settings
+            Settings to compare with.
+
+        Returns
+        -------
+        dict of str to tuple
+            Dotted name -> (value here, value in `other`).
+        """
         mine, others = dict(flat(self.model_dump())), dict(flat(other.model_dump()))
         return {name: (mine[name], others[name]) for name in mine if mine[name] != others[name]}
 
     @classmethod
     def is_live(cls, name: str) -> bool:
-        """Whether the field of this dotted name may change while a reconstruction runs."""
+        """Whether a field can be changed during a run.
+
+        Parameters
+        ----------
+        name : str
+            Dotted name of the field.
+
+        Returns
+        -------
+        bool
+            True if it can be changed.
+        """
         *parts, last = name.split(".")
         model: type[BaseModel] = cls
         for part in parts:
@@ -261,12 +358,34 @@ class Settings(SettingsModel):
         return isinstance(extra, dict) and bool(extra.get("live"))
 
     def to_yaml(self) -> str:
-        """These settings as YAML text, readable by `from_yaml`."""
+        """Return the settings as YAML, which `from_yaml` reads.
+
+        Returns
+        -------
+        str
+            YAML text.
+        """
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
     @classmethod
     def from_yaml(cls, text_or_path: str | Path) -> Self:
-        """Settings from YAML (or JSON, which is YAML too): a `Path` is read, a `str` is the text itself."""
+        """Read settings from YAML or JSON.
+
+        Parameters
+        ----------
+        text_or_path : str or Path
+            The text itself (str), or the file (Path).
+
+        Returns
+        -------
+        Settings
+            The settings; defaults for fields that are missing.
+
+        Raises
+        ------
+        SettingsError
+            If the text is not valid YAML, or the settings are invalid.
+        """
         if isinstance(text_or_path, Path):
             values = read_yaml_file(text_or_path)
         else:
@@ -275,111 +394,112 @@ class Settings(SettingsModel):
             values = {}
         if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
             raise SettingsError(
-                f"The settings are a {type(values).__name__}; expected names with values, such as 'batch: 16'."
+                f"The settings are a {type(values).__name__}; expected a mapping of names to values, as 'batch: 16'.",
+                code="settings.not-a-mapping",
             )
         check_names(values)
         return cls(**translated(values, cls))
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """Sentences about choices that can't go together."""
+    """Messages about settings that are not supported together."""
     if settings.object.learning_rate == 0 and settings.probe.learning_rate == 0:
         yield (
-            "object.learning_rate and probe.learning_rate are both 0, so nothing would change; "
-            "give at least one a positive rate"
+            "object.learning_rate and probe.learning_rate are both 0, so that nothing is optimised; "
+            "set at least one of them to a positive value"
         )
     yield from _thickness(settings)
     yield from _optimisers(settings)
     yield from _thin_only(settings)
-    yield from _exchange(settings)
+    yield from _synchronisation(settings)
     if settings.gradient_accumulation > settings.batch:
         yield (
-            f"gradient_accumulation is {settings.gradient_accumulation}, and a batch has {settings.batch} patterns; "
-            "make it smaller"
+            f"gradient_accumulation is {settings.gradient_accumulation} and batch is {settings.batch}; "
+            "set gradient_accumulation to at most batch"
         )
     if any(isinstance(term, Similarity) for term in settings.regularizers) and settings.object.modes < 2:
         yield (
-            "the regularizer 'similarity' compares modes of the object, and object.modes is 1; "
-            "leave it out or ask for more modes"
+            "the regularizer 'similarity' compares object modes and object.modes is 1; "
+            "remove it or set object.modes to at least 2"
         )
     if any(isinstance(term, PACBED) for term in settings.regularizers) and settings.gradient_accumulation > 1:
         yield (
-            "the regularizer 'pacbed' needs a whole batch at once, and gradient_accumulation is above 1; "
-            "leave one of them out"
+            f"the regularizer 'pacbed' requires a whole batch at once and gradient_accumulation is "
+            f"{settings.gradient_accumulation}; remove it or set gradient_accumulation=1"
         )
 
 
 def _thickness(settings: Settings) -> Iterator[str]:
     slices = settings.slices
     if slices.count > 1 and slices.thickness is None:
-        yield f"slices.count is {slices.count}, and slices.thickness is missing; give the distance between them [m]"
+        yield f"slices.count is {slices.count} and slices.thickness is missing; give the distance of two slices [m]"
     if slices.count > 1:
         return
     if slices.learning_rate > 0 or settings.tilt.learning_rate > 0:
         name = "slices.learning_rate" if slices.learning_rate > 0 else "tilt.learning_rate"
-        yield f"{name} is above 0, and slices.count is 1: nothing lies between slices; ask for at least 2 slices"
+        yield f"{name} is above 0 and slices.count is 1; set slices.count to at least 2 or {name} to 0"
     for constraint in settings.constraints:
         if isinstance(constraint, DepthBlur | MissingWedge | RecenterDepth):
-            yield f"the constraint '{constraint.kind}' works in depth, and slices.count is 1; leave it out"
+            yield f"the constraint '{constraint.kind}' acts along depth and slices.count is 1; remove it"
 
 
 def _optimisers(settings: Settings) -> Iterator[str]:
     name = settings.optimiser
     if settings.momentum > 0 and name not in ("sgd", "rpie"):
-        yield f"momentum is {settings.momentum:g}, and the optimiser '{name}' has its own; it goes with 'sgd' or 'rpie'"
+        yield f"momentum is {settings.momentum:g} and optimiser is '{name}'; set momentum=0 or use 'sgd' or 'rpie'"
     if name == "rpie" and settings.object.parametrization == "amplitude_phase":
         yield (
-            "object.parametrization is 'amplitude_phase', and 'rpie' divides complex steps by the illumination; "
+            "object.parametrization is 'amplitude_phase' and optimiser is 'rpie', which supports complex values only; "
             "use 'complex'"
         )
     if name == "rpie" and settings.loss != "amplitude":
-        yield f"loss is '{settings.loss}', and the optimiser 'rpie' fits amplitudes; use 'amplitude'"
+        yield f"loss is '{settings.loss}' and optimiser is 'rpie', which supports amplitudes only; use 'amplitude'"
     if name in ("lbfgs", *PROJECTIONS) and settings.gradient_accumulation > 1:
         yield (
-            f"gradient_accumulation is {settings.gradient_accumulation}, and '{name}' takes all patterns at once; "
-            "leave it out"
+            f"gradient_accumulation is {settings.gradient_accumulation} and optimiser is '{name}', whose "
+            "updates use all patterns; set gradient_accumulation=1"
         )
     if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, PACBED) for term in settings.regularizers):
-        yield f"the regularizer 'pacbed' needs batches, and the optimiser '{name}' has none; leave one of them out"
+        yield f"the regularizer 'pacbed' requires batches and optimiser is '{name}'; remove it or use 'adam'"
 
 
-def _exchange(settings: Settings) -> Iterator[str]:
-    """Engines that go their own ways need steps that each can make alone."""
+def _synchronisation(settings: Settings) -> Iterator[str]:
+    """With sync_every above 1 each engine computes its steps alone."""
     every, name = settings.sync_every, settings.optimiser
     if every == 1:
         return
     if name in ("lbfgs", *THIN_ONLY):
         yield (
-            f"sync_every is {every}, and the steps of '{name}' follow from sums over all engines; "
-            "use 'adam', or leave it at 1"
+            f"sync_every is {every} and optimiser is '{name}', whose steps require sums over all engines; "
+            "use 'adam' or set sync_every=1"
         )
     if any(isinstance(term, PACBED) for term in settings.regularizers):
         yield (
-            f"sync_every is {every}, and the regularizer 'pacbed' needs a batch's patterns of all engines; "
-            "leave one of them out"
+            f"sync_every is {every} and the regularizer 'pacbed' requires the patterns of all engines; "
+            "remove it or set sync_every=1"
         )
 
 
 def _thin_only(settings: Settings) -> Iterator[str]:
-    """LSQML, DM and RAAR know one slice, object and probe, and amplitudes."""
+    """LSQML, DM and RAAR support one slice, object and probe, and the loss of amplitudes."""
     name = settings.optimiser
     if name not in THIN_ONLY:
         return
-    found = {
+    unsupported = {
         "slices.count above 1": settings.slices.count > 1,
         "object.modes above 1": settings.object.modes > 1,
         "opr.modes above 0": settings.opr.modes > 0,
-        "detector choices": settings.detector != Detector(),
+        "settings of the detector": settings.detector != Detector(),
         "regularizers": bool(settings.regularizers),
         "object.parametrization 'amplitude_phase'": settings.object.parametrization == "amplitude_phase",
         f"the loss '{settings.loss}'": settings.loss != "amplitude",
         "gradient_accumulation above 1": settings.gradient_accumulation > 1,
     }
-    found |= {
+    unsupported |= {
         f"{part}.learning_rate above 0": settings.part(part).learning_rate > 0
         for part in PARTS
         if part not in ("object", "probe", "opr")
     }
-    for what, there in found.items():
-        if there:
-            yield f"the optimiser '{name}' can't go with {what}; use 'adam', or leave it out"
+    for setting, present in unsupported.items():
+        if present:
+            yield f"optimiser is '{name}', which does not support {setting}; use 'adam' or leave it out"

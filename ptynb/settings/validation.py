@@ -1,8 +1,8 @@
-"""What all settings are made of: frozen, validated models whose errors are sentences.
+"""Base classes of all settings: frozen, validated models.
 
-One source for Python, files, the command line and forms: each field carries its description, its unit in brackets in
-it, its range, a title where its name alone would not do, and, in `json_schema_extra`, whether it may change while a
-reconstruction runs and whether forms show it first.
+The fields are the only source for Python, files, the command line, forms and docstrings: each has a description with
+the unit in brackets, a range, a title where its name is not clear enough, and, in `json_schema_extra`, whether it can
+be changed during a run and whether forms show it first.
 """
 
 from __future__ import annotations
@@ -10,42 +10,52 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
-from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
+from ptynb.settings.field_docs import documentation, kinds_in, models_in
 from ptynb.text import has_control_characters, in_one_line, quoted
 
 LIVE: JsonDict = {"live": True}
-"""Marks a field that may change while a reconstruction runs."""
+"""Marks a field that can be changed during a run."""
 SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
 
 TRUST = "trust"
-"""Marks, with what it does, a field that runs code or reaches other machines: see `ptynb.settings.trusted_fields`."""
+"""Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""
 MOST_EPOCHS = 10**9
-"""More than anybody computes, and few enough for every counter."""
+"""Limit that fits every counter."""
 MOST_SECONDS = 10**7
-"""Four months, of anything that is waited for."""
+"""Longest time limit, four months."""
 MOST_LETTERS = 4096
-"""Of a text: what Linux takes for a path."""
+"""Characters of a text, as many as a path can have on Linux."""
 MOST_PROBLEMS = 3
-"""That one error tells; the rest is counted."""
+"""Problems that one error describes; the others are counted."""
 LONGEST_NAME = 80
-"""Letters of a name that an error repeats; no field has such a long one."""
+"""Characters of a name in a message; the names of all fields are shorter."""
 
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
 
 
 class SettingsModel(BaseModel):
-    """Frozen values that are checked when they are made; unknown names are refused."""
+    """Frozen, validated values; unknown names raise a SettingsError.
+
+    The section Parameters of a model's docstring is generated from the descriptions of its fields.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    def __init__(self, /, **values: Any) -> None:  # 'self' is a name that a file may hold
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        if cls.model_fields:
+            cls.__doc__ = documentation(cls)
+
+    def __init__(self, /, **values: Any) -> None:  # a file may contain the name 'self'
         problems = [*_not_plain(type(self), values)]
         try:
             super().__init__(**values)
@@ -53,11 +63,19 @@ class SettingsModel(BaseModel):
             known = {problem["loc"][0] for problem in problems}
             problems += [one for one in _whole_names(error) if not known & {*one["loc"][:1]}]
         if problems:
-            raise SettingsError(_sentences(problems, type(self)), tuple(problems)) from None
+            raise SettingsError(_sentences(problems, type(self)), tuple(problems), code=code_of(problems)) from None
+
+
+def code_of(problems: Sequence[ErrorDetails]) -> str:
+    """Return the code of the error that reports these problems: that of the first one."""
+    inner = problems[0].get("ctx", {}).get("error")
+    if isinstance(inner, PtynbError) and inner.code:
+        return inner.code
+    return "settings.unknown-name" if problems[0]["type"] == "extra_forbidden" else "settings.invalid-value"
 
 
 def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
-    """What pydantic takes, and settings don't: true and false as the numbers 1 and 0, texts that no path can be."""
+    """Problems that pydantic accepts: true and false as the numbers 1 and 0, texts that cannot be a path."""
     for name, value in values.items():
         if name not in model.model_fields:
             continue
@@ -71,7 +89,7 @@ def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Er
 
 
 def _is_switch(value: Any) -> bool:
-    """Whether it is Python's or numpy's true or false."""
+    """Whether a value is a bool of Python or numpy."""
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
@@ -87,31 +105,22 @@ def _wrong_with_text(value: Any) -> str:
         return ""
     text = str(value)
     if len(text) > MOST_LETTERS:
-        return f"Input should be text of at most {MOST_LETTERS} letters, not of {len(text)}"
+        return f"Input should be text of at most {MOST_LETTERS} characters, not of {len(text)}"
     if has_control_characters(text):
         return "Input should be text without control characters"
     return ""
 
 
-def kinds_in(annotation: Any) -> Iterator[Any]:
-    """The types in an annotation such as `int | None`."""
-    inner = get_args(annotation)
-    if not inner:
-        yield annotation
-    for kind in inner:
-        yield from kinds_in(kind)
-
-
 class Part(SettingsModel):
-    """Something that is optimised: how fast, and in which epochs."""
+    """Base class of the parts that are optimised: learning rate and epochs."""
 
-    learning_rate: Rate = Field(default=0.0, description="Step size of its updates; 0 freezes it")
+    learning_rate: Rate = Field(default=0.0, description="Learning rate of the part; 0 keeps it fixed")
     start_epoch: int = Field(
         default=1,
         ge=1,
         le=MOST_EPOCHS,
         title="First epoch",
-        description="First epoch in which it is updated",
+        description="First epoch in which the part is updated",
         json_schema_extra=LIVE,
     )
     end_epoch: int | None = Field(
@@ -119,7 +128,7 @@ class Part(SettingsModel):
         ge=1,
         le=MOST_EPOCHS,
         title="Last epoch",
-        description="Last epoch in which it is updated; none: to the end",
+        description="Last epoch in which the part is updated; none: no limit",
         json_schema_extra=LIVE,
     )
 
@@ -129,20 +138,32 @@ class Part(SettingsModel):
         return self
 
     def moves(self, epoch: int) -> bool:
-        """Whether it is updated in this epoch (1 for the first)."""
+        """Whether the part is updated in an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, 1 for the first.
+
+        Returns
+        -------
+        bool
+            True if it is updated.
+        """
         return self.learning_rate > 0 and self.start_epoch <= epoch <= (self.end_epoch or epoch)
 
 
 def check_span(start_epoch: int, end_epoch: int | None) -> None:
-    """Raises ValueError where the last epoch comes before the first."""
+    """Raise InvalidValueError if the last epoch comes before the first."""
     if end_epoch is not None and end_epoch < start_epoch:
         raise InvalidValueError(
-            f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier"
+            f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier",
+            code="settings.wrong-order",
         )
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with some changed; parts given as mappings are merged, parts given whole are taken."""
+    """Return the values with changes; parts given as mappings are merged, parts given as models replaced."""
     merged = dict(values)
     for name, change in changes.items():
         if isinstance(change, BaseModel):
@@ -155,12 +176,15 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def check_names(values: Any, below: str = "") -> None:
-    """Raises SettingsError where a name, at any depth, is not text: YAML takes null, yes and 12 for other things."""
+    """Raise SettingsError if a name, at any depth, is not text: YAML reads null, yes and 12 as other types."""
     if isinstance(values, Mapping):
         for name, value in values.items():
             if not isinstance(name, str):
                 place = f" below '{in_one_line(below, LONGEST_NAME)}'" if below else ""
-                raise SettingsError(f"{quoted(name)} stands for a name{place}; expected text, or quotes around it.")
+                raise SettingsError(
+                    f"{quoted(name)} is used as a name{place}; expected text, or put it in quotes.",
+                    code="settings.invalid-name",
+                )
             check_names(value, name)
     elif isinstance(values, list):
         for value in values:
@@ -168,7 +192,7 @@ def check_names(values: Any, below: str = "") -> None:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of every field."""
+    """Yield (dotted name, value) of every field."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
@@ -177,21 +201,22 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted name as mappings of parts: what `Settings` and `Settings.replace` take."""
+    """Return values by dotted name as nested mappings, which `Settings` and `Settings.replace` accept."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         part, _, last = name.rpartition(".")
         place = found.setdefault(part, {}) if part else found
         if not isinstance(place, dict):
             raise SettingsError(
-                f"{dotted([part])} is {quoted(place)}, and {dotted([name])} is given too; give one of them."
+                f"{dotted([part])} is {quoted(place)} and {dotted([name])} is given, too; give one of them.",
+                code="settings.given-twice",
             )
         place[last] = value
     return found
 
 
 def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
-    """What pydantic found; the problems of a part, which that part has raised already, under their whole names."""
+    """Problems found by pydantic; those that a part has raised itself with their full names."""
     for problem in error.errors():
         inner = problem.get("ctx", {}).get("error")
         if isinstance(inner, SettingsError) and inner.problems:
@@ -202,7 +227,7 @@ def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
 
 
 def _sentences(problems: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
-    """One sentence for each problem, the first few."""
+    """One sentence for each of the first problems."""
     sentences = []
     for problem in problems[:MOST_PROBLEMS]:
         name, message = dotted(problem["loc"]), message_of(problem)
@@ -214,25 +239,25 @@ def _sentences(problems: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
         else:
             sentences.append(f"{name} is {quoted(problem['input'])}: {message}.")
     if len(problems) > MOST_PROBLEMS:
-        sentences.append(f"{len(problems) - MOST_PROBLEMS} more settings can't be used.")
+        sentences.append(f"{len(problems) - MOST_PROBLEMS} more settings are invalid.")
     return " ".join(sentences)
 
 
 def dotted(location: Iterable[int | str]) -> str:
-    """The name of a field by its place, fit for a sentence."""
+    """Return the dotted name of a field for a message."""
     return ".".join(in_one_line(part, LONGEST_NAME) for part in location)
 
 
 def message_of(problem: ErrorDetails) -> str:
-    """What pydantic says of a field, without a full stop."""
-    if problem["type"] == "union_tag_invalid":  # its own words repeat the input, however long
+    """Return the message of pydantic without a full stop."""
+    if problem["type"] == "union_tag_invalid":  # the message of pydantic repeats the input, however long
         context = problem["ctx"]
         return f"Input should be an entry whose {context['discriminator']} is one of {context['expected_tags']}"
     return problem["msg"].removeprefix("Value error, ").rstrip(".")
 
 
 def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Names known where this one was not; entries of lists are found by their kind."""
+    """Return the known names beside an unknown one; entries of lists are found by their kind."""
     choices = [model]
     for part in location[:-1]:
         if isinstance(part, int):
@@ -249,10 +274,3 @@ def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
             for found in models_in(choice.model_fields[part].annotation)
         ]
     return [name for name in choices[0].model_fields if name != "kind"]
-
-
-def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models in an annotation such as `tuple[OneModel | OtherModel, ...]`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in models_in(inner)]

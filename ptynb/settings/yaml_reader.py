@@ -1,10 +1,10 @@
-"""The only reader of YAML in the package: plain values from a text that anybody may have written.
+"""Reader of YAML from untrusted files; all YAML of the package is read here.
 
-The parser's events are turned into values one by one, without recursion, so that size, nesting and everything that is
-not plain data are refused before anything is built of them. Anchors and aliases are refused too: a few hundred bytes
-of them stand for as many values as one likes ("billion laughs"), or for a list that contains itself.
+The events of the parser are converted to values one by one, without recursion, so that size, nesting and anything but
+plain data are refused before values are created. Anchors and aliases are refused, too: a few hundred bytes of them can
+represent any number of values ("billion laughs"), or a list that contains itself.
 
-Of YAML 1.1 two traps are left out: 12:30:00 is text and not 45000, and 1e-3 is a number. JSON is read as well.
+Unlike in YAML 1.1, 12:30:00 is text and not 45000, and 1e-3 is a number. JSON is read as well.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ptynb.text import in_one_line, quoted
 
 MOST_BYTES = 2**20
 MOST_VALUES = 20_000
-"""A run file with every setting there is has two hundred."""
+"""A run file with all settings has two hundred."""
 DEEPEST = 20
 LONGEST_NUMBER = 100
 """Characters of a number."""
 LONGEST_ECHO = 60
-"""Characters of the file that an error repeats."""
+"""Characters of the file in a message."""
 
 INTEGER = re.compile(r"[-+]?[0-9]+")
 FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan)", re.IGNORECASE)
@@ -37,49 +37,60 @@ WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("yes", "true", "on"), True),
     **dict.fromkeys(("no", "false", "off"), False),
 }
-"""In small letters; YAML takes them with a capital and in capitals too."""
+"""In lower case; YAML accepts them capitalised and in upper case, too."""
 MISSING = object()
 
 
 def read_yaml_file(path: Path) -> Any:
-    """The plain values in a YAML file; None where nothing is in it. Raises SettingsError, OSError."""
-    if not path.is_file():  # a pipe, which might never answer, is not waited for
-        raise SettingsError(f"{path} is no file; expected one with YAML.")
+    """Return the plain values of a YAML file; None if it is empty. Raises SettingsError, OSError."""
+    if not path.is_file():  # opening a pipe might block for ever
+        raise SettingsError(f"{path} is not a file; expected a YAML file.", code="file.not-found")
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise SettingsError(f"{path} has more than {MOST_BYTES} bytes; expected settings, which have some thousands.")
+        raise SettingsError(
+            f"{path} has more than {MOST_BYTES} bytes; expected settings, which have a few thousand.",
+            code="settings.too-large",
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 (byte {error.start}); expected YAML as text in UTF-8.") from None
+        raise SettingsError(
+            f"{path} is not UTF-8 (byte {error.start}); expected YAML as text in UTF-8.", code="settings.invalid-yaml"
+        ) from None
     return read_yaml(text, str(path))
 
 
 def read_yaml(text: str, source: str) -> Any:
-    """The plain values in a YAML text; None where nothing is in it.
+    """Return the plain values of a YAML text; None if it is empty.
 
-    source: what errors call the text. Raises SettingsError with line and column of what can't be read.
+    source: name of the text in messages. Raises SettingsError with line and column of the problem.
     """
     if len(text) > MOST_BYTES:
-        raise SettingsError(f"{source} has more than {MOST_BYTES} characters; expected settings, which have thousands.")
+        raise SettingsError(
+            f"{source} has more than {MOST_BYTES} characters; expected settings, which have a few thousand.",
+            code="settings.too-large",
+        )
     try:
         return _values(text)
     except _RefusedError as error:
         problem, line, column = str(error), error.line, error.column
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = error.problem or error.context or "it can't be read"
+        problem = error.problem or error.context or "it cannot be read"
         line, column = (0, 0) if mark is None else (mark.line, mark.column)
     except ReaderError as error:
         problem = f"the character {chr(error.character)!r} is not allowed"
         before = text[: error.position]
         line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
-    raise SettingsError(f"{source} is not valid YAML: line {line + 1}, column {column + 1}: {in_one_line(problem)}.")
+    raise SettingsError(
+        f"{source} is not valid YAML: line {line + 1}, column {column + 1}: {in_one_line(problem)}.",
+        code="settings.invalid-yaml",
+    )
 
 
 class _RefusedError(ValueError):
-    """What is YAML, and not read. line, column: from 0."""
+    """Valid YAML that is not accepted. line, column: from 0."""
 
     def __init__(self, event: yaml.Event, problem: str) -> None:
         super().__init__(problem)
@@ -88,21 +99,21 @@ class _RefusedError(ValueError):
 
 
 class _Open:
-    """A list or mapping that is being read. key: of a mapping, what the next value belongs to."""
+    """A list or mapping that is being read. key: of a mapping, name of the next value."""
 
     def __init__(self, values: list[Any] | dict[Any, Any]) -> None:
         self.values = values
         self.key: Any = MISSING
 
     def add(self, value: Any, event: yaml.NodeEvent) -> None:
-        """The next value, or name, in it."""
+        """Append the next value or name."""
         if isinstance(self.values, list):
             self.values.append(value)
         elif self.key is not MISSING:
             self.values[self.key] = value
             self.key = MISSING
         elif isinstance(value, list | dict):
-            raise _RefusedError(event, "a list or mapping stands where a name is expected")
+            raise _RefusedError(event, "a list or mapping is used where a name is expected")
         elif value == "<<":
             raise _RefusedError(event, "merge keys (<<) are not allowed; write the values out")
         elif value in self.values:
@@ -112,7 +123,7 @@ class _Open:
 
 
 def _values(text: str) -> Any:
-    """Raises _RefusedError, yaml.YAMLError."""
+    """Return the values of a text. Raises _RefusedError, yaml.YAMLError."""
     whole = _Open([])
     stack, count = [whole], 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -123,9 +134,7 @@ def _values(text: str) -> Any:
             continue
         count += 1
         if count > MOST_VALUES:
-            raise _RefusedError(
-                event, f"more than {MOST_VALUES} values; expected those of a run, which are some hundreds"
-            )
+            raise _RefusedError(event, f"more than {MOST_VALUES} values; expected a few hundred")
         value = _value(event)
         if len(stack) == 1 and whole.values:
             raise _RefusedError(event, "a second document begins; expected one")
@@ -138,7 +147,7 @@ def _values(text: str) -> Any:
 
 
 def _value(event: yaml.NodeEvent) -> Any:
-    """What begins with this event: a scalar, or a list or mapping that is still empty."""
+    """Return the value that begins with an event: a scalar, or an empty list or mapping."""
     if event.anchor is not None:  # of an alias, too
         name = in_one_line(event.anchor, LONGEST_ECHO)
         raise _RefusedError(event, f"anchors (&{name}) and aliases (*{name}) are not allowed; write the values out")
@@ -146,7 +155,7 @@ def _value(event: yaml.NodeEvent) -> Any:
     if tag is not None:
         raise _RefusedError(event, f"the tag {quoted(tag, LONGEST_ECHO)} is not allowed; leave it out")
     if isinstance(event, yaml.ScalarEvent):
-        return _number_or_word(event.value, event) if event.implicit[0] else event.value  # those with quotes are text
+        return _number_or_word(event.value, event) if event.implicit[0] else event.value  # quoted scalars are text
     return [] if isinstance(event, yaml.SequenceStartEvent) else {}
 
 

@@ -1,1 +1,1 @@
-"""Studies: trials of settings on the engines of a cluster."""
+"""Studies of settings, and scaling tests, on the engines of a cluster."""

@@ -1,4 +1,4 @@
-"""How a reconstruction scales: the same run on several numbers of engines, by turns."""
+"""Scaling tests: the same run on several numbers of engines, alternating between them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory_check import check_room, room_for
-from ptynb.planning.memory_model import Workload
+from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 
@@ -29,15 +28,40 @@ def scaling_test(
     device: Device = "auto",
     report: Callable[[ScalingTrial], None] | None = None,
 ) -> ScalingTest:
-    """Runs the same reconstruction on each number of engines, several times by turns (1, 2, 4, 1, 2, 4 ...).
+    """Run the same reconstruction on several numbers of engines, alternating between them (1, 2, 4, 1, 2, 4 ...).
 
-    threads: of each engine, to be tried each with each number of engines; None: its share of the cores. epochs: of a
-    trial, the first of which warms up and counts for the loss against time only. device: "auto" (GPUs if there are
-    some), "cpu" or "cuda". report: called with each trial when it is done.
+    Each trial starts and stops its own engines, so that trials do not share memory or caches.
 
-    Each trial starts engines of its own and stops them, so that none finds memory or caches of another. What can't run
-    is refused before the first one starts: ClusterError for engines that can't be had, ValueError for what does not go
-    together or does not fit.
+    Parameters
+    ----------
+    scan : Scan
+        Scan to reconstruct.
+    settings : Settings, optional
+        Settings of the reconstruction.
+    engines : Sequence of int, default (1, 2, 4)
+        Numbers of engines.
+    trials : int, default 3
+        Trials of each number.
+    threads : Sequence of int, optional
+        Numbers of threads per engine, each tried with each number of engines; by default the share of the cores.
+    epochs : int, default 6
+        Epochs of a trial; the first one is a warm-up and only counts for the loss over time.
+    device : {"auto", "cpu", "cuda"}, default "auto"
+        Device of the engines; "auto" uses GPUs if there are any.
+    report : callable, optional
+        Function that is called with each finished trial.
+
+    Returns
+    -------
+    ScalingTest
+        All trials, with tables of speed and efficiency.
+
+    Raises
+    ------
+    ClusterError
+        If there are not enough engines, before the first trial starts.
+    SettingsError
+        If arguments are invalid, or the memory is not sufficient, before the first trial starts.
     """
     settings = settings or Settings()
     _check_numbers(engines, trials, threads, epochs)
@@ -76,10 +100,18 @@ def _run(scan: Scan, settings: Settings, plan: ClusterPlan, number: int, epochs:
 
 def _check_numbers(engines: Sequence[int], trials: int, threads: Sequence[int] | None, epochs: int) -> None:
     if not engines or min(engines) < 1:
-        raise SettingsError(f"engines is {[*engines]}; expected numbers of engines, each at least 1.")
+        raise SettingsError(
+            f"engines is {[*engines]}; expected numbers of engines, each at least 1.", code="argument.invalid-value"
+        )
     if threads is not None and (not threads or min(threads) < 1):
-        raise SettingsError(f"threads is {[*threads]}; expected numbers of threads, each at least 1, or None.")
+        raise SettingsError(
+            f"threads is {[*threads]}; expected numbers of threads, each at least 1, or None.",
+            code="argument.invalid-value",
+        )
     if trials < 1:
-        raise SettingsError(f"trials is {trials}; expected at least 1.")
+        raise SettingsError(f"trials is {trials}; expected at least 1.", code="argument.invalid-value")
     if epochs < 2:
-        raise SettingsError(f"epochs is {epochs}; expected at least 2, since the first one only warms up.")
+        raise SettingsError(
+            f"epochs is {epochs}; expected at least 2, since the first one is a warm-up.",
+            code="argument.invalid-value",
+        )

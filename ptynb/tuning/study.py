@@ -1,7 +1,7 @@
-"""Study: trials of settings across the engines of a cluster, each lane of engines with a trial of its own.
+"""Studies: trials of settings on the engines of a cluster, one trial at a time on each group of engines.
 
-A thread for each lane asks for values (Optuna's tree-structured Parzen estimator; Bergstra et al., NIPS 24, 2011), has
-them tried, and writes down what came of it. Whatever goes wrong in a trial is that trial's end only.
+A thread per group requests values (Optuna's tree-structured Parzen estimator; Bergstra et al., NIPS 24, 2011), runs a
+reconstruction with them, and records the outcome. An error in a trial ends that trial only.
 """
 
 from __future__ import annotations
@@ -21,87 +21,96 @@ from ptynb.data.scan import Scan, check_scan
 from ptynb.data.trial_record import TrialState, TunedTrial, best_of, value_text
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EnginesBusyError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_dir import new_folder
-from ptynb.planning.memory_check import Room, refusal, room_for
-from ptynb.planning.memory_model import Workload
+from ptynb.planning.memory import Room, Workload, refusal, room_for
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
-from ptynb.settings.ranges import Between, Range, checked_ranges, value_of, with_values
+from ptynb.settings.ranges import Range, checked_ranges, value_of
 from ptynb.settings.validation import flat
 from ptynb.table import Table, duration
 from ptynb.tuning.metrics import Metric, check_metric, metric_name
-from ptynb.tuning.trial import Task, attempt
+from ptynb.tuning.trial import Task, run_trial
 from ptynb.tuning.trial_storage import StudyFile
 
 MOST_FAILURES = 5
-"""Trials in a row that may fail; then it is not the values."""
+"""Failed trials in a row after which a study ends."""
 REPORTS = 20
-"""How often a trial's loss is compared with the others', at most."""
+"""Largest number of comparisons of a trial's loss with those of the others."""
 
 
 class Study:
-    """Trials of settings, under way or done; made by `tune`, which says what the arguments are.
+    """Trials of settings, running or done; created by `tune`.
 
-    settings: what is not tried is as here. ranges: of what is tried. path: of the file that keeps all trials.
+    Parameters
+    ----------
+    task : Task
+        What all trials have in common: scan, settings, cluster, device, epochs, metric, extensions.
+    ranges : dict of str to Range
+        Ranges of the settings that are tried, by dotted name.
+    trials : int
+        Total number of trials, including those in the file.
+    engine_groups : list of tuple of int
+        Ranks of the engines of each group; `[()]` for trials in this process.
+    path : Path
+        File with all trials (a journal of Optuna).
+    seed : int
+        Seed of the suggested values.
+    prune : bool
+        Whether hopeless trials are stopped early.
+
+    Attributes
+    ----------
+    failure : Exception or None
+        Error that ended the study before its last trial.
     """
 
     def __init__(
         self,
-        scan: Scan,
-        settings: Settings,
-        ranges: Mapping[str, Any],
-        cluster: Cluster | None = None,
+        task: Task,
+        ranges: dict[str, Range],
         *,
-        trials: int = 20,
-        epochs: int = 30,
-        metric: Metric = "loss",
-        engines_per_trial: int = 1,
-        study: str | Path | None = None,
-        seed: int = 0,
-        prune: bool = True,
-        device: str = "auto",
-        extensions: Sequence[Any] = (),
+        trials: int,
+        engine_groups: list[tuple[int, ...]],
+        path: Path,
+        seed: int,
+        prune: bool,
     ) -> None:
-        for name, number in (("trials", trials), ("epochs", epochs), ("engines_per_trial", engines_per_trial)):
-            if number < 1:
-                raise SettingsError(f"{name} is {number}; expected at least 1.")
-        check_scan(scan)
-        check_metric(metric)
-        self.settings, self.ranges = settings, checked_ranges(settings, ranges)
-        if metric == "loss" and "loss" in self.ranges:
-            raise SettingsError(
-                "loss is among the ranges, and values of different losses can't be compared; use the metric 'frc', or "
-                "a function of yours."
-            )
-        self.path = new_folder(scan.name) / "tuning.journal" if study is None else Path(study).expanduser().absolute()
-        self.metric, self.epochs, self.wanted = metric_name(metric), epochs, trials
-        self._task = Task(scan, settings, cluster, device, epochs, metric, tuple(extensions))
-        self._engine_groups = _engine_groups(cluster, engines_per_trial)
-        self._seed, self._pruner = seed, _pruner(prune and "loss" not in self.ranges, metric, epochs)
+        self.settings, self.ranges, self.path = task.settings, ranges, path
+        self.metric, self.epochs, self.wanted = metric_name(task.metric), task.epochs, trials
+        self._task, self._engine_groups = task, engine_groups
+        self._seed, self._pruner = seed, _pruner(prune and "loss" not in ranges, task.metric, task.epochs)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._left = 0  # lanes at work
+        self._active_groups = 0
         self._running: dict[int, TunedTrial] = {}
         self._failures_in_a_row = 0
         self.failure: Exception | None = None
-        """What ended it before its last trial, if something did."""
         self._file = self._open_file()
         self._file.close()
 
-    # Driving
-
     def start(self, trials: int | None = None) -> None:
-        """Goes on in the background until all trials are done, and returns at once.
+        """Run trials in the background until all are done; returns at once.
 
-        trials: how many more; None: those that are left.
-        Raises ReconstructionError where it runs already, or where a reconstruction runs on its engines.
+        Parameters
+        ----------
+        trials : int, optional
+            Number of additional trials; by default those that are left.
+
+        Raises
+        ------
+        ReconstructionError
+            If the study is already running (code "tuning.already-running"), or a reconstruction uses its engines.
+        SettingsError
+            If the trials need more memory than is available.
         """
         if trials is not None and trials < 1:
-            raise SettingsError(f"trials is {trials}; expected at least 1.")
+            raise SettingsError(f"trials is {trials}; expected at least 1.", code="argument.invalid-value")
         if self.running:
-            raise ReconstructionError(f"It is already running: {self!r}; stop() it first, or wait().")
+            raise ReconstructionError(
+                f"The study is already running: {self!r}; call stop() or wait() first.", code="tuning.already-running"
+            )
         if self._task.cluster is not None:
-            make_way(self._task.cluster, [place for places in self._engine_groups for place in places])
+            make_way(self._task.cluster, [rank for ranks in self._engine_groups for rank in ranks])
             self._check_room(self._task.cluster)
         self._file = self._open_file()
         with self._changed:
@@ -109,35 +118,48 @@ class Study:
             self.failure, self._failures_in_a_row = None, 0
             self._stopping.clear()
             self._threads = [
-                threading.Thread(target=self._work, args=(places,), name="ptynb tuning", daemon=True)
-                for places in self._engine_groups
+                threading.Thread(target=self._work, args=(ranks,), name="ptynb tuning", daemon=True)
+                for ranks in self._engine_groups
             ]
-            self._left = len(self._threads)
+            self._active_groups = len(self._threads)
         for thread in self._threads:
             thread.start()
 
     def _check_room(self, cluster: Cluster) -> None:
-        """Raises SettingsError where all lanes together need more memory than there is.
+        """Raise SettingsError if all groups together need more memory than is available.
 
-        A trial itself asks what is free when it begins, which all that begin at the same time find for themselves.
+        The check at the start of each trial cannot see the memory of trials that start at the same time.
         """
-        lanes, room = len(self._engine_groups), room_for(cluster.plan.on_gpu, cluster.held_bytes())
-        asked = Workload(self.settings, len(self._engine_groups[0]), True, keep=False)
-        problem = refusal(self._task.scan, asked, Room(room.host / lanes, room.device))
+        groups, room = len(self._engine_groups), room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        workload = Workload(self.settings, len(self._engine_groups[0]), True, keep=False)
+        problem = refusal(self._task.scan, workload, Room(room.host / groups, room.device))
         if problem is not None:
-            raise SettingsError(f"Of {lanes} trials at the same time each has its share of the memory. {problem}")
+            raise SettingsError(
+                f"{groups} trials run at the same time and share the memory. {problem}",
+                code="tuning.too-little-memory",
+            )
 
     def stop(self) -> None:
-        """Ends the trials under way, whose values are tried again after `start`; does nothing where none are."""
+        """Stop the running trials; their values are tried again after `start`."""
         self._stopping.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for its end. Raises TimeoutError after `timeout` seconds, and its failure.
+        """Wait until the study ends; an interrupt (Ctrl-C) does not stop the study.
 
-        An interrupt (Ctrl-C) ends the waiting only.
+        Parameters
+        ----------
+        timeout : float, optional
+            Longest time to wait [s].
+
+        Raises
+        ------
+        TimeoutError
+            If the study is still running after `timeout`.
+        Exception
+            The failure that ended the study.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: not self.running, timeout):
@@ -145,39 +167,39 @@ class Study:
         if self.failure is not None:
             raise self.failure
 
-    # Looking
-
     @property
     def running(self) -> bool:
-        """Whether trials are under way."""
-        return self._left > 0
+        """Whether trials are running."""
+        return self._active_groups > 0
 
     @property
     def trials(self) -> tuple[TunedTrial, ...]:
-        """All trials, by number; those under way too."""
+        """All trials, including running ones, in the order of their numbers."""
         with self._changed:
             return tuple(sorted((*self._file.finished, *self._running.values()), key=lambda trial: trial.number))
 
     @property
     def done(self) -> int:
-        """Trials that came to an end: complete, pruned or failed."""
+        """Number of trials that are complete, pruned or failed."""
         return sum(trial.state != "stopped" for trial in self._file.finished)
 
     @property
     def best(self) -> TunedTrial | None:
-        """The complete trial with the smallest score; None where there is none yet."""
+        """The complete trial with the smallest score; None if there is none yet."""
         return best_of(self.trials)
 
     @property
     def best_settings(self) -> Settings:
-        """The settings of the best trial. Raises ReconstructionError where none is complete."""
+        """Settings of the best trial. Raises ReconstructionError if no trial is complete."""
         best = self.best
         if best is None:
-            raise ReconstructionError("No trial is complete yet; wait() for one, or try other ranges.")
-        return with_values(self.settings, best.values)
+            raise ReconstructionError(
+                "No trial is complete yet; wait() for one, or try other ranges.", code="tuning.no-complete-trial"
+            )
+        return self.settings.with_values(best.values)
 
     def __iter__(self) -> Iterator[TunedTrial]:
-        """Trials as they come to an end, waiting for those under way; the ones in the file first."""
+        """Yield finished trials, those in the file first, and wait for running ones."""
         seen = 0
         while True:
             with self._changed:
@@ -190,7 +212,13 @@ class Study:
             yield from new
 
     def table(self) -> Table:
-        """The trials, for looking at; the best one is starred."""
+        """Return the trials as a table; the best one has a star.
+
+        Returns
+        -------
+        Table
+            One row per trial.
+        """
         best = self.best
         rows = tuple(
             (
@@ -213,20 +241,18 @@ class Study:
         state = "failed" if self.failure is not None else "running" if self.running else "idle"
         return f"<Study of {self._task.scan.name}: {state}, {self.done} of {self.wanted} trials{score}, {self.path}>"
 
-    # A lane
-
-    def _work(self, places: tuple[int, ...]) -> None:
+    def _work(self, ranks: tuple[int, ...]) -> None:
         try:
-            while (trial := self._next(places)) is not None:
-                self._try(trial, places)
-                if not self._usable(places):
+            while (trial := self._next(ranks)) is not None:
+                self._run_trial(trial, ranks)
+                if not self._usable(ranks):
                     return
-        except Exception as error:  # noqa: BLE001 - such as a full disk; shown to whoever waits, or looks
+        except Exception as error:  # noqa: BLE001 - such as a full disk; raised by wait()
             self._fail(error)
         finally:
             with self._changed:
-                self._left -= 1
-                if self._left == 0:
+                self._active_groups -= 1
+                if self._active_groups == 0:
                     self._end()
                 self._changed.notify_all()
 
@@ -234,34 +260,39 @@ class Study:
         self._file.close()
         if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
             self.failure = ClusterError(
-                "No engines are left for the other trials; start a new cluster, and tune again."
+                "No engines are left for the remaining trials; start a new cluster and call tune() again.",
+                code="tuning.no-engines-left",
             )
 
-    def _next(self, places: tuple[int, ...]) -> optuna.Trial | None:
+    def _next(self, ranks: tuple[int, ...]) -> optuna.Trial | None:
         with self._changed:
             if self._stopping.is_set() or self.done + len(self._running) >= self.wanted:
                 return None
             trial = self._file.ask()
-            self._running[trial.number] = TunedTrial(trial.number + 1, trial.params, "running", ranks=places)
+            self._running[trial.number] = TunedTrial(trial.number + 1, trial.params, "running", ranks=ranks)
             self._changed.notify_all()
             return trial
 
-    def _try(self, trial: optuna.Trial, places: tuple[int, ...]) -> None:
+    def _run_trial(self, trial: optuna.Trial, ranks: tuple[int, ...]) -> None:
         started = time.monotonic()
         record = self._running[trial.number]
         try:
-            outcome = attempt(
-                self._task, trial.params, places, lambda epoch, loss: self._told(trial, epoch, loss), self._stopping
+            outcome = run_trial(
+                self._task, trial.params, ranks, lambda epoch, loss: self._report(trial, epoch, loss), self._stopping
             )
             record = dataclasses.replace(record, **vars(outcome))
         except (ClusterStoppedError, EnginesBusyError) as error:
             record = dataclasses.replace(record, state="stopped", reason=str(error))
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - the user's metric may raise anything; told with the trial
+        except Exception as error:  # noqa: BLE001 - the user's metric may raise anything; recorded with the trial
             stopped = self._task.cluster is not None and not self._task.cluster.running
             if stopped:
-                self._fail(ClusterStoppedError("The cluster was stopped; start() it, and then the study again."))
-            # A step that was too large is a verdict on the values, and the sampler is to learn from it.
+                self._fail(
+                    ClusterStoppedError(
+                        "The cluster was stopped; call its start(), then that of the study.", code="cluster.stopped"
+                    )
+                )
+            # Divergence depends on the values, so the sampler has to learn from it.
             state: TrialState = "stopped" if stopped else "pruned" if "FloatingPointError" in str(error) else "failed"
             record = dataclasses.replace(record, state=state, reason=str(error) or repr(error))
         seconds = time.monotonic() - started
@@ -272,24 +303,29 @@ class Study:
             hopeless = self._failures_in_a_row >= MOST_FAILURES
             self._changed.notify_all()
         if hopeless:
-            self._fail(ReconstructionError(f"{MOST_FAILURES} trials in a row have failed, at last: {record.reason}"))
+            self._fail(
+                ReconstructionError(
+                    f"{MOST_FAILURES} trials in a row have failed; the last one: {record.reason}",
+                    code="tuning.trials-failed",
+                )
+            )
 
-    def _told(self, trial: optuna.Trial, epoch: int, loss: float) -> bool:
+    def _report(self, trial: optuna.Trial, epoch: int, loss: float) -> bool:
         with self._changed:
             record = self._running[trial.number]
             self._running[trial.number] = dataclasses.replace(record, losses=(*record.losses, loss))
             self._changed.notify_all()
-            if epoch % _every(self.epochs) or epoch == self.epochs:
+            if epoch % max(1, self.epochs // REPORTS) or epoch == self.epochs:
                 return False
             return self._file.hopeless(trial, epoch, loss)
 
-    def _usable(self, places: tuple[int, ...]) -> bool:
-        """Whether the engines of a lane are there, replaced where they were lost."""
+    def _usable(self, ranks: tuple[int, ...]) -> bool:
+        """Whether the engines of a group are alive, after lost ones were replaced."""
         cluster = self._task.cluster
-        if cluster is None or not cluster.running or {*places} <= {*cluster.alive()}:
+        if cluster is None or not cluster.running or {*ranks} <= {*cluster.alive()}:
             return True
         cluster.replace_lost()
-        return {*places} <= {*cluster.alive()}
+        return {*ranks} <= {*cluster.alive()}
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
@@ -313,24 +349,26 @@ class Study:
 
 
 def _engine_groups(cluster: Cluster | None, engines: int) -> list[tuple[int, ...]]:
-    """The ranks of the cluster in groups; one group of none is this process."""
+    """Return the ranks of the cluster in groups; an empty group is this process."""
     if cluster is None:
         if engines > 1:
-            raise SettingsError(f"engines_per_trial is {engines}, and there is no cluster; give one, or leave it at 1.")
+            raise SettingsError(
+                f"engines_per_trial is {engines} and there is no cluster; give a cluster or set it to 1.",
+                code="tuning.too-many-engines",
+            )
         return [()]
     if engines > len(cluster):
-        raise SettingsError(f"engines_per_trial is {engines}, and the cluster has {len(cluster)}; give fewer.")
+        raise SettingsError(
+            f"engines_per_trial is {engines} and the cluster has {len(cluster)} engines; set it to at most that.",
+            code="tuning.too-many-engines",
+        )
     return [tuple(range(first, first + engines)) for first in range(0, len(cluster) - engines + 1, engines)]
 
 
-def _every(epochs: int) -> int:
-    return max(1, epochs // REPORTS)
-
-
 def _pruner(prune: bool, metric: Metric, epochs: int) -> BasePruner:
-    """Trials are compared by their losses, after a fifth of the epochs at first.
+    """Compare trials by their losses, from a fifth of the epochs on.
 
-    Where the score is another one, a loss above the median may go with a good score: only the last quarter is hopeless.
+    With another score a loss above the median may have a good score: only the worst quarter is stopped then.
     """
     if not prune:
         return NopPruner()
@@ -342,7 +380,7 @@ def _pruner(prune: bool, metric: Metric, epochs: int) -> BasePruner:
 def tune(
     scan: Scan,
     settings: Settings,
-    ranges: Mapping[str, Between | Range | Sequence[Any]],
+    ranges: Mapping[str, Range | Sequence[Any]],
     cluster: Cluster | None = None,
     *,
     trials: int = 20,
@@ -355,39 +393,79 @@ def tune(
     device: str = "auto",
     extensions: Sequence[Any] = (),
 ) -> Study:
-    """Looks for good settings: reconstructs with some after others, on all engines at once. Returns at once.
+    """Search for good settings by trials on all engines at once; returns at once.
 
-    ranges: dotted name of a setting -> `pt.between(low, high, log=True)` or a tuple of choices:
-        `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True), "batch": (8, 16, 32)}`. The first trial has the
-        values of `settings` where they lie in the ranges.
-    cluster: whose engines try, each `engines_per_trial` of them one trial; None: this process, one trial after another.
-    trials: how many in all, those in the file included. epochs: of each.
-    metric: what is to be small: "loss", that of the last epoch; "frc", 1 less the mean Fourier ring correlation of two
-        reconstructions from half the scan each (see `ptynb.analysis.split_scan`), which a loss that fits the noise does
-        not make smaller; or a function of the `Result`, called in this process.
-    study: file that keeps the trials (Optuna's journal); one that is there is gone on with, if all else is the same.
-        None: a new one among the states that ptynb keeps.
-    seed: of the values that are suggested. prune: whether trials with a loss above the others' median (for another
-        metric: in their last quarter) are ended early.
-    device, extensions: as of `Reconstruction`.
+    A trial that fails, or loses an engine, does not end the study; lost engines are replaced. The first trial has the
+    values of `settings` if they lie in the ranges.
 
-    A trial that fails, or whose engine is lost, is one trial less; the engine is replaced. Raises SettingsError and
-    FileError for what can't be tried, ReconstructionError where a reconstruction runs on the engines.
+    Parameters
+    ----------
+    scan : Scan
+        Scan that is reconstructed in each trial.
+    settings : Settings
+        Settings of the trials, except for those in `ranges`.
+    ranges : Mapping of str to Range
+        Dotted name of a setting -> `pt.between(low, high, log=True)` or a tuple of choices:
+        `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True), "batch": (8, 16, 32)}`.
+    cluster : Cluster, optional
+        Engines for the trials; without a cluster they run one after another in this process.
+    trials : int, default 20
+        Total number of trials, including those in the file.
+    epochs : int, default 30
+        Epochs of each trial.
+    metric : {"loss", "frc"} or callable, default "loss"
+        Score that is minimised: the loss of the last epoch; 1 minus the mean Fourier ring correlation of two
+        reconstructions from half the scan each (see `ptynb.analysis.split_scan`), which does not favour fitting the
+        noise; or a function of the `Result`, called in this process.
+    engines_per_trial : int, default 1
+        Number of engines of each trial.
+    study : str or Path, optional
+        File for the trials (a journal of Optuna). An existing one is continued if all other arguments are the same;
+        by default a new one in ptynb's folder of checkpoints.
+    seed : int, default 0
+        Seed of the suggested values.
+    prune : bool, default True
+        Whether trials whose loss is above the median of the others (for another metric: in the last quarter) are
+        stopped early.
+    device : str, default "auto"
+        Device, as for `Reconstruction`.
+    extensions : Sequence, optional
+        Components and constraints, as for `Reconstruction`.
+
+    Returns
+    -------
+    Study
+        The running study.
+
+    Raises
+    ------
+    SettingsError
+        If a range (code "tuning.invalid-range") or another argument is invalid.
+    FileError
+        If the file belongs to another study ("tuning.different-study"), is in use, damaged, or cannot be written.
+    ReconstructionError
+        If a reconstruction runs on the engines.
     """
-    made = Study(
-        scan,
-        settings,
-        ranges,
-        cluster,
+    for name, number in (("trials", trials), ("epochs", epochs), ("engines_per_trial", engines_per_trial)):
+        if number < 1:
+            raise SettingsError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
+    check_scan(scan)
+    check_metric(metric)
+    valid_ranges = checked_ranges(settings, ranges)
+    if metric == "loss" and "loss" in valid_ranges:
+        raise SettingsError(
+            "ranges contains loss and metric is 'loss', but values of different losses are not comparable; use the "
+            "metric 'frc' or a function.",
+            code="argument.conflict",
+        )
+    started = Study(
+        Task(scan, settings, cluster, device, epochs, metric, tuple(extensions)),
+        valid_ranges,
         trials=trials,
-        epochs=epochs,
-        metric=metric,
-        engines_per_trial=engines_per_trial,
-        study=study,
+        engine_groups=_engine_groups(cluster, engines_per_trial),
+        path=new_folder(scan.name) / "tuning.journal" if study is None else Path(study).expanduser().absolute(),
         seed=seed,
         prune=prune,
-        device=device,
-        extensions=extensions,
     )
-    made.start()
-    return made
+    started.start()
+    return started

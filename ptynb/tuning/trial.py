@@ -1,4 +1,4 @@
-"""One trial of a study: a reconstruction with some values, on some engines, and what came of it."""
+"""One trial of a study: a reconstruction with some values on some engines, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from ptynb.data.trial_record import TrialState
 from ptynb.exceptions import ClusterStoppedError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
-from ptynb.settings.ranges import with_values
 from ptynb.tuning.metrics import Metric, frc_score, of_function
 
 POLL_SECONDS = 0.05
 PICTURE_PIXELS = 96
 
 EpochReport = Callable[[int, float], bool]
-"""Is told an epoch's number and loss; says whether the trial is hopeless."""
+"""Function of the number and the loss of an epoch; returns whether the trial is hopeless."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended; score: None unless it is complete."""
+    """Outcome of a trial; score: None unless it is complete."""
 
     state: TrialState
     score: float | None = None
@@ -49,46 +48,39 @@ class Outcome:
     reason: str = ""
 
 
-def attempt(
-    task: Task, values: Mapping[str, Any], places: tuple[int, ...], report: EpochReport, stopping: threading.Event
+def run_trial(
+    task: Task, values: Mapping[str, Any], ranks: tuple[int, ...], report: EpochReport, stopping: threading.Event
 ) -> Outcome:
-    """Reconstructs with these values on these engines (none: in this process).
-
-    Raises what ended it where that is a failure.
-    """
-    settings = with_values(task.settings, values)
+    """Reconstruct with these values on these engines (none: in this process); raises the error of a failure."""
+    settings = task.settings.with_values(values)
     if task.metric == "frc":
-        return _of_halves(task, settings, places, report, stopping)
-    with _Tried(task, task.scan, settings, places) as tried:
-        if ended := tried.follow(report, stopping):
+        return _of_halves(task, settings, ranks, report, stopping)
+    with _TrialRun(task, task.scan, settings, ranks) as run:
+        if ended := run.follow(report, stopping):
             return ended
-        score = of_function(task.metric, tried.recon.result) if callable(task.metric) else tried.recon.epochs[-1].loss
-        return Outcome("complete", score, tried.picture())
+        score = of_function(task.metric, run.recon.result) if callable(task.metric) else run.recon.epochs[-1].loss
+        return Outcome("complete", score, run.picture())
 
 
 def _of_halves(
-    task: Task, settings: Settings, places: tuple[int, ...], report: EpochReport, stopping: threading.Event
+    task: Task, settings: Settings, ranks: tuple[int, ...], report: EpochReport, stopping: threading.Event
 ) -> Outcome:
-    """Two reconstructions, each of half the patterns; nothing is random in the same way in both."""
+    """Run two reconstructions of half the patterns each, with different seeds."""
     results: list[Result] = []
     picture = None
     for half, seed in zip(split_scan(task.scan), (settings.seed, settings.seed + 1), strict=True):
-        with _Tried(task, half, settings.replace(seed=seed), places) as tried:
-            if ended := tried.follow(report if not results else _never, stopping):
+        with _TrialRun(task, half, settings.replace(seed=seed), ranks) as run:
+            if ended := run.follow(report if not results else lambda *_: False, stopping):
                 return ended
-            picture = picture or tried.picture()
-            results.append(tried.recon.result)
+            picture = picture or run.picture()
+            results.append(run.recon.result)
     return Outcome("complete", frc_score(*results), picture)
 
 
-def _never(epoch: int, loss: float) -> bool:
-    return False
+class _TrialRun:
+    """The reconstruction of a trial, closed without a result at the end of a `with` block."""
 
-
-class _Tried:
-    """A reconstruction while it is tried, closed at the end of a `with` block without a result."""
-
-    def __init__(self, task: Task, scan: Scan, settings: Settings, places: tuple[int, ...]) -> None:
+    def __init__(self, task: Task, scan: Scan, settings: Settings, ranks: tuple[int, ...]) -> None:
         self._epochs = task.epochs
         self.recon = Reconstruction(
             scan,
@@ -97,17 +89,17 @@ class _Tried:
             device=task.device,
             extensions=task.extensions,
             checkpointing=None,
-            ranks=places or None,
+            ranks=ranks or None,
         )
 
-    def __enter__(self) -> _Tried:
+    def __enter__(self) -> _TrialRun:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.recon.close(result=False)
 
     def follow(self, report: EpochReport, stopping: threading.Event) -> Outcome | None:
-        """Runs all epochs; an outcome where it came to no end. The engines don't wait for what is told."""
+        """Run all epochs; return an outcome if the trial ended early. The engines do not wait for the reports."""
         recon, seen = self.recon, 0
         recon.start(self._epochs)
         while True:
@@ -115,21 +107,25 @@ class _Tried:
                 seen += 1
                 if report(epoch.number, epoch.loss):
                     recon.stop()
-                    reason = f"Hopeless after epoch {epoch.number}: its loss of {epoch.loss:.3g} is above most others'."
+                    reason = f"Hopeless after epoch {epoch.number}: its loss {epoch.loss:.3g} is above most others."
                     return Outcome("pruned", None, self.picture(), reason)
             if seen >= self._epochs:
                 return None
             if recon.failure is not None:
                 raise recon.failure
             if recon.cluster is not None and not recon.cluster.running:
-                raise ClusterStoppedError("The cluster was stopped; start() it, and then the study again.")
+                raise ClusterStoppedError(
+                    "The cluster was stopped; call its start(), then that of the study.", code="cluster.stopped"
+                )
             if recon.closed:
-                raise ReconstructionError("It was closed from elsewhere before its end.")
+                raise ReconstructionError(
+                    "The reconstruction was closed by another caller before its end.", code="tuning.run-closed"
+                )
             if stopping.wait(POLL_SECONDS):
                 recon.stop()
-                return Outcome("stopped", reason="The study was stopped; its values will be tried again.")
+                return Outcome("stopped", reason="The study was stopped; these values will be tried again.")
 
     def picture(self) -> Picture:
-        """The object's phase."""
+        """Return a picture of the object's phase."""
         phase = images.flat_phase(self.recon.snapshot(PICTURE_PIXELS).object)
         return images.picture(phase, "phase", "object phase", size=PICTURE_PIXELS, unit="rad")

@@ -1,7 +1,7 @@
-"""The trials of a study in a file: Optuna's journal, lines of JSON that are only ever added to.
+"""File with the trials of a study: a journal of Optuna, lines of JSON that are only appended.
 
-A line that was cut off by the end of its kernel is taken away when the file is opened again; trials that were under way
-then are tried again. Only one study at a time has a file open.
+An incomplete last line, left by a kernel that ended, is removed when the file is opened again; the trials that were
+running then are tried again. A file is open in one study at a time.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from ptynb.settings.ranges import Between, Range, is_whole
 
 NAME = "ptynb tuning"
 RECORD = "ptynb"
-"""The attribute of a study, and of each trial, under which ours is kept."""
+"""Attribute of the study and of each trial with the data of ptynb."""
 FIRST_BYTES = b'{"op_code":'
-"""Of Optuna's journals."""
-TOLD = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-INTERRUPTED = "It was under way when the kernel ended."
+"""First bytes of a journal of Optuna."""
+STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+INTERRUPTED = "The trial was running when the kernel ended."
 
 
 class StudyFile:
-    """A study's trials and who suggests the next. To be used by one thread at a time, but for `close`.
+    """Trials of a study and the sampler that suggests the next one; not thread-safe, except for `close`.
 
-    about: what scores depend on, as plain values; a file in which something else is written is refused.
-    first: values to begin with. Raises FileError.
+    about: everything that scores depend on, as plain values; a file with other values raises FileError. first: values
+    of the first trial.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class StudyFile:
         self.path = path
         self.finished: list[TunedTrial] = []
         self._distributions = {name: _distribution(name, range) for name, range in ranges.items()}
-        self._held: int | None = _hold(path)
+        self._lock: int | None = _lock(path)
         try:
-            _mend(path, self._held)
+            _remove_incomplete_line(path, self._lock)
             with _quiet():
                 self._study = _opened(path)
                 self._study.pruner = pruner
                 known = [trial for trial in self._study.trials if trial.state != TrialState.WAITING]
-                # Going on with the same seed would suggest the same values again.
+                # The same seed would suggest the same values again.
                 sampler = optuna.samplers.TPESampler(
                     seed=seed + len(known), n_startup_trials=startup, constant_liar=True
                 )
@@ -85,7 +85,7 @@ class StudyFile:
             raise
 
     def _check(self, about: dict[str, Any]) -> None:
-        about = json.loads(json.dumps(about))  # as it comes back from the file
+        about = json.loads(json.dumps(about))  # as read from the file
         before = self._study.user_attrs.get(RECORD)
         if before is None:
             self._study.set_user_attr(RECORD, about)
@@ -93,8 +93,9 @@ class StudyFile:
         for name in (*before, *about):
             if about.get(name) != before.get(name):
                 raise FileError(
-                    f"{self.path} holds a study whose {name} is {before.get(name)!s:.200}, and here it is "
-                    f"{about.get(name)!s:.200}, so that scores can't be compared; give another file, or the same."
+                    f"{self.path} contains a study whose {name} is {before.get(name)!s:.200}, and here it "
+                    f"is {about.get(name)!s:.200}; scores are not comparable. Give another file, or the same values.",
+                    code="tuning.different-study",
                 )
 
     def _take_over(self, known: list[FrozenTrial]) -> None:
@@ -109,29 +110,29 @@ class StudyFile:
                 self.finished.append(_record(trial))
 
     def ask(self) -> Trial:
-        """The next trial, its values in `params`."""
+        """Return the next trial, with its values in `params`."""
         return self._study.ask(fixed_distributions=self._distributions)
 
     def hopeless(self, trial: Trial, epoch: int, loss: float) -> bool:
-        """Takes the loss of this epoch down, and says whether the trial is to end."""
+        """Record the loss of an epoch; return whether the trial should end."""
         trial.report(loss, epoch)
         return trial.should_prune()
 
     def finish(self, trial: Trial, record: TunedTrial) -> None:
-        """Takes down how it ended. One that was stopped will be tried again."""
+        """Record the outcome of a trial. One that was stopped will be tried again."""
         trial.set_user_attr(RECORD, _plain(record))
         score = record.score if record.state == "complete" else None
         with _quiet():
-            self._study.tell(trial, score, TOLD.get(record.state, TrialState.FAIL))
+            self._study.tell(trial, score, STATES.get(record.state, TrialState.FAIL))
         self.finished.append(record)
         if record.state == "stopped":
             self._study.enqueue_trial(trial.params)
 
     def close(self) -> None:
-        """Lets go of the file."""
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
+        """Release the file."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
 
 _opening = threading.Lock()
@@ -139,7 +140,7 @@ _opening = threading.Lock()
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's own messages about every trial."""
+    """Suppress the messages of Optuna about every trial."""
     logger = logging.getLogger("optuna")
     with _opening:
         level = logger.level
@@ -150,31 +151,37 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _hold(path: Path) -> int:
-    """Makes sure that no other study writes to the file, as long as what is returned is open."""
+def _lock(path: Path) -> int:
+    """Lock the file for this study while the returned file descriptor is open."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise FileError(f"{path} can't be written: {error.strerror}; give a file in a folder of yours.") from None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(held)
         raise FileError(
-            f"Another study has {path} open; stop that one (or end its kernel), or give another file."
+            f"{path} cannot be written: {error.strerror}; give a file in another folder.", code="file.not-writable"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise FileError(
+            f"{path} is open in another study; stop that one (or end its kernel), or give another file.",
+            code="tuning.file-in-use",
         ) from None
     except OSError:  # a file system without locks
         pass
-    return held
+    return lock
 
 
-def _mend(path: Path, file: int) -> None:
-    """Takes a half-written last line away. Raises FileError for a file that Optuna did not write, left as it is."""
+def _remove_incomplete_line(path: Path, file: int) -> None:
+    """Remove an incomplete last line. Raises FileError, without any change, for a file of another format."""
     content = os.pread(file, os.fstat(file).st_size, 0)
     whole = content.rfind(b"\n") + 1
     if content and not content.startswith(FIRST_BYTES):
-        raise FileError(f"{path} is not the journal of a study; give a new file, or one that tune() wrote.")
+        raise FileError(
+            f"{path} is not the file of a study; give a new file, or one written by tune().",
+            code="file.unknown-format",
+        )
     if whole < len(content):
         os.truncate(file, whole)
 
@@ -184,7 +191,9 @@ def _opened(path: Path) -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(path)))
         return optuna.create_study(storage=storage, study_name=NAME, direction="minimize", load_if_exists=True)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        raise FileError(f"{path} is damaged, or of another version of Optuna ({error}); give another file.") from None
+        raise FileError(
+            f"{path} is damaged, or from another version of Optuna ({error}); give another file.", code="file.damaged"
+        ) from None
 
 
 def _distribution(name: str, range: Range) -> BaseDistribution:
@@ -196,7 +205,7 @@ def _distribution(name: str, range: Range) -> BaseDistribution:
 
 
 def _plain(trial: TunedTrial) -> dict[str, Any]:
-    """As what JSON can hold; values and score are Optuna's to keep."""
+    """Return a trial as JSON types; Optuna stores values and score."""
     picture = None
     if trial.picture is not None:
         picture = dataclasses.asdict(trial.picture) | {"image": base64.b64encode(trial.picture.image).decode()}

@@ -11,7 +11,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import analysis, preparation
-from ptynb.analysis.surveyor import Surveyor
+from ptynb.analysis.scan_survey import Surveyor
 from tests.analysis.test_common_area import result
 from tests.analysis.test_registration import blobs
 from tests.followed import Case, follow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptynb import analysis, preparation
-from ptynb.analysis.surveyor import Surveyor
+from ptynb.analysis.scan_survey import Surveyor
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 from ptynb.simulation.simulated_scan import simulate

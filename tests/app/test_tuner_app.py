@@ -68,7 +68,7 @@ def test_with_nothing_ticked_the_rates_are_tuned(tuning: Tuning) -> None:
 def test_what_a_study_refuses_is_shown(tuning: Tuning) -> None:
     Path(tuning.tuner.file.value).write_text("batch: 16\n")
     click(tuning, "Start")
-    assert "is not the journal of a study" in tuning.tuner._message.value
+    assert "is not the file of a study" in tuning.tuner._message.value
     assert tuning.study is None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ptynb.cli.status_page.status_server import Server
 from tests.io.test_status_file import JPEG, put
+from tests.raising import raises
 
 
 @pytest.fixture

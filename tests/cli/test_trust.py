@@ -20,12 +20,13 @@ import ptynb.run
 from ptynb.batch import run_on_cluster
 from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
-from ptynb.cli.trust_prompt import trusted_file
+from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
 from ptynb.engine import checkpoint_writer
-from ptynb.settings.run_file import CLUSTERS, RunFile, read_run
+from ptynb.settings.cluster_options import CLUSTERS
+from ptynb.settings.run_file import RunFile, read_run
 from ptynb.settings.run_file_example import example
-from ptynb.settings.trusted_fields import lines_to_confirm
 from ptynb.settings.validation import TRUST, kinds_in
+from tests.raising import raises
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
 TRANSFER = "checkpointing: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
@@ -99,9 +100,9 @@ HARMLESS = {
     "RunFile.start": "is read",
     "RunFile.result": "is written; `lines_to_confirm` looks at where",
     "Checkpointing.folder": "gets files whose names are ptynb's own",
-    "Load.patterns": "is read",
-    "Load.positions": "is read",
-    "Load.mask": "is read",
+    "LoadOptions.patterns": "is read",
+    "LoadOptions.positions": "is read",
+    "LoadOptions.mask": "is read",
     "SlurmCluster.time": "has a pattern",
     "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",
     "SlurmCluster.account": "the same",
@@ -152,7 +153,7 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     assert main.main(line) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "checkpointing.transfer: 'helper:send'" in told
-    assert "if you know who wrote them, add --trust, or run it once" in told
+    assert "add --trust, or run it once" in told
     assert ptynb.run.main([str(path)]) == 1
     assert "add --trust" in " ".join(capsys.readouterr().err.split())
     assert "helper" not in sys.modules
@@ -165,7 +166,7 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
 
 @pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n", "yes please\n"])
 def test_anything_but_yes_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    with pytest.raises(pt.SettingsError, match="was not run, since its lines were not confirmed; take them out"):
+    with raises("settings.not-confirmed", "run.yaml"):
         asked(monkeypatch, answer, str(run_file(LEAST + TRANSFER)))
     assert not trusted_file().exists()
 
@@ -191,7 +192,7 @@ def test_a_yes_holds_for_these_lines_of_this_file(run_file: Any, monkeypatch: py
         run_file(LEAST + SSH.replace("gate", "other")),
         run_file(LEAST + TRANSFER, "downloads"),  # where 'helper' may be another module
     ):
-        with pytest.raises(pt.SettingsError, match="was not run"):
+        with raises("settings.not-confirmed"):
             asked(monkeypatch, "", str(changed))
 
 
@@ -203,7 +204,7 @@ def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypat
         if passes:
             check_plan(plan_of(chosen), chosen, on_ranks=True)
         else:
-            with pytest.raises(pt.SettingsError, match=r"\(checkpointing\.transfer: 'helper:send'\).* add --trust"):
+            with raises("settings.not-confirmed", "(checkpointing.transfer: 'helper:send')", "--trust"):
                 check_plan(plan_of(chosen), chosen, on_ranks=True)
     assert sys.stdin.read() == "y\ny\n"
 
@@ -223,7 +224,7 @@ def test_lines_are_shown_so_that_nothing_hides_in_them(run_file: Any, monkeypatc
     assert r"\u202eetag\u202c" in shown
     assert shown.replace("\n", "").isprintable()
     long = SSH.replace("gate", "x" * 4000)
-    with pytest.raises(pt.SettingsError, match=r"too long to be shown here .*; read the file, and add --trust"):
+    with raises("settings.not-confirmed", "too long", "--trust"):
         asked(monkeypatch, "y\n", str(run_file(LEAST + long)))
     assert asked(monkeypatch, "", str(run_file(LEAST + long)), "--trust") == ""
 
@@ -233,12 +234,12 @@ def test_answers_that_others_could_give_are_refused(run_file: Any, monkeypatch: 
     path = run_file(LEAST + TRANSFER)
     asked(monkeypatch, "y\n", str(path))
     trusted_file().chmod(mode)
-    with pytest.raises(pt.SettingsError, match=r"is not a file that you alone can write; remove it, and confirm"):
+    with raises("file.not-private", trusted_file(), "remove it"):
         asked(monkeypatch, "y\n", str(path))
     trusted_file().unlink()
     assert "helper:send" in asked(monkeypatch, "y\n", str(path))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(pt.SettingsError, match="is not a file that you alone can write"):
+    with raises("file.not-private", trusted_file()):
         asked(monkeypatch, "y\n", str(path))
 
 
@@ -259,7 +260,7 @@ def test_modules_beside_a_run_file_are_no_packages(
     path = run_file(text)
     (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
     monkeypatch.chdir(path.parent)
-    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.remote_cleanup", "no cluster"]
+    engine = [sys.executable, "-m", "ptynb.cluster.lifetime.watchdog", "--engines", "no cluster"]
     monkeypatch.setattr(run_on_cluster, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
     before = dict(os.environ)
     assert main.main(["run", str(path), "--trust"]) == 0

@@ -18,7 +18,7 @@ import ptynb as pt
 from ptynb.cluster.groups import joining
 from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.data.scan import Scan
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError
 
 SCRIPT = """
@@ -117,7 +117,7 @@ def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
     gone(processes, 1)
     assert not folder.exists()
     with pytest.raises(pt.ClusterError, match="stopped"):
-        cluster.call(0, registry.describe)
+        cluster.call(0, run_registry.describe)
     with pytest.raises(pt.ClusterError, match=r"The cluster is stopped; start\(\) it"), joining(cluster):
         pass
     with cluster.start():
@@ -142,8 +142,8 @@ def test_engines_that_nobody_replaces_are_had_again_by_a_new_start_or_a_new_clus
 
     with pt.Cluster(2, device="cpu") as cluster:
         recon = pt.Reconstruction(scan, pt.Settings(), cluster)
-        assert cluster._crew is not None
-        monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+        assert cluster._launcher is not None
+        monkeypatch.setattr(cluster._launcher, "start", refuse)
         kill_engines(cluster)
         with pytest.raises(pt.ReconstructionError):
             recon.wait(60)
@@ -167,9 +167,9 @@ def test_engines_that_nobody_replaces_are_had_again_by_a_new_start_or_a_new_clus
 def test_two_engines_of_one_rank_are_told_and_a_new_cluster_has_one() -> None:
     """As where a machine is so slow that engines come after others were started in their place."""
     with pt.Cluster(1, device="cpu") as cluster:
-        assert cluster._crew is not None
-        cluster._crew.launcher.start([0])
-        caller = cluster._crew.caller
+        assert cluster._launcher is not None
+        cluster._launcher.start([0])
+        caller = cluster._caller
         assert caller is not None
         until = time.monotonic() + 120
         while len(caller._client.ids) < 2:
@@ -241,4 +241,4 @@ def test_engines_that_do_not_start_in_time_are_an_error_and_leave_nothing() -> N
 
 def test_an_error_in_a_call_names_rank_and_cause(cluster: pt.Cluster) -> None:
     with pytest.raises(pt.ClusterError, match="On the engine of rank 1: KeyError"):
-        cluster.call(1, registry.call_worker, "no such reconstruction", "status")
+        cluster.call(1, run_registry.call_worker, "no such reconstruction", "status")

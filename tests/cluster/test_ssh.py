@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import ptynb as pt
-from ptynb.cluster.launchers import ssh
-from ptynb.cluster.launchers.ssh import Remote, ask_hosts
+from ptynb.cluster.launchers import ssh_launcher
+from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
+from tests.raising import raises
 
 ARGUMENTS = """#!/bin/sh
 printf '%s\\n' "$@" > {folder}/called
@@ -41,7 +42,7 @@ def program(path: Path, text: str) -> str:
 )  # fmt: skip
 def test_no_host_is_an_option_or_more_than_a_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.run", lambda *words, **more: pytest.fail(f"{words} was run"))
-    with pytest.raises(pt.ClusterError, match=r"A host is named .*; expected a name for ssh") as caught:
+    with raises("argument.invalid-value") as caught:
         pt.Cluster.ssh(["one", name])
     assert str(caught.value).isprintable()
 
@@ -52,7 +53,7 @@ def test_no_host_is_an_option_or_more_than_a_name(name: str, monkeypatch: pytest
      "ssh://me@one:2222", "ssh://[fd77::2]:22/"],
 )  # fmt: skip
 def test_names_that_ssh_knows_are_taken(name: str) -> None:
-    assert ssh.HOST.fullmatch(name)
+    assert ssh_launcher.HOST.fullmatch(name)
     command = Remote(python="/usr/bin/python3").command(name, {}, "-")
     assert command[-3:] == ["--", name, "exec env /usr/bin/python3 -"]
 
@@ -78,10 +79,8 @@ def test_words_that_would_be_read_as_something_else_are_refused(
     wrong: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subprocess.run", lambda *words, **more: pytest.fail(f"{words} was run"))
-    with pytest.raises(pt.ClusterError) as caught:
+    with raises("argument.invalid-value", told):
         pt.Cluster.ssh(["one"], **wrong)
-    assert str(caught.value).startswith(told)
-    assert "; expected a" in str(caught.value)
 
 
 def test_what_a_host_runs_is_what_was_meant(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_what_a_host_runs_is_what_was_meant(tmp_path: Path) -> None:
     words = (program(tmp_path / "ssh", ARGUMENTS.format(folder=tmp_path)), "-J", "gate")
     remote = Remote(ssh=words, python=python, environment={"ODD": value})
     (found,) = ask_hosts(["me@one"], remote)
-    assert found.answers["ptynb"] == ssh.importlib.metadata.version("ptynb")
+    assert found.answers["ptynb"] == ssh_launcher.importlib.metadata.version("ptynb")
     arguments, there = json.loads((tmp_path / "told").read_text())
     assert (arguments, there) == (["-"], value)
     called = (tmp_path / "called").read_text().splitlines()

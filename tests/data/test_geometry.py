@@ -3,6 +3,7 @@ import pytest
 
 from ptynb.data.geometry import Geometry, energy_from_wavelength, metres_to_pixels, wavelength_from_energy
 from tests.pairs import each
+from tests.raising import raises
 
 # h c as CODATA 2018 prints it, in keV Å: apart from the constants in the package.
 KEV_ANGSTROM = 12.398419843320026
@@ -50,6 +51,5 @@ def test_metres_become_pixels_along_each_axis():
     ],
 )
 def test_a_value_that_is_not_positive_and_finite_is_refused(value, name, unit, make):
-    with pytest.raises(ValueError, match="positive, finite") as caught:
+    with raises("argument.invalid-value", f"{name} is {value!r} {unit}"):
         make(value)
-    assert str(caught.value) == f"The {name} is {value!r} {unit}; it has to be a positive, finite number."

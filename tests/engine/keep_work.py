@@ -133,7 +133,7 @@ def work(
 
         files.put = put
     try:
-        worker = Worker(scan, settings, membership, keep=keep, start=start)
+        worker = Worker(scan, settings, membership, checkpointing=keep, start=start)
         if membership.rank == 0:
             _drive(worker, script)
         worker._thread.join(60)
@@ -189,7 +189,7 @@ def fading() -> list[ModelComponent]:
 
 def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkpointing, epochs: int) -> dict[str, Any]:
     """Rank 1 runs out of memory after so many epochs; the folder's bytes before and after."""
-    worker = Worker(scan, settings, membership, keep=keep)
+    worker = Worker(scan, settings, membership, checkpointing=keep)
     loop = loaded(worker)
     assert keep.folder is not None
     if membership.rank == 0:
@@ -220,7 +220,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
 def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[str, Any]:
     """States kept by a worker whose files may suddenly have no more than 20 kB, twice; and what is told then."""
     assert keep.folder is not None
-    worker = Worker(scan, Settings(batch=8), membership, keep=keep)
+    worker = Worker(scan, Settings(batch=8), membership, checkpointing=keep)
     loaded(worker)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     told, names, good = [], [], []

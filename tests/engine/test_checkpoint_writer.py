@@ -77,7 +77,7 @@ def test_a_full_disk_is_told_once_and_the_last_good_state_stays(ranks: Ranks, tm
 
 def test_a_folder_that_vanished_is_made_again_and_one_that_can_not_be_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=folder, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=folder, **ON_REQUEST))
     kept_now(worker)
     shutil.rmtree(folder)
     kept_now(worker)
@@ -160,7 +160,7 @@ def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks
 
 @worlds
 def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path: Path, world: int) -> None:
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path, **ON_REQUEST))
     kept_now(worker)
     kept_now(worker)
     worker.close()
@@ -177,12 +177,14 @@ def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path
 
 
 def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, **ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path, **ON_REQUEST))
     kept_now(worker)
     worker.close()
     with pytest.raises(ValueError, match=r"already holds states of another reconstruction \(state-00001.h5\)"):
-        Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path))
-    again = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path), start=tmp_path / "state-00001.h5")
+        Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path))
+    again = Worker(
+        a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path), start=tmp_path / "state-00001.h5"
+    )
     loaded(again)
     assert (again.status().kept_epoch, again.status().epoch) == (1, 1)
     again.close()
@@ -197,7 +199,7 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
 )
 def test_a_transfer_that_is_no_function_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"checkpointing.transfer is '{name}'"):
-        Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(transfer=name))
+        Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(transfer=name))
     with pytest.raises(ValueError, match="transfer"):
         Checkpointing(transfer="os.path")
 
@@ -207,7 +209,7 @@ def test_transfer_is_handed_each_whole_file_and_its_failure_is_told_once(tmp_pat
     good = Checkpointing(folder=tmp_path / "good", transfer="tests.engine.keep_work:note", pictures=1000, **ON_REQUEST)
     bad = Checkpointing(folder=tmp_path / "bad", transfer="tests.engine.keep_work:refuse", **ON_REQUEST)
     for keep in (good, bad):
-        worker = Worker(a_scan(), SETTINGS, ALONE, keep=keep)
+        worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=keep)
         kept_now(worker)
         kept_now(worker)
         worker.close()
@@ -236,7 +238,7 @@ def test_after_a_failure_nothing_is_written_over_and_the_sentence_says_what_to_c
 
 def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
     worker = Worker(
-        a_scan(), SETTINGS, ALONE, keep=Checkpointing(folder=tmp_path, pictures=0.01, epochs=2, seconds=None)
+        a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path, pictures=0.01, epochs=2, seconds=None)
     )
     loaded(worker)
     obeyed(
@@ -272,7 +274,7 @@ def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
 def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / "own" / "kept"
     monkeypatch.setenv("PTYNB_KEPT", str(base))
-    worker = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(**ON_REQUEST))
+    worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(**ON_REQUEST))
     obeyed(worker, worker.command(Command("start", 1)))
     work._finished(worker)
     assert not base.exists(), "made before there was anything to keep"
@@ -298,7 +300,9 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
     own_folder.make_room(present)
     assert {path.name for path in base.iterdir()} == {present.name, foreign.name}
     assert names(present) == ["state-00002.h5"]
-    again = Worker(a_scan(), SETTINGS, ALONE, keep=Checkpointing(**ON_REQUEST), start=present / "state-00002.h5")
+    again = Worker(
+        a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(**ON_REQUEST), start=present / "state-00002.h5"
+    )
     kept_now(again)
     again.close()
     assert names(present) == ["state-00002.h5", "state-00003.h5"], "going on stays in the folder"

@@ -10,7 +10,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from ptynb.engine import keepalive, registry
+from ptynb.engine import keepalive, run_registry
 from ptynb.engine.keepalive import Holder, Lease
 
 
@@ -47,7 +47,7 @@ def test_without_a_holder_an_idle_engine_leaves_soon_and_one_at_work_when_the_le
     made.renew(ended())
     assert not later(made, keepalive.IDLE_SECONDS - 1)
     assert later(made, keepalive.IDLE_SECONDS + 1)
-    monkeypatch.setattr(registry, "at_work", lambda: True)
+    monkeypatch.setattr(run_registry, "at_work", lambda: True)
     assert not later(made, 99)
     assert later(made, 101)
 

@@ -78,8 +78,8 @@ def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
     before = recon.epoch
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
-    noticed = until(lambda: recon._link.recovering, 5, "recovery begins")
-    until(lambda: not recon._link.recovering and recon.epoch > 0 and recon.state == "running", 30, "it runs")
+    noticed = until(lambda: recon._client.recovering, 5, "recovery begins")
+    until(lambda: not recon._client.recovering and recon.epoch > 0 and recon.state == "running", 30, "it runs")
     until(lambda: recon.epoch > before, 30, "it is beyond where it was")
     recovered = time.monotonic() - killed
     print(f"killed rank {lost}: noticed and understood after {noticed:.2f} s, beyond it after {recovered:.1f} s")
@@ -126,8 +126,8 @@ def test_by_default_it_pauses_and_offers_to_go_on(cluster: pt.Cluster, scan: Sca
 def test_a_lost_engine_is_noticed_soon_and_the_others_stop(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
     recon = training(scan, cluster, tmp_path, "pause")
     os.kill(pid_of(cluster, 1), signal.SIGKILL)
-    noticed = until(lambda: bool(recon._link.engines.lost()), 5, "noticed")
-    stopped = noticed + until(lambda: recon._link.engines.call(0, "status").failure is not None, 5, "stopped")
+    noticed = until(lambda: bool(recon._client.engines.lost()), 5, "noticed")
+    stopped = noticed + until(lambda: recon._client.engines.call(0, "status").failure is not None, 5, "stopped")
     print(f"noticed after {noticed:.2f} s, the other stopped after {stopped:.2f} s")
     assert noticed < NOTICED_SECONDS
     assert stopped < STOPPED_SECONDS
@@ -215,7 +215,7 @@ def test_a_controller_that_is_stopped_for_long_ends_no_engine(cluster: pt.Cluste
     time.sleep(20)  # ten heartbeats of 1.5 s are missed, after which the engines left
     assert all(psutil.pid_exists(pid) for pid in found["engines"])
     told = r"^The cluster's controller does not answer: its process is held by a signal \(SIGSTOP\) or a debugger\.$"
-    assert re.match(told, recon._link.engines.held(0))
+    assert re.match(told, recon._client.engines.suspended(0))
     for pid in found["others"]:
         os.kill(pid, signal.SIGCONT)
     until(lambda: recon.epoch > before + 2, 30, "it goes on")
@@ -276,8 +276,8 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
     def refuse(ranks: object) -> None:
         raise pt.ClusterError("Its machine is gone.")
 
-    assert cluster._crew is not None
-    monkeypatch.setattr(cluster._crew.launcher, "start", refuse)
+    assert cluster._launcher is not None
+    monkeypatch.setattr(cluster._launcher, "start", refuse)
     pid, reached = pid_of(cluster, 0), recon.epoch
     os.kill(pid, signal.SIGKILL)
     until(lambda: any(change.name == "engines" for change in recon.changes), 30, "it is opened again")
@@ -301,14 +301,14 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
 
 def killing(cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine of rank 1 dies the next time that a reconstruction is opened again on purpose."""
-    plain, pid = ClusterEngines.anew, pid_of(cluster, 1)
+    plain, pid = ClusterEngines.reopened, pid_of(cluster, 1)
 
     def kill_first(*arguments: Any) -> Engines:
-        monkeypatch.setattr(ClusterEngines, "anew", plain)
+        monkeypatch.setattr(ClusterEngines, "reopened", plain)
         os.kill(pid, signal.SIGKILL)
         return plain(*arguments)
 
-    monkeypatch.setattr(ClusterEngines, "anew", kill_first)
+    monkeypatch.setattr(ClusterEngines, "reopened", kill_first)
 
 
 def test_an_engine_that_dies_while_one_goes_back_is_replaced_and_the_run_goes_on(
@@ -344,7 +344,7 @@ def test_an_engine_that_dies_while_one_goes_back_pauses_it_and_recover_goes_on(
 
 def test_one_that_is_lost_again_and_again_without_getting_further_is_given_up(cluster: pt.Cluster, scan: Scan) -> None:
     recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None, on_failure="continue")
-    recon._link._recoveries = [None] * 3
+    recon._client._recoveries = [None] * 3
     recon.start(LONG)
     os.kill(pid_of(cluster, 1), signal.SIGKILL)
     with pytest.raises(pt.ReconstructionError, match="goes on from the beginning"):

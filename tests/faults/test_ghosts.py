@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.cli import main, ps
+from ptynb.cli import main, ps_command
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.lifetime import orphans, watchdog
 from ptynb.engine import keepalive
@@ -311,13 +311,13 @@ def test_the_lease_is_told_while_nobody_holds_it() -> None:
         runtime_dir.write(
             folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": keepalive.machine(), "lease": 3600.0}
         )
-        assert ps.holder(found(folder.name)) == "nobody"
+        assert ps_command.holder(found(folder.name)) == "nobody"
         runtime_dir.write(folder, "alone.json", {"since": time.time() - 480})
-        assert ps.holder(found(folder.name)) == "nobody, lease ends in 52 min"
+        assert ps_command.holder(found(folder.name)) == "nobody, lease ends in 52 min"
     finally:
         shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(("numbers", "told"), [([], ""), ([7], "7"), ([1, 2, 3, 7, 9, 10], "1-3 7 9-10")])
 def test_ranges(numbers: list[int], told: str) -> None:
-    assert ps.ranges(numbers) == told
+    assert ps_command.ranges(numbers) == told

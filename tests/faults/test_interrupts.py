@@ -139,7 +139,7 @@ def test_an_interrupt_while_an_engine_is_replaced(kernel: Kernel, undisturbed: A
     )
     kernel.run("recon.step(); recon.keep()")
     losing = (
-        "def watch():\n    while not recon._link.recovering: time.sleep(0.005)\n    mark()\n"
+        "def watch():\n    while not recon._client.recovering: time.sleep(0.005)\n    mark()\n"
         "threading.Thread(target=watch).start()\n"
         "os.kill(cluster.status()[1]['pid'], signal.SIGKILL)\n"
         "for epoch in recon.run(100_000): pass"

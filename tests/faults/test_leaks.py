@@ -78,9 +78,9 @@ def test_runs_that_are_begun_and_ended_leave_nothing(cluster: pt.Cluster, scan: 
             recon.resume()
             recon.stop()
         assert_not_grown(before, figures.taken(cluster), CYCLES)
-        assert cluster._crew is not None
-        assert cluster._crew.caller is not None
-        client = cluster._crew.caller._client
+        assert cluster._launcher is not None
+        assert cluster._caller is not None
+        client = cluster._caller._client
         tables = client._futures, client._output_futures, client.results, client.history
         # What follows the record asks ten times a second: between two questions there is nothing.
         until(lambda: not any(map(len, tables)), 10, "no answer is kept")
@@ -134,10 +134,10 @@ def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path:
     ):
         recon.start(EPOCHS // 10)
         recon.wait()
-        before, first = figures.taken(cluster), pickle.dumps(recon._link.engines.call(0, "status", recon.epoch))
+        before, first = figures.taken(cluster), pickle.dumps(recon._client.engines.call(0, "status", recon.epoch))
         recon.start(EPOCHS - EPOCHS // 10)
         recon.wait()
-        after, last = figures.taken(cluster), pickle.dumps(recon._link.engines.call(0, "status", recon.epoch))
+        after, last = figures.taken(cluster), pickle.dumps(recon._client.engines.call(0, "status", recon.epoch))
         assert [epoch.number for epoch in recon.epochs] == [*range(1, EPOCHS + 1)]
         one = recon.epochs[-1]
         record = sys.getsizeof(one) + sys.getsizeof(vars(one)) + sum(map(sys.getsizeof, vars(one).values()))

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from ptynb.cluster.launchers.ssh import Host, Remote, ask_hosts, place_engines
+from ptynb.cluster.launchers.ssh_launcher import Host, Remote, ask_hosts, place_engines
 from ptynb.exceptions import ClusterError
 from tests.hosts.hosts import ADDRESSES, ADDRESSES_6, ENGINE_HOSTS, ROOT, SWITCH, Far, Hosts, wait_until
 
@@ -273,7 +273,7 @@ def test_by_hand_one_sees_what_is_wrong_and_what_answers_is_used(
     ssh.chmod(0o700)
     remote = Remote(ssh=(str(ssh), "-J", "gate"), python=sys.executable)
     with monkeypatch.context() as patch:
-        patch.setattr("ptynb.cluster.launchers.ssh.ASK_SECONDS", 0.3 if program is NEVER_ANSWERS else 40.0)
+        patch.setattr("ptynb.cluster.launchers.ssh_launcher.ASK_SECONDS", 0.3 if program is NEVER_ANSWERS else 40.0)
         with pytest.raises(ClusterError, match=f"{told}; try by hand: .*ssh -J gate lab$") as caught:
             ask_hosts(["lab"], remote)
     by_hand = shlex.split(str(caught.value).split("try by hand: ")[1])

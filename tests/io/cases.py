@@ -25,11 +25,22 @@ def _new(below: Path) -> Path:
     return below / f"case-{number}"
 
 
-def refused(path: Path, words: str, **given: Any) -> None:
-    """Loading the file is refused with one sentence that has these words."""
-    with pytest.raises((FileError, ScanError), match=words) as caught:
+@contextmanager
+def one_line(codes: str, *facts: str) -> Iterator[None]:
+    """An error of one line with one of these codes (separated by spaces; "": any), whose message states these facts."""
+    with pytest.raises((FileError, ScanError)) as caught:
+        yield
+    message = str(caught.value)
+    assert "\n" not in message
+    assert not codes or caught.value.code in codes.split(), f"{caught.value.code}: {message}"
+    missing = [fact for fact in facts if fact not in message]
+    assert not missing, f"the message does not state {missing}: {message}"
+
+
+def refused(path: Path, codes: str, *facts: str, **given: Any) -> None:
+    """Loading the file raises such an error."""
+    with one_line(codes, *facts):
         load(path, **given)
-    assert "\n" not in str(caught.value)
 
 
 def turns(number: int, kinds: Sequence[str], count: int = 2) -> list[str]:

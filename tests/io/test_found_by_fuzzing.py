@@ -11,6 +11,7 @@ from ptynb.exceptions import SettingsError
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io.cases import of_case
+from tests.raising import raises
 
 RECORD = np.zeros(3, [("real", "f8"), ("imag", "S3")])
 
@@ -86,14 +87,14 @@ FOUND = {
     "settings with a name that is none": (
         "settings",
         text(b"probe: {null: 3}"),
-        "None stands for a name below 'probe'",
+        "None is used as a name below 'probe'",
     ),
     "settings on a day that is none": ("settings", text(b"batch: 2001-99-99"), "batch is '2001-99-99': "),
     "settings without a bottom": ("settings", text(b"[" * 1500), "not valid YAML"),
     "a run file with a name that is none": (
         "a run file",
         text(b"scan: a\nepochs: 1\nresult: b\nsettings: {yes: 3}"),
-        "True stands for a name below 'settings'",
+        "True is used as a name below 'settings'",
     ),
     "a CXI pixel without an end": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", np.inf), "positive, finite lengths"),
     "a CXI pixel of nothing": ("CXI of CXIDB", put(f"{DETECTOR}/x_pixel_size", 1e-320), "positive, finite lengths"),
@@ -158,7 +159,7 @@ def test_a_definition_that_is_a_group_is_none(tmp_path):
     with h5py.File(path, "r+") as file:
         del file["entry_1/definition"]
         file.create_group("entry_1/definition")
-    with pytest.raises(ValueError, match=r"\(CXI\) does not say the wavelength"):  # which CXI has elsewhere
+    with raises("scan.missing-metadata", "(CXI)", "the wavelength"):  # which CXI has elsewhere
         READERS["load"](path, {})
 
 
@@ -167,6 +168,6 @@ def test_damage_that_is_met_on_the_way_is_told_as_such(tmp_path):
     whole = path.read_bytes()
     assert b"SNOD" in whole
     path.write_bytes(whole.replace(b"SNOD", b"SNOX"))
-    with pytest.raises(ValueError, match=r"is damaged \(.*\); copy it again from where it was made") as caught:
+    with raises("file.damaged", path) as caught:
         READERS["load"](path, {})
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ptynb.io import hdf5_heap_check
+from ptynb.io import hdf5_file
 from tests.fuzz import worker
 from tests.fuzz.pool import Pool
 from tests.fuzz.seeds import SEEDS
@@ -29,7 +29,7 @@ def test_a_whole_file_is_read_and_its_texts_are_sound(tmp_path):
             path = SEEDS[seed].write(home)
             assert worker.answer(SEEDS[seed].reader, path, SEEDS[seed].given) == "read"
             files = [path for path in home.rglob("*") if path.is_file()]
-            assert [path for path in files if hdf5_heap_check.damaged_heap(path) is not None] == []
+            assert [path for path in files if hdf5_file.damaged_heap(path) is not None] == []
 
 
 @given(seed=st.sampled_from(sorted(SEEDS)), number=st.integers(0, 2**32))

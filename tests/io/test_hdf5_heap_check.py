@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.exceptions import FileError
-from ptynb.io import hdf5_heap_check
+from ptynb.io import hdf5_file
 from ptynb.io.hdf5_file import open_for_reading
 from tests.io.cases import of_case
+from tests.raising import raises
 
 FREE, TEXT = 0, 3
 """Numbers of objects in a heap: its free space, and one of its texts."""
@@ -19,7 +19,7 @@ FREE, TEXT = 0, 3
 @pytest.fixture(autouse=True)
 def _looked_at_anew():
     """Damage within the same tick of the clock, and of the same length, is seen as well."""
-    hdf5_heap_check._damaged_heap.cache_clear()
+    hdf5_file._damaged_heap.cache_clear()
 
 
 def with_texts(path, **options):
@@ -58,9 +58,9 @@ def test_a_damaged_heap_is_a_sentence(tmp_path):
         with of_case((number, length, options), tmp_path) as home:
             path = with_texts(home / "damaged.h5", **options)
             place = damage(path, number, length)
-            assert hdf5_heap_check.damaged_heap(path) == place
+            assert hdf5_file.damaged_heap(path) == place
             with (
-                pytest.raises(FileError, match=rf"damaged \(texts kept at byte {place} .*copy it again"),
+                raises("file.damaged", path, place),
                 open_for_reading(path),
             ):
                 pass
@@ -77,7 +77,7 @@ def test_what_h5py_writes_is_sound(tmp_path):
                 file["texts 1"][:] = ["another"] * count
                 file["long"] = "y" * 70_000
             assert path.read_bytes().count(b"GCOL") > 1
-            assert hdf5_heap_check.damaged_heap(path) is None
+            assert hdf5_file.damaged_heap(path) is None
 
 
 def test_lengths_of_4_bytes_are_left_to_libhdf5(tmp_path):
@@ -87,7 +87,7 @@ def test_lengths_of_4_bytes_are_left_to_libhdf5(tmp_path):
     with h5py.File(h5py.h5f.create(bytes(path), h5py.h5f.ACC_TRUNC, plist)) as file:
         file["texts"] = ["one", "two"]
     assert b"GCOL" in path.read_bytes()
-    assert hdf5_heap_check.damaged_heap(path) is None
+    assert hdf5_file.damaged_heap(path) is None
 
 
 def test_texts_at_both_ends_of_a_long_file_are_looked_at(tmp_path, monkeypatch):
@@ -97,8 +97,8 @@ def test_texts_at_both_ends_of_a_long_file_are_looked_at(tmp_path, monkeypatch):
         file["texts"] = ["one", "two", "three"]
     assert path.read_bytes().index(b"GCOL") > 8 * 10**6
     damage(path, FREE, 0)
-    monkeypatch.setattr(hdf5_heap_check, "LOOKED_AT", 10**5)
-    assert hdf5_heap_check.damaged_heap(path) is not None
+    monkeypatch.setattr(hdf5_file, "CHECKED_BYTES", 10**5)
+    assert hdf5_file.damaged_heap(path) is not None
 
 
 def test_a_heap_is_found_wherever_a_piece_ends(tmp_path, monkeypatch):
@@ -106,14 +106,14 @@ def test_a_heap_is_found_wherever_a_piece_ends(tmp_path, monkeypatch):
         with of_case(shift, tmp_path) as home, monkeypatch.context() as patched:
             path = with_texts(home / "damaged.h5")
             place = damage(path, FREE, 0)
-            patched.setattr(hdf5_heap_check, "PIECE", place + shift)
-            assert hdf5_heap_check.damaged_heap(path) == place
+            patched.setattr(hdf5_file, "PIECE", place + shift)
+            assert hdf5_file.damaged_heap(path) == place
 
 
 def test_a_file_that_was_mended_is_looked_at_again(tmp_path):
     path = with_texts(tmp_path / "file.h5")
     sound = path.read_bytes()
     damage(path, FREE, 0)
-    assert hdf5_heap_check.damaged_heap(path) is not None
+    assert hdf5_file.damaged_heap(path) is not None
     path.write_bytes(sound + b"\0")
-    assert hdf5_heap_check.damaged_heap(path) is None
+    assert hdf5_file.damaged_heap(path) is None

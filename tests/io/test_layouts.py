@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
+from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case
@@ -73,7 +73,7 @@ def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated, losses):
             assert scan.geometry.wavelength == pytest.approx(simulated.geometry.wavelength, rel=1e-6)
             assert scan.geometry.distance == pytest.approx(simulated.geometry.distance)
             assert scan.geometry.detector_pixel == pytest.approx(simulated.geometry.detector_pixel)
-            found = find(path, Given(**given))
+            found = find(path, LoadOptions(**given))
             assert {"patterns", "distance"} <= found.places.keys()
             if case not in RECONSTRUCTED:
                 continue

@@ -1,9 +1,8 @@
 import numpy as np
-import pytest
 
-from ptynb.exceptions import FileError
 from ptynb.io.mask_file import load_mask, save_mask
 from tests.io.cases import of_case
+from tests.raising import raises
 
 MASK = np.random.default_rng(0).uniform(size=(12, 9)) > 0.2
 
@@ -20,21 +19,25 @@ def test_a_mask_comes_back_and_replaces_an_older_one(tmp_path):
 
 
 def test_other_places_are_refused(tmp_path):
-    for name in ["mask.tif", "nowhere/mask.npy", "nowhere/mask.h5"]:
-        with of_case(name), pytest.raises(FileError, match=r"ends with \.npy, \.h5|There is no folder"):
+    for name, code, fact in [
+        ("mask.tif", "file.unknown-format", ".npy, .h5"),
+        ("nowhere/mask.npy", "file.not-writable", tmp_path / "nowhere"),
+        ("nowhere/mask.h5", "file.not-writable", tmp_path / "nowhere"),
+    ]:
+        with of_case(name), raises(code, fact):
             save_mask(MASK, tmp_path / name)
 
 
 def test_what_is_no_mask_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"mask has shape \(12,\)"):
+    with raises("argument.invalid-value", (12,)):
         save_mask(MASK[:, 0], tmp_path / "mask.npy")
     np.save(tmp_path / "other.npy", np.arange(12.0).reshape(3, 4))
-    with pytest.raises(FileError, match=r"of shape .* float64; expected a mask"):
+    with raises("file.unexpected-content", tmp_path / "other.npy", (3, 4), "float64"):
         load_mask(tmp_path / "other.npy")
     np.save(tmp_path / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(FileError, match=r"not a readable \.npy"):
+    with raises("file.damaged", tmp_path / "pickled.npy"):
         load_mask(tmp_path / "pickled.npy")
-    with pytest.raises(FileError, match="There is no file"):
+    with raises("file.not-found", tmp_path / "none.h5"):
         load_mask(tmp_path / "none.h5")
-    with pytest.raises(FileError, match=r"ends with \.npy"):
+    with raises("file.unknown-format", "mask.png", ".npy"):
         load_mask(tmp_path / "mask.png")

@@ -17,7 +17,7 @@ from ptynb.data.result import Result
 from ptynb.data.snapshot import Status
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state
-from ptynb.io.reading.safe_hdf5 import Checked
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import fields, from_json, read_record, to_json, write_record
 from tests.io.results import FULL
 from tests.io.test_checkpoint_file import a_state

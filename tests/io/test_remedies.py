@@ -12,10 +12,11 @@ import pytest
 
 import ptynb as pt
 from ptynb import preparation
-from ptynb.io.reading import hdf5_patterns as stored_patterns
+from ptynb.io.reading import hdf5_reading as stored_patterns
 from tests.followed import Case, follow, hdf5
 from tests.io import layouts
 from tests.io.cases import of_case
+from tests.raising import raises
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 COUNTS = SIMULATED.counts(0, 12).astype(np.uint16)
@@ -199,13 +200,13 @@ def test_patterns_are_written_in_chunks_of_a_few_as_the_message_says(
 
 
 @pytest.mark.filterwarnings("ignore::ptynb.io.initial_guess.imported_guess.InitialGuessWarning")
-def test_a_start_in_another_window_is_taken_as_the_message_says() -> None:
+def test_a_guess_in_another_window_is_used_as_the_message_says() -> None:
     whole = pt.simulate(patterns=12, window=24, step=2, seed=3)
     truth = whole.ground_truth
     result = pt.Result(truth.object, truth.probe, whole.positions, (0, 0), r_factor=0.1, pixel_size=whole.pixel_size)
     bare = pt.Scan.from_arrays(COUNTS, SIMULATED.positions)
-    told = r"give the scan a geometry, or crop or bin it to that window"
-    with pytest.raises(pt.ScanError, match=told):
+    remedy = "give the scan a geometry, or crop or bin it to that window"
+    with raises("guess.window-mismatch", remedy):
         pt.load_initial_guess(bare, result)
     same = pt.Geometry(
         wavelength=GEOMETRY.wavelength,
@@ -216,6 +217,6 @@ def test_a_start_in_another_window_is_taken_as_the_message_says() -> None:
     assert pt.load_initial_guess(known, result).probe.shape[-2:] == (16, 16)
     wide = pt.simulate(patterns=12, window=32, step=2, seed=3)
     unknown = pt.Scan.from_arrays(wide.counts(0, 12), wide.positions)
-    with pytest.raises(pt.ScanError, match=told):
+    with raises("guess.window-mismatch", remedy):
         pt.load_initial_guess(unknown, result)
     assert pt.load_initial_guess(preparation.crop(unknown, 24), result).probe.shape[-2:] == (24, 24)

@@ -9,11 +9,11 @@ import pytest
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import FileError
 from ptynb.io.load import load
 from ptynb.io.scan_file import save_scan, write_scan
 from ptynb.simulation.simulated_scan import simulate
 from tests.io.cases import of_case
+from tests.raising import raises
 
 RANDOM = np.random.default_rng(5)
 COUNT, WINDOW = 7, (8, 10)
@@ -122,7 +122,7 @@ def test_another_version_is_refused(tmp_path):
             save_scan(full_scan(), path)
             with h5py.File(path, "r+") as file:
                 file.attrs["version"] = version
-            with pytest.raises(FileError, match=rf"of version {version}; this ptynb reads version 1\. Update ptynb"):
+            with raises("file.unsupported-version", path, version, 1):
                 load(path)
 
 
@@ -133,7 +133,7 @@ def test_a_file_without_a_dataset_is_refused(tmp_path):
             simulate(5, window=16, path=path)
             with h5py.File(path, "r+") as file:
                 del file[name]
-            with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
+            with raises("file.incomplete", path, name):
                 load(path)
 
 
@@ -144,20 +144,20 @@ def test_a_file_without_an_attribute_is_refused(tmp_path):
             simulate(5, window=16, path=path)
             with h5py.File(path, "r+") as file:
                 del file.attrs[name]
-            with pytest.raises(FileError, match=name):
+            with raises("file.incomplete", path, name):
                 load(path)
 
 
 def test_metadata_for_a_file_that_knows_them_is_refused(tmp_path):
-    for given, words in [
-        ({"wavelength": 1e-10}, "leave out wavelength"),
-        ({"energy": 1e4, "distance": 2.0}, "leave out energy, distance"),
-        ({"detector_pixel": (1e-5, 1e-5)}, "leave out detector_pixel"),
-        ({"clip_negative": True}, "leave out clip_negative"),
+    for given, names in [
+        ({"wavelength": 1e-10}, "wavelength"),
+        ({"energy": 1e4, "distance": 2.0}, "energy, distance"),
+        ({"detector_pixel": (1e-5, 1e-5)}, "detector_pixel"),
+        ({"clip_negative": True}, "clip_negative"),
     ]:
-        with of_case((given, words), tmp_path) as home:
+        with of_case(names, tmp_path) as home:
             simulate(5, window=16, path=home / "scan.h5")
-            with pytest.raises(FileError, match=words):
+            with raises("argument.conflict", home / "scan.h5", names):
                 load(home / "scan.h5", **given)
 
 
@@ -207,7 +207,7 @@ def test_too_few_patterns_are_an_error_and_no_file(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileError, match=r"There is no folder .*nowhere to write scan\.h5 in; make it first"):
+    with raises("file.not-writable", tmp_path / "nowhere", "scan.h5"):
         save_scan(full_scan(), tmp_path / "nowhere" / "scan.h5")
 
 
@@ -215,7 +215,7 @@ def test_a_truncated_file_is_refused(tmp_path):
     path = tmp_path / "scan.h5"
     save_scan(full_scan(), path)
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(FileError, match="is not a readable HDF5 file"):
+    with raises("file.damaged", path):
         load(path)
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ptynb.planning.advice import Advice, counts_to, options_of
-from ptynb.planning.performance_model import Compute, Interconnect, Measured
-from tests.planning.test_performance_model import object_of
+from ptynb.planning.performance import Compute, Interconnect, Measured
+from tests.planning.test_performance import object_of
 
 
 def advice(link, **changes):

@@ -8,8 +8,8 @@ import pytest
 
 import ptynb as pt
 from ptynb.physics.model_builder import object_frame
-from ptynb.planning import memory_check as rooms
-from ptynb.planning.measurement import measure, part_of
+from ptynb.planning import memory as rooms
+from ptynb.planning.performance import measure, part_of
 from ptynb.settings import Settings
 
 

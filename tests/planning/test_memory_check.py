@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 import ptynb as pt
-from ptynb.planning import memory_check as rooms
-from ptynb.planning.memory_check import Room, lacks, place_of_patterns, refusal, room_for
-from ptynb.planning.memory_model import Workload, memory_of, totals
+from ptynb.planning import memory as rooms
+from ptynb.planning.memory import Room, Workload, lacks, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.settings import Settings
 from tests.cluster.test_devices import GPUS
 from tests.planning.peak import scan_of

@@ -8,7 +8,7 @@ import pytest
 
 from ptynb.data.scan import Scan
 from ptynb.loading.pattern_reader import PIECE_BYTES
-from ptynb.planning.memory_model import (
+from ptynb.planning.memory import (
     HEAP,
     PROCESS,
     Workload,

@@ -8,6 +8,7 @@ from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
 from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, modelled, smooth_scan
+from tests.raising import raises
 
 
 def autocorrelation(patterns):
@@ -141,19 +142,19 @@ def test_what_a_bad_pixel_adds_to_is_bad(factor):
 
 
 REFUSED = {
-    "no divisor": (lambda scan: prepare.bin(scan, 2), "Patterns of 48 x 45 pixels can't be binned by 2 x 2; expected"),
-    "too few left": (lambda scan: prepare.bin(scan, (16, 1)), "can't be binned by 16 x 1; expected"),
-    "nothing": (lambda scan: prepare.bin(scan, 0), "can't be binned by 0 x 0; expected"),
-    "a fraction": (lambda scan: prepare.bin(scan, 1.5), "factor to bin by is 1.5; expected a whole number"),
-    "negative": (lambda scan: prepare.resample(scan, -1), "resample by is -1; expected a positive, finite number"),
-    "not a number": (lambda scan: prepare.resample(scan, math.nan), "resample by is nan; expected a positive"),
-    "a word": (lambda scan: prepare.resample(scan, "half"), "resample by is 'half'; expected a positive"),
-    "too small": (lambda scan: prepare.resample(scan, 0.05), "48 x 45 pixels have 2 x 2; expected at least 4 x 4"),
+    "no divisor": (lambda scan: prepare.bin(scan, 2), "48 x 45", "2 x 2"),
+    "too few left": (lambda scan: prepare.bin(scan, (16, 1)), "16 x 1"),
+    "nothing": (lambda scan: prepare.bin(scan, 0), "0 x 0"),
+    "a fraction": (lambda scan: prepare.bin(scan, 1.5), "factor is 1.5"),
+    "negative": (lambda scan: prepare.resample(scan, -1), "factor is -1"),
+    "not a number": (lambda scan: prepare.resample(scan, math.nan), "factor is nan"),
+    "a word": (lambda scan: prepare.resample(scan, "half"), "factor is 'half'"),
+    "too small": (lambda scan: prepare.resample(scan, 0.05), "48 x 45", "2 x 2", "4 x 4"),
 }
 
 
 @each("name", REFUSED)
 def test_other_factors_are_refused(name):
-    change, message = REFUSED[name]
-    with pytest.raises(ValueError, match=message):
+    change, *facts = REFUSED[name]
+    with raises("argument.invalid-value", *facts):
         change(smooth_scan((48, 45), geometry=FAR))

@@ -1,14 +1,13 @@
 import dataclasses
 
 import numpy as np
-import pytest
 from scipy import ndimage
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
+from tests.raising import raises
 
 # A ramp carries the end of the probe's spectrum, 1e-9 of it, over the Nyquist frequency, where a shift is a cosine.
 EXACT = 1e-8
@@ -92,10 +91,10 @@ def test_patterns_are_moved_back_to_the_centre_with_their_probe(window, centred,
 
 
 def test_a_scan_without_centre_is_refused():
-    with pytest.raises(ScanError, match="near-field one, whose patterns have no zero frequency"):
+    with raises("scan.near-field"):
         prepare.centre(smooth_scan(geometry=NEAR))
     empty = dataclasses.replace(smooth_scan(), frames=ArrayFrames.of(np.zeros((8, 48, 45))))
-    with pytest.raises(ScanError, match="empty at the good pixels, so they have no centre of mass"):
+    with raises("scan.no-counts"):
         prepare.centre(empty)
 
 
@@ -110,5 +109,5 @@ def test_a_mean_that_is_known_saves_the_reading(centred):
     found = prepare.centre(moved, mean=patterns[:5].mean(0))
     np.testing.assert_array_equal(found.counts(0, 3), expected.counts(0, 3))
     np.testing.assert_array_equal(found.mask, expected.mask)
-    with pytest.raises(ValueError, match=r"mean pattern has shape \(4, 4\); expected that of a pattern"):
+    with raises("array.shape-mismatch", (4, 4)):
         prepare.centre(moved, mean=np.ones((4, 4)))

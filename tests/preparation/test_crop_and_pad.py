@@ -1,12 +1,12 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.geometry import NearField
 from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
+from tests.raising import raises
 
 # What the smooth scan has beyond the windows to crop to, in its patterns and in its probe's spectrum.
 CLOSE = 1e-6
@@ -112,28 +112,19 @@ def test_types_stay():
 
 
 REFUSED = {
-    "larger": (
-        lambda scan: prepare.crop(scan, (49, 45)),
-        r"49 x 45 pixels around pixel \(24, 22\) does not lie",
-    ),
-    "beside": (
-        lambda scan: prepare.crop(scan, 40, (18, 22)),
-        r"around pixel \(18, 22\) does not lie inside",
-    ),
-    "tiny": (lambda scan: prepare.crop(scan, 3), "to crop to is 3 x 3 pixels; expected at least 4 x 4"),
-    "fractions": (lambda scan: prepare.crop(scan, 20.5), "to crop to is 20.5; expected a whole number"),
-    "three": (lambda scan: prepare.crop(scan, (20, 20, 20)), "expected a whole number, or two"),
-    "half a centre": (
-        lambda scan: prepare.crop(scan, 20, (22.5, 22)),
-        r"centre of the crop is .* expected a whole",
-    ),
-    "smaller": (lambda scan: prepare.pad(scan, (48, 44)), "to pad to is 48 x 44 pixels, and the patterns have 48 x 45"),
-    "letters": (lambda scan: prepare.pad(scan, "big"), "to pad to is 'big'; expected a whole number"),
+    "larger": (lambda scan: prepare.crop(scan, (49, 45)), "49 x 45", "(24, 22)"),
+    "beside": (lambda scan: prepare.crop(scan, 40, (18, 22)), "(18, 22)", "48 x 45"),
+    "tiny": (lambda scan: prepare.crop(scan, 3), "window is 3 x 3", "4 x 4"),
+    "fractions": (lambda scan: prepare.crop(scan, 20.5), "window is 20.5"),
+    "three": (lambda scan: prepare.crop(scan, (20, 20, 20)), "window is (20, 20, 20)"),
+    "half a centre": (lambda scan: prepare.crop(scan, 20, (22.5, 22)), "centre is (22.5, 22)"),
+    "smaller": (lambda scan: prepare.pad(scan, (48, 44)), "window is 48 x 44", "48 x 45"),
+    "letters": (lambda scan: prepare.pad(scan, "big"), "window is 'big'"),
 }
 
 
 @each("name", REFUSED)
 def test_other_windows_are_refused(name):
-    change, message = REFUSED[name]
-    with pytest.raises(ValueError, match=message):
+    change, *facts = REFUSED[name]
+    with raises("argument.invalid-value", *facts):
         change(smooth_scan((48, 45)))

@@ -5,9 +5,9 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.scan import Truth
-from ptynb.exceptions import ScanError
 from tests.pairs import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
+from tests.raising import raises
 
 EXACT = 1e-9
 
@@ -106,7 +106,7 @@ def test_a_guess_that_no_longer_holds_the_windows_is_refused():
     scan = smooth_scan((48, 45), guesses=True)
     long = np.pad(scan.object, ((0, 40), (0, 0)), constant_values=1)
     scan = dataclasses.replace(scan, object=long, positions=scan.positions + np.array([40, 0]), ground_truth=None)
-    with pytest.raises(ScanError, match="is not inside the given object"):
+    with raises("scan.position-outside"):
         prepare.transpose(scan)
     assert prepare.transpose(scan, positions=True).object.shape == long.shape[::-1]
 
@@ -114,5 +114,5 @@ def test_a_guess_that_no_longer_holds_the_windows_is_refused():
 @each("function", [prepare.flip, prepare.flip_positions])
 @each("axes", ["z", "", "yy", 0, None])
 def test_other_axes_are_refused(function, axes):
-    with pytest.raises(ValueError, match="expected 'y', 'x' or 'yx'"):
+    with raises("argument.invalid-value", repr(axes)):
         function(smooth_scan(), axes)

@@ -11,10 +11,10 @@ from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import ScanError
 from ptynb.physics.tilted_detector import far_field_resampling, tilted_far_field
 from tests.pairs import each
 from tests.preparation.scans import exit_waves, smooth_object, smooth_probe
+from tests.raising import raises
 
 GEOMETRY = TiltedGeometry(
     wavelength=1e-10,
@@ -67,7 +67,7 @@ REFUSED = {
 
 @each("name", REFUSED)
 def test_what_needs_a_detector_that_faces_the_sample_is_refused(name):
-    with pytest.raises(ScanError, match=r"The scan's geometry is tilted, and .* is for detectors that face the sample"):
+    with raises("scan.tilted-geometry"):
         REFUSED[name](tilted_scan())
 
 

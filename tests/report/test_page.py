@@ -17,8 +17,8 @@ from tinyhtml5.parser import HTMLParser
 import ptynb as pt
 from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
-from ptynb.exceptions import FileError
 from ptynb.io.result_file import save_result
+from tests.raising import raises
 from tests.report.made import field, probe, result
 
 HTML = "{http://www.w3.org/1999/xhtml}"
@@ -125,8 +125,10 @@ def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
     told = text_of(tree)
     reduction = data["pictures"]["whole phase"]["reduction"]
     assert 1 < reduction <= 4
-    assert f"It is reduced {reduction} × {reduction} here" in told
-    assert "No room below 10 MB; full=True (ptynb report --full) has them: Figure of the object's amplitude" in told
+    assert f"It is reduced {reduction} × {reduction} to keep the page small" in told
+    assert (
+        "Left out to stay below 10 MB; full=True (ptynb report --full) adds: Figure of the object's amplitude" in told
+    )
     assert "Figure of the loss, for a paper" in told
 
 
@@ -278,15 +280,15 @@ def test_odd_results_have_a_report(tmp_path, odd):
     assert parsed(pt.report(result(**given), tmp_path / "a.html")) is not None
 
 
-def test_what_is_no_result_is_refused_and_says_what_to_give(tmp_path):
-    for source in (3, object(), [result(), None]):
-        with pytest.raises(TypeError, match="is no result; expected a reconstruction, its result, or the path"):
+def test_an_unsupported_source_is_an_error(tmp_path):
+    for source, kind in ((3, "int"), (object(), "object"), ([result(), None], "NoneType")):
+        with raises("argument.invalid-type", kind):
             pt.report(source, tmp_path / "a.html")
-    with pytest.raises(ValueError, match="no result to report"):
+    with raises("report.no-result"):
         pt.report([], tmp_path / "a.html")
-    with pytest.raises(ValueError, match="2 results and a truth"):
+    with raises("argument.conflict", "ground_truth", 2):
         pt.report([result(), result()], tmp_path / "a.html", ground_truth=Truth(field((96, 96)), probe(1, 24)))
-    with pytest.raises(FileError, match=r"no folder .*make it first"):
+    with raises("file.not-writable", tmp_path / "nowhere"):
         pt.report(result(), tmp_path / "nowhere" / "a.html")
     assert not list(tmp_path.iterdir())
 

@@ -28,5 +28,5 @@ def test_it_shows_seconds_speed_up_and_every_trials_loss_against_time():
 def test_each_number_of_threads_has_a_line(scan):
     trials = tuple(trial(engines, threads, 1, 9, 4 / engines) for engines in (1, 2) for threads in (1, 2))
     page = scaling_figure(dataclasses.replace(TEST, scan=scan, trials=trials))
-    assert {"1 thread an engine", "2 threads an engine", f"{scan}   ·   100 patterns   ·   CPU"} <= set(texts(page))
+    assert {"1 thread per engine", "2 threads per engine", f"{scan}   ·   100 patterns   ·   CPU"} <= set(texts(page))
     page.savefig(io.BytesIO(), format="png")

@@ -9,10 +9,10 @@ import pytest
 
 from ptynb.data.snapshot import Failure, Pictures, RenderRequest, Status
 from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
-from ptynb.session import engine_client as links
+from ptynb.session import engine_client as engine_client_module
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import Engines
-from ptynb.session.spec import Opening
+from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from tests.cases import a_scan
 from tests.cluster.test_errors import file_of
@@ -38,7 +38,7 @@ class Told:
     def lost(self) -> str:
         return ""
 
-    def held(self, rank: int) -> str:
+    def suspended(self, rank: int) -> str:
         return self.signal
 
     def logs(self) -> list[Path]:
@@ -64,51 +64,51 @@ def status(epoch: int = 0, failure: Failure | None = None) -> Status:
 
 def linked(*answers: Any) -> tuple[EngineClient, Told]:
     engines = Told(*answers)
-    return EngineClient(cast(Engines, engines), Opening(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
+    return EngineClient(cast(Engines, engines), RunSpec(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
 
 
 def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
     silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
-    link, engines = linked(silent, silent, silent, silent, status(3))
-    assert link.fetch().epoch == 3
+    client, engines = linked(silent, silent, silent, silent, status(3))
+    assert client.fetch().epoch == 3
     assert engines.asked == [(0, "status"), (1, "status")] * 2 + [(0, "status")]
-    assert link.failure is None
+    assert client.failure is None
 
 
 def test_silence_ends_the_waiting_but_not_while_a_signal_holds_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_SILENCE", -1.0)
+    monkeypatch.setattr(engine_client_module, "MOST_SILENCE", -1.0)
     silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
-    link, _ = linked(silent, silent)
+    client, _ = linked(silent, silent)
     with pytest.raises(ClusterError, match="did not answer within 5 s"):
-        link.fetch()
-    link, engines = linked(*[silent] * 6, status(3))
+        client.fetch()
+    client, engines = linked(*[silent] * 6, status(3))
     engines.signal = "The cluster's controller does not answer: its process is held by a signal."
-    assert link.fetch().epoch == 3
-    assert link.failure is None
+    assert client.fetch().epoch == 3
+    assert client.failure is None
 
 
 def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
     gone = EngineLostError("The engine of rank 1 has died.")
-    link, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
+    client, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
     with pytest.raises(ReconstructionError, match="rank 1 has died"):
-        link.fetch()
+        client.fetch()
 
 
 def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> None:
-    link, engines = linked((PICTURES, status(5)), status(6))
-    assert link.look(RenderRequest()) is PICTURES
-    assert link.statuses[0].epoch == 5
-    assert link.fetch(within=60).epoch == 5
+    client, engines = linked((PICTURES, status(5)), status(6))
+    assert client.look(RenderRequest()) is PICTURES
+    assert client.statuses[0].epoch == 5
+    assert client.fetch(within=60).epoch == 5
     assert engines.asked == [(0, "look")]
-    assert link.fetch().epoch == 6
+    assert client.fetch().epoch == 6
 
 
 def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
     failure = Failure(0, "ValueError: no such thing", "")
-    link, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
-    link.look(RenderRequest())
+    client, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
+    client.look(RenderRequest())
     with pytest.raises(ReconstructionError, match="no such thing"):
-        link.fetch(within=60)
+        client.fetch(within=60)
     assert engines.asked[:2] == [(0, "look"), (0, "status")]
 
 
@@ -120,9 +120,9 @@ def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_fil
     echo = Failure(0, "RuntimeError: Connection closed by peer", f"Traceback:\n{frames}RuntimeError", True)
     message = "\n".join(["RuntimeError: CUDA error", *[f"frame #{number}" for number in range(40)]])
     cause = Failure(1, message, f"Traceback:\n{frames}RuntimeError")
-    link, _ = linked(status(5, echo), status(5, echo), status(5, cause), *[status(5, echo), status(5, cause)] * 5)
+    client, _ = linked(status(5, echo), status(5, echo), status(5, cause), *[status(5, echo), status(5, cause)] * 5)
     with pytest.raises(ReconstructionError) as raised:
-        link.fetch()
+        client.fetch()
     lines = str(raised.value).splitlines()
     assert lines[0] == "Rank 1: RuntimeError: CUDA error"
     assert lines[-3:-1] == ['  File "module.py", line 49, in function', "    call(49)"]

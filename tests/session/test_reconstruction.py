@@ -17,12 +17,12 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.cluster import processes
+from ptynb.cluster import cluster as cluster_module
 from ptynb.data.scan import Scan
 from ptynb.data.snapshot import RenderRequest
-from ptynb.engine import registry
+from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
-from ptynb.planning import memory_check as rooms
+from ptynb.planning import memory as rooms
 from tests.cluster.test_errors import file_of
 from tests.planning.peak import scan_of
 
@@ -292,7 +292,7 @@ def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(
     scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        processes, "REPLACE_SECONDS", 120.0
+        cluster_module, "REPLACE_SECONDS", 120.0
     )  # a machine that does other things too starts engines slowly
     with pt.Cluster(2, device="cpu") as own:
         for lost in (0, 1):
@@ -403,7 +403,7 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     gc.collect()
     with pt.Reconstruction(scan, pt.Settings(), cluster, ranks=[1]) as recon:
         assert recon.step().number == 1
-        assert cluster.call(0, registry.open_names) == []
+        assert cluster.call(0, run_registry.open_names) == []
     alone = pt.Reconstruction(scan)
     alone.start(5000)
     assert "ptynb training" in [thread.name for thread in threading.enumerate()]

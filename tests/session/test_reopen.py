@@ -11,9 +11,10 @@ import pytest
 from ptynb.exceptions import EngineLostError, ReconstructionError
 from ptynb.session import reopen
 from ptynb.session.engine_client import EngineClient
+from tests.raising import raises
 
 
-def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineClient, list[str]]:
+def a_client(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineClient, list[str]]:
     """One whose rank 0 says this, one after the other, and the commands that it was given."""
     given, coming = list[str](), iter(statuses)
 
@@ -22,12 +23,12 @@ def a_link(statuses: Iterable[dict[str, Any]], sent: int = 0) -> tuple[EngineCli
         return sent + len(given)
 
     engines = SimpleNamespace(call=call)
-    link = SimpleNamespace(engines=engines, sent=sent, ask=lambda: SimpleNamespace(**next(coming)))
-    return cast(EngineClient, link), given
+    client = SimpleNamespace(engines=engines, sent=sent, status_inside=lambda: SimpleNamespace(**next(coming)))
+    return cast(EngineClient, client), given
 
 
 def test_a_start_that_is_on_its_way_is_held_too() -> None:
-    link, given = a_link(
+    client, given = a_client(
         [
             {"state": "loading", "applied": 0},
             {"state": "ready", "applied": 0},
@@ -37,16 +38,16 @@ def test_a_start_that_is_on_its_way_is_held_too() -> None:
         ],
         sent=1,
     )
-    assert reopen._hold(link)
+    assert reopen._pause(client)
     assert given == ["pause"]
 
 
 def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reopen, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(reopen, "CHECKPOINT_SECONDS", 0.0)
     status = {"keeps": (0, 0), "epoch": 1, "update": 0, "kept": None, "notices": ()}
-    link, given = a_link([status] * 3)
-    with pytest.raises(ReconstructionError, match="was not kept within 0 s, so nothing was changed"):
-        reopen._keep(link)
+    client, given = a_client([status] * 3)
+    with raises("checkpoint.timeout", "0 s"):
+        reopen._write_checkpoint(client)
     assert given == ["keep"]
 
 
@@ -54,9 +55,9 @@ def test_what_went_wrong_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: Any) -> None:
         raise EngineLostError("and the engine is lost")
 
-    link, _ = a_link([])
-    link.engines.call = lost  # type: ignore[method-assign]
-    monkeypatch.setattr(reopen, "_hold", lambda _: True)
-    monkeypatch.setattr(reopen, "_keep", lambda _: (_ for _ in ()).throw(ReconstructionError("no room")))
+    client, _ = a_client([])
+    client.engines.call = lost  # type: ignore[method-assign]
+    monkeypatch.setattr(reopen, "_pause", lambda _: True)
+    monkeypatch.setattr(reopen, "_write_checkpoint", lambda _: (_ for _ in ()).throw(ReconstructionError("no room")))
     with pytest.raises(ReconstructionError, match="no room"):
-        reopen._exchange(link, lambda _: pytest.fail("nothing was kept"))
+        reopen._exchange(client, lambda _: pytest.fail("nothing was kept"))

@@ -2,8 +2,7 @@ from itertools import pairwise
 
 from ptynb.data.record import Change
 from ptynb.settings import Settings
-from ptynb.settings.change_replay import steps_of
-from ptynb.settings.undo_changes import settings_before
+from ptynb.settings.change_replay import settings_before, steps_of
 from tests.pairs import each
 
 BEGUN = Settings(probe={"learning_rate": 0.01}, batch=8)

@@ -1,10 +1,10 @@
-import pytest
-
 import ptynb as pt
-from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, value_of, with_values
+from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, value_of
 from tests.pairs import each
+from tests.raising import raises
 
 SETTINGS = pt.Settings()
+INVALID = "tuning.invalid-range"
 
 
 def test_ranges_are_taken_in_every_form():
@@ -27,30 +27,30 @@ def test_ranges_are_taken_in_every_form():
 
 
 @each(
-    ("ranges", "words"),
+    ("ranges", "code", "fact"),
     [
-        ({}, "ranges is empty; name at least one"),
-        ({"probe.rte": (0.1, 0.2)}, "no setting 'probe.rte'; known here are learning_rate"),
-        ({"prob.learning_rate": (0.1, 0.2)}, "no setting 'prob'"),
-        ({"probe.learning_rate.x": (0.1, 0.2)}, "no setting 'probe.learning_rate'"),
-        ({"probe": ({"learning_rate": 1}, {"learning_rate": 2})}, "each a number, a word or None"),
-        ({"batch": pt.between(0, 5)}, "batch is 0: .*greater than or equal to 1"),
-        ({"batch": pt.between(1.5, 5)}, "batch is 1.5: .*integer"),
-        ({"loss": ("amplitude", "lsq")}, "loss is 'lsq'"),
-        ({"optimiser": pt.between(1, 2)}, "optimiser is 1"),
-        ({"batch": 8}, "the range of batch is 8; expected pt.between"),
-        ({"batch": ()}, "expected at least one"),
-        ({"batch": (8, 8)}, "expected each of them once"),
-        ({"batch": "8"}, "expected pt.between"),
+        ({}, INVALID, "ranges"),
+        ({"probe.rte": (0.1, 0.2)}, "settings.unknown-name", "'probe.rte'"),
+        ({"prob.learning_rate": (0.1, 0.2)}, "settings.unknown-name", "'prob'"),
+        ({"probe.learning_rate.x": (0.1, 0.2)}, "settings.unknown-name", "'probe.learning_rate'"),
+        ({"probe": ({"learning_rate": 1}, {"learning_rate": 2})}, INVALID, "probe"),
+        ({"batch": pt.between(0, 5)}, "settings.invalid-value", "batch is 0"),
+        ({"batch": pt.between(1.5, 5)}, "settings.invalid-value", "batch is 1.5"),
+        ({"loss": ("amplitude", "lsq")}, "settings.invalid-value", "loss is 'lsq'"),
+        ({"optimiser": pt.between(1, 2)}, "settings.invalid-value", "optimiser is 1"),
+        ({"batch": 8}, INVALID, "batch is 8"),
+        ({"batch": ()}, INVALID, "batch are ()"),
+        ({"batch": (8, 8)}, INVALID, "batch are (8, 8)"),
+        ({"batch": "8"}, INVALID, "batch is '8'"),
     ],
 )
-def test_what_is_no_range_is_refused_in_a_sentence(ranges, words):
-    with pytest.raises(pt.SettingsError, match=rf"(?i){words}"):
+def test_an_invalid_range_names_the_setting_and_the_value(ranges, code, fact):
+    with raises(code, fact):
         checked_ranges(SETTINGS, ranges)
 
 
 def test_choices_of_what_is_no_number_are_given_as_the_message_says():
-    with pytest.raises(pt.SettingsError, match=r"tilt\.per_position is no number, .*; give its choices as a tuple"):
+    with raises(INVALID, "tilt.per_position", "give its choices as a tuple"):
         checked_ranges(SETTINGS, {"tilt.per_position": pt.between(0, 1)})
     assert checked_ranges(SETTINGS, {"tilt.per_position": (False, True)}) == {"tilt.per_position": (False, True)}
 
@@ -60,7 +60,7 @@ PARTS = [name for name, field in pt.Settings.model_fields.items() if hasattr(fie
 
 @each("part", PARTS)
 def test_a_setting_of_a_part_is_named_as_the_message_says(part):
-    with pytest.raises(pt.SettingsError, match=rf"{part} is a part with settings of its own; name one of") as caught:
+    with raises(INVALID, part, "name one of") as caught:
         checked_ranges(SETTINGS, {part: pt.between(1, 2)})
     name = str(caught.value).split("'")[1]
     assert checked_ranges(SETTINGS, {name: (value_of(SETTINGS, name),)}) == {name: (value_of(SETTINGS, name),)}
@@ -68,12 +68,12 @@ def test_a_setting_of_a_part_is_named_as_the_message_says(part):
 
 @each("ends", [(2, 1), (1, 1), (float("nan"), 1), (0, float("inf"))])
 def test_a_range_has_two_finite_ends_in_order(ends):
-    with pytest.raises(pt.SettingsError, match="is no range"):
+    with raises(INVALID):
         pt.between(*ends)
 
 
 def test_a_logarithm_needs_positive_ends():
-    with pytest.raises(pt.SettingsError, match="with log=True positive"):
+    with raises(INVALID, "log=True"):
         pt.between(0, 1, log=True)
 
 
@@ -85,10 +85,10 @@ def test_a_range_is_shown_as_the_line_that_makes_it():
 def test_values_that_only_together_make_sense_may_be_in_ranges():
     ranges = {"slices.count": (1, 2), "slices.thickness": pt.between(1e-9, 1e-8)}
     assert [*checked_ranges(SETTINGS, ranges)] == [*ranges]
-    thick = with_values(SETTINGS, {"slices.count": 2, "slices.thickness": 5e-9})
+    thick = SETTINGS.with_values({"slices.count": 2, "slices.thickness": 5e-9})
     assert (thick.slices.count, thick.slices.thickness) == (2, 5e-9)
-    with pytest.raises(pt.SettingsError, match=r"slices.thickness is missing"):
-        with_values(SETTINGS, {"slices.count": 2})
+    with raises("settings.unsupported-combination", "slices.thickness"):
+        SETTINGS.with_values({"slices.count": 2})
 
 
 def test_usual_ranges_are_those_of_what_is_optimised():

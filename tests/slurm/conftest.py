@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ptynb.cluster.launchers import slurm
-from ptynb.cluster.launchers.allocation import Allocation
+from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.slurm_commands import Allocation
 from tests.slurm.daemons import PARTITIONS, Slurm
 from tests.slurm.runs import Run
 
@@ -31,7 +31,7 @@ def limited(daemons: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             environment.setenv(name, value)
         run = Run(tmp_path_factory.mktemp("limited"), Allocation(time="1", partition="limited"))
         run.start()
-        slurm.ask("scontrol", "update", f"jobid={run.launcher.job}", "endtime=now")
+        slurm_commands.ask("scontrol", "update", f"jobid={run.launcher.job}", "endtime=now")
         yield run
         run.launcher.stop()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ptynb.cluster.launchers.allocation import Allocation
+from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 
 STAND_IN = """

@@ -14,7 +14,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.cluster.devices import plan_cluster
-from ptynb.cluster.launchers import slurm
+from ptynb.cluster.launchers import slurm_commands
 from tests.slurm.daemons import Slurm
 
 
@@ -29,7 +29,7 @@ def test_engines_on_two_nodes_give_one_engines_answer(nodes: Slurm) -> None:
         report=told.append,
     ) as cluster:  # fmt: skip
         assert cluster.folder is not None
-        [job] = slurm.ask("squeue", "--noheader", "--partition=long", "--format=%i").split()
+        [job] = slurm_commands.ask("squeue", "--noheader", "--partition=long", "--format=%i").split()
         engines = cluster.status()
         assert [engine["rank"] for engine in engines] == [0, 1]
         environments = [psutil.Process(engine["pid"]).environ() for engine in engines]
@@ -42,8 +42,8 @@ def test_engines_on_two_nodes_give_one_engines_answer(nodes: Slurm) -> None:
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)
         assert np.abs(found.object - expected.object).max() < 1e-4 * np.abs(expected.object).max()
         keys = secrets_of(cluster.folder)
-        shown = slurm.ask("scontrol", "show", "job", "--details", job)
-        shown += slurm.ask("scontrol", "write", "batch_script", job, "-")
+        shown = slurm_commands.ask("scontrol", "show", "job", "--details", job)
+        shown += slurm_commands.ask("scontrol", "write", "batch_script", job, "-")
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):  # it has just ended
                 shown += " ".join(process.cmdline())
@@ -55,7 +55,7 @@ def test_engines_on_two_nodes_give_one_engines_answer(nodes: Slurm) -> None:
         assert not [key for key in keys if key in shown]
         folder = cluster.folder
     assert f"job {job} runs on n1, n2" in told
-    assert slurm.state(job).over
+    assert slurm_commands.state(job).over
     assert not folder.exists()
 
 
@@ -64,7 +64,9 @@ def test_waiting_in_the_queue_takes_as_long_as_it_takes(nodes: Slurm) -> None:
 
     def let_go() -> None:
         time.sleep(5)
-        slurm.ask("scancel", "--name", slurm.ask("squeue", "--noheader", "--partition=long", "--format=%j").strip())
+        slurm_commands.ask(
+            "scancel", "--name", slurm_commands.ask("squeue", "--noheader", "--partition=long", "--format=%j").strip()
+        )
 
     letting_go = threading.Thread(target=let_go)
     letting_go.start()

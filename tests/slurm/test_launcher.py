@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.launchers import slurm
-from ptynb.cluster.launchers.allocation import Allocation, own_gpu
+from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.slurm_commands import Allocation, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.exceptions import ClusterError
 from tests.slurm.daemons import Slurm
@@ -41,11 +41,13 @@ def runs(nodes: Slurm, folder: Path) -> Iterator[Callable[..., Run]]:
 @pytest.fixture
 def job(nodes: Slurm) -> Iterator[str]:
     """The number of a job of two nodes, as salloc gives one."""
-    made = slurm.submit("#!/bin/sh\n#SBATCH --nodes=2 --cpus-per-task=4 --gres=gpu:2 --output=/dev/null\nsleep 600\n")
-    until(lambda: slurm.state(made).name == "RUNNING")
+    made = slurm_commands.submit(
+        "#!/bin/sh\n#SBATCH --nodes=2 --cpus-per-task=4 --gres=gpu:2 --output=/dev/null\nsleep 600\n"
+    )
+    until(lambda: slurm_commands.state(made).name == "RUNNING")
     yield made
-    slurm.cancel(made)
-    until(lambda: slurm.state(made).over)
+    slurm_commands.cancel(made)
+    until(lambda: slurm_commands.state(made).over)
 
 
 def alive(engine: dict[str, str]) -> bool:
@@ -70,7 +72,7 @@ def test_a_job_on_two_nodes_has_every_rank_once_and_is_gone_after_stop(runs: Cal
     assert run.launcher.dead() == []
     assert run.launcher.record() == {"processes": [], "end": [["scancel", "--quiet", job]]}
     run.launcher.stop()
-    assert slurm.state(job).name == "CANCELLED"
+    assert slurm_commands.state(job).name == "CANCELLED"
     until(lambda: not any(map(alive, engines.values())))
     run.launcher.stop()
 
@@ -86,7 +88,7 @@ def test_gpus_that_slurm_binds_to_tasks_are_theirs(runs: Callable[..., Run]) -> 
 
 
 def test_a_job_that_waits_says_why_and_until_when(runs: Callable[..., Run], nodes: Slurm) -> None:
-    full = slurm.submit("#!/bin/sh\n#SBATCH --nodes=2 --exclusive --time=30 --output=/dev/null\nsleep 600\n")
+    full = slurm_commands.submit("#!/bin/sh\n#SBATCH --nodes=2 --exclusive --time=30 --output=/dev/null\nsleep 600\n")
     run = runs(Allocation(nodes=1, engines_per_node=2, time="5"))
     run.launcher.start(range(2))
     expected = f"job {run.launcher.job} waits in the queue (waiting for resources; may start at "
@@ -96,7 +98,7 @@ def test_a_job_that_waits_says_why_and_until_when(runs: Callable[..., Run], node
     assert 28 <= in_minutes <= 31  # when the other's time is over
     assert not run.launcher.failed()
     assert run.launcher.dead() == []
-    slurm.cancel(full)
+    slurm_commands.cancel(full)
     until(lambda: len(run.came()) == 2)
     until(lambda: run.launcher.news() == f"job {run.launcher.job} runs on n1", 20)
 
@@ -109,7 +111,7 @@ def test_a_waiting_job_is_cancelled_at_once(runs: Callable[..., Run], nodes: Slu
     began = time.monotonic()
     run.launcher.stop()
     assert time.monotonic() - began < 5
-    assert slurm.state(job).name == "CANCELLED"
+    assert slurm_commands.state(job).name == "CANCELLED"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(ru
     for rank in (0, 2):
         os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
     until(lambda: run.launcher.dead() == [0, 1, 2], 5)
-    until(lambda: len(slurm.ask("squeue", "-h", "-s", "-j", run.launcher.job, "-o", "%i").split()) == 2)
+    until(lambda: len(slurm_commands.ask("squeue", "-h", "-s", "-j", run.launcher.job, "-o", "%i").split()) == 2)
     time.sleep(1)
     assert alive(fresh)
     assert not run.launcher.failed()
@@ -174,7 +176,7 @@ def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) 
     run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1))
     engines = run.start()
     until(lambda: run.launcher.news().endswith("runs on n1, n2"))
-    slurm.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    slurm_commands.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
     until(lambda: run.launcher.dead() == [2, 3], 10)
     with pytest.raises(ClusterError, match=r"rank 3 can't be started again: its node n2 is lost to job \d+; go on"):
         run.launcher.start([3])
@@ -187,7 +189,7 @@ def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) 
 def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> None:
     run = runs(Allocation(nodes=2))
     engines = run.start()
-    slurm.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    slurm_commands.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     until(run.launcher.failed)
     assert "failed (its first node, where its script runs, was lost" in run.launcher.failed()
     assert run.launcher.dead() == [0, 1]
@@ -218,7 +220,7 @@ def test_a_folder_that_the_nodes_can_not_write_is_named(runs: Callable[..., Run]
     run.launcher.start([0])
     until(lambda: "(held; 'scontrol release' lets it go)" in run.launcher.news())
     run.launcher.log.parent.rename(run.folder / "elsewhere")
-    slurm.ask("scontrol", "release", run.launcher.job)
+    slurm_commands.ask("scontrol", "release", run.launcher.job)
     until(run.launcher.failed)
     assert "its first node can't write" in run.launcher.failed()
 
@@ -227,7 +229,7 @@ def test_inside_a_job_a_step_of_it_is_used(runs: Callable[..., Run], job: str, m
     monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv("SLURM_NTASKS", "7")  # a step around the notebook: no option of ours
     monkeypatch.setenv("SLURM_CPU_BIND", "nonsense")
-    allocation, present = slurm.choose(None)
+    allocation, present = slurm_commands.choose(None)
     assert present == job
     assert allocation == Allocation(nodes=2, gpus_per_node=2, cpus_per_engine=2, partition="long")
     run = runs(allocation, present)
@@ -243,7 +245,7 @@ def test_inside_a_job_a_step_of_it_is_used(runs: Callable[..., Run], job: str, m
     assert run.launcher.dead() == []
     run.launcher.stop()
     until(lambda: not any(map(alive, run.came())))
-    assert slurm.state(job).name == "RUNNING"
+    assert slurm_commands.state(job).name == "RUNNING"
 
 
 def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> None:
@@ -284,7 +286,7 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
     assert not alive(fresh)
     other.stop()
     until(lambda: not any(map(alive, engines.values())))
-    assert slurm.state(run.launcher.job).name == ("RUNNING" if within else "CANCELLED")
+    assert slurm_commands.state(run.launcher.job).name == ("RUNNING" if within else "CANCELLED")
     assert run.launcher.dead() == [0, 1, 2, 3]
 
 
@@ -295,7 +297,7 @@ def test_a_job_of_its_own_from_inside_another(runs: Callable[..., Run], monkeypa
 
 
 def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
-    script = "from ptynb.cluster.launchers import slurm; print(slurm.inside())"
+    script = "from ptynb.cluster.launchers import slurm; print(slurm_commands.inside())"
     told = subprocess.run(
         ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=3", sys.executable, "-c", script],
         capture_output=True,
@@ -308,31 +310,31 @@ def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
 
 def test_a_present_job_is_neither_left_nor_overfilled_silently(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Allocation(nodes=3)
-    assert slurm.choose(wanted) == (wanted, "")
+    assert slurm_commands.choose(wanted) == (wanted, "")
     with pytest.raises(ClusterError, match="no Slurm job around"):
-        slurm.choose(None)
+        slurm_commands.choose(None)
     with pytest.raises(ClusterError, match="no Slurm job around"):
-        slurm.choose(wanted, within=True)
+        slurm_commands.choose(wanted, within=True)
     monkeypatch.setenv("SLURM_JOB_ID", job)
-    assert slurm.choose(wanted, within=False) == (wanted, "")
-    assert slurm.choose(Allocation(nodes=2)) == (Allocation(nodes=2, cpus_per_engine=4), job)
+    assert slurm_commands.choose(wanted, within=False) == (wanted, "")
+    assert slurm_commands.choose(Allocation(nodes=2)) == (Allocation(nodes=2, cpus_per_engine=4), job)
     with pytest.raises(ClusterError, match=f"job {job} has 2 nodes where 3 are wanted"):
-        slurm.choose(wanted)
+        slurm_commands.choose(wanted)
     with pytest.raises(ClusterError, match="2 GPUs on each node where 4"):
-        slurm.choose(Allocation(gpus_per_node=4))
+        slurm_commands.choose(Allocation(gpus_per_node=4))
     with pytest.raises(ClusterError, match="4 cores on each node where 5"):
-        slurm.choose(Allocation(cpus_per_engine=5))
+        slurm_commands.choose(Allocation(cpus_per_engine=5))
     monkeypatch.setenv("SLURM_JOB_ID", "999999")
     with pytest.raises(ClusterError, match="Invalid job id"):
-        slurm.choose(None)
+        slurm_commands.choose(None)
 
 
 def test_a_forgotten_job_and_a_silent_controller(nodes: Slurm, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    assert slurm.state("999999").name == "GONE"
-    slurm.cancel("999999")
+    assert slurm_commands.state("999999").name == "GONE"
+    slurm_commands.cancel("999999")
     launcher = SlurmLauncher(Allocation(), NAME, folder, job="999999")
     monkeypatch.setenv("SLURM_CONF", "/no/such/file")
-    monkeypatch.setattr(slurm, "COMMAND_SECONDS", 0.5)
+    monkeypatch.setattr(slurm_commands, "COMMAND_SECONDS", 0.5)
     assert launcher.news().startswith("squeue did not answer within")
     assert not launcher.failed()  # silence is no end
 
@@ -348,17 +350,17 @@ def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch,
     command("module/squeue", "echo 'RUNNING||N/A|'")
     monkeypatch.setenv("PATH", str(tmp_path / "login"))
     with monkeypatch.context() as patch:
-        patch.setattr(slurm, "COMMAND_SECONDS", 0.2)
+        patch.setattr(slurm_commands, "COMMAND_SECONDS", 0.2)
         told = r"^sbatch did not answer within 0 s; Slurm's controller is down or busy: try again later\.$"
         with pytest.raises(ClusterError, match=told):
-            slurm.submit("#!/bin/sh\n")
+            slurm_commands.submit("#!/bin/sh\n")
     command("login/sbatch", "echo 12")
-    assert slurm.submit("#!/bin/sh\n") == "12"
+    assert slurm_commands.submit("#!/bin/sh\n") == "12"
     told = (
         "squeue was not found on this machine; run the notebook on a login node of the Slurm cluster, "
         "or load the module that has Slurm's commands first."
     )
     with pytest.raises(ClusterError, match=f"^{re.escape(told)}$"):
-        slurm.state("1")
+        slurm_commands.state("1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'module'}:{tmp_path / 'login'}")
-    assert slurm.state("1").name == "RUNNING"
+    assert slurm_commands.state("1").name == "RUNNING"

@@ -10,6 +10,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.data.scaling_result import ScalingTrial
 from ptynb.data.snapshot import Epoch
 from ptynb.tuning import scaling_test
+from tests.raising import raises
 
 
 def test_each_trial_has_a_cluster_of_its_own_and_comes_to_the_same_loss(scan, monkeypatch):
@@ -46,21 +47,31 @@ def test_trials_go_by_turns(scan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "sentence"),
+    ("options", "fact"),
     [
-        ({"engines": []}, pt.SettingsError, r"engines is \[\]; expected"),
-        ({"engines": [1, 0]}, pt.SettingsError, r"engines is \[1, 0\]; expected"),
-        ({"trials": 0}, pt.SettingsError, "trials is 0; expected at least 1"),
-        ({"epochs": 1}, pt.SettingsError, "epochs is 1; expected at least 2"),
-        ({"threads": []}, pt.SettingsError, r"threads is \[\]; expected"),
-        ({"threads": [10**6]}, pt.ClusterError, "1000000 threads were asked for on"),
-        ({"engines": [1, 10**6]}, pt.ClusterError, "1000000 CPU engines were asked for"),
-        ({"engines": [1, 2], "settings": pt.Settings(batch=1)}, pt.SettingsError, "2 engines can't share 100 patterns"),
+        ({"engines": []}, "engines is []"),
+        ({"engines": [1, 0]}, "engines is [1, 0]"),
+        ({"trials": 0}, "trials is 0"),
+        ({"epochs": 1}, "epochs is 1"),
+        ({"threads": []}, "threads is []"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_starts(scan, monkeypatch, options, error, sentence):
+def test_invalid_numbers_are_refused(scan, options, fact):
+    with raises("argument.invalid-value", fact):
+        pt.scaling_test(scan, device="cpu", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "fact"),
+    [
+        ({"threads": [10**6]}, pt.ClusterError, "1000000"),
+        ({"engines": [1, 10**6]}, pt.ClusterError, "1000000"),
+        ({"engines": [1, 2], "settings": pt.Settings(batch=1)}, pt.SettingsError, "2 engines"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(scan, monkeypatch, options, error, fact):
     monkeypatch.setattr(scaling_test, "Cluster", None)
-    with pytest.raises(error, match=sentence):
+    with pytest.raises(error, match=fact):
         pt.scaling_test(scan, device="cpu", **options)
 
 

@@ -114,8 +114,8 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
     whole = one.pixels("object", "phase")
     colours = one.pixels("object", "complex")
     assert np.ptp(colours, axis=(0, 1)).max() > 20
-    epochs = one.page.get_by_label("Kept epoch")
-    for label, key, value in (("Slice", "ArrowRight", "slice 1 of 3"), ("Kept epoch", "ArrowLeft", "epoch 6")):
+    epochs = one.page.get_by_label("Epoch")
+    for label, key, value in (("Slice", "ArrowRight", "slice 1 of 3"), ("Epoch", "ArrowLeft", "epoch 6")):
         slider = one.page.get_by_label(label, exact=True)
         slider.focus()
         one.page.keyboard.press(key)
@@ -126,7 +126,7 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
         assert (one.pixels("object", "phase") != whole).mean() > 0.05
         assert (one.pixels("object", "complex") != colours).mean() > 0.05
     expect(one.page.get_by_label("Slice", exact=True)).to_have_attribute("aria-valuetext", "product of all")
-    expect(one.page.get_by_text("After epoch 6, reduced 2 × 2")).to_be_visible()
+    expect(one.page.get_by_text("After epoch 6, stored with a reduction of 2 × 2")).to_be_visible()
     epochs.focus()
     one.page.keyboard.press("End")
     expect(epochs).to_have_attribute("aria-valuetext", "epoch 12, the result")

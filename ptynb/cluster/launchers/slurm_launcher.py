@@ -15,10 +15,9 @@ from typing import Any, final
 
 import psutil
 
-from ptynb.cluster.launchers import slurm
-from ptynb.cluster.launchers.allocation import Allocation
-from ptynb.cluster.launchers.job_state import JobState
+from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
+from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
@@ -111,11 +110,11 @@ class SlurmLauncher(Launcher):
             f"--ntasks={one.engines}",
             f"--ntasks-per-node={one.per_node}",
             "--distribution=block",
-            f"--output={slurm.pattern(output)}%t.log",
+            f"--output={slurm_commands.pattern(output)}%t.log",
         ]
         if self._own_job:
             run = ["srun", *self._options(), *steps, *self._engine()]
-            self._job = slurm.submit(slurm.script(one, self._name, self._folder, run))
+            self._job = slurm_commands.submit(slurm_commands.script(one, self._name, self._folder, run))
         else:
             self._step = self._srun(self.log, [*steps, *self._engine()])
 
@@ -142,8 +141,8 @@ class SlurmLauncher(Launcher):
     def _srun(self, log: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         """A step of the running job, from here."""
         # Without the variables of the step that this notebook may run in, which srun would take for options.
-        cleared = [f"--unset={name}" for name in os.environ if name not in slurm.clean(os.environ)]
-        srun = [slurm.require("srun"), f"--jobid={self._job}", *self._options()]
+        cleared = [f"--unset={name}" for name in os.environ if name not in slurm_commands.clean(os.environ)]
+        srun = [slurm_commands.require("srun"), f"--jobid={self._job}", *self._options()]
         return begin(["env", *cleared, *srun, *arguments], self._name, log)
 
     def _start_again(self, rank: int) -> None:
@@ -151,17 +150,20 @@ class SlurmLauncher(Launcher):
         state = self._look(fresh=True)
         if state is None or state.name != "RUNNING":
             told = self._silence if state is None else state.words()
-            raise ClusterError(f"The engine of rank {rank} can't be started again: {told}.")
+            raise ClusterError(
+                f"The engine of rank {rank} can't be started again: {told}.", code="cluster.engine-not-replaced"
+            )
         place, local = self._allocation.place(rank)
         node = self._nodes[place]
         if node not in state.nodes:
             raise ClusterError(
                 f"The engine of rank {rank} can't be started again: its node {node} is lost to job {self._job}; "
-                "go on with the remaining engines, or start the cluster again."
+                "go on with the remaining engines, or start the cluster again.",
+                code="cluster.engine-not-replaced",
             )
         self._end(self._again.pop(rank, None))
         output = self._folder / "log" / f"engine-rank{rank}.log"
-        arguments = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={slurm.pattern(output)}"]
+        arguments = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={slurm_commands.pattern(output)}"]
         for log in (self.log, self._step_log(rank)):  # for who takes the cluster over
             with log.open("a") as file:
                 file.write(f"ptynb: rank {rank} is started again\n")
@@ -210,7 +212,7 @@ class SlurmLauncher(Launcher):
             return self._state
         self._asked = now
         try:
-            self._state, self._silence = slurm.state(self._job), ""
+            self._state, self._silence = slurm_commands.state(self._job), ""
         except ClusterError as error:
             self._silence = str(error)
             return None
@@ -277,9 +279,9 @@ class SlurmLauncher(Launcher):
         self._adopted.clear()
         if not self._own_job or not self._job:
             return
-        slurm.cancel(self._job)
+        slurm_commands.cancel(self._job)
         until = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < until and not slurm.state(self._job).over:
+        while time.monotonic() < until and not slurm_commands.state(self._job).over:
             time.sleep(0.2)
         self._job, self._state, self._nodes = "", None, ()
 
@@ -322,7 +324,7 @@ class SlurmLauncher(Launcher):
             self._look(fresh=True)
         node = [f"--nodelist={self._nodes[place]}"] if self._nodes else []
         number = f"PTYNB_RANK={rank}" if rank in self._later else f"SLURM_PROCID={rank}"
-        slurm.ask(
+        slurm_commands.ask(
             *("srun", f"--jobid={self._job}", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", *node),
             *("sh", "-c", KILL, "sh", f"{MARK}={self._name}", number),
         )

@@ -7,8 +7,11 @@ carries exactly this cluster's name. Nothing else is ever counted in, however it
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
+import shlex
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,13 +24,17 @@ from ptynb.cluster import runtime_dir
 from ptynb.cluster.controller import client_file
 from ptynb.cluster.gpus import memory_by_process
 from ptynb.cluster.lifetime import watchdog
-from ptynb.cluster.lifetime.remote_cleanup import RANK
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.lifetime.watchdog import MARK, RANK
 from ptynb.cluster.rpc import Caller
-from ptynb.engine import keepalive, registry
+from ptynb.engine import keepalive, run_registry
+from ptynb.io import checkpoint_branches
+from ptynb.io.checkpoint_dir import default_folder
+from ptynb.io.checkpoint_file import NAME, newest_written, states
 
 LOOK_SECONDS = 2.0
 """How long a cluster may take to tell what it does."""
+ROUNDS = 3
+"""Searches for processes that are left: the holder may have just replaced an engine."""
 NEW_SECONDS = 60.0
 """A folder without a record of who holds it is being set up, unless it is older than this."""
 RANKS = (RANK, "SLURM_PROCID")
@@ -303,8 +310,8 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
     """As rank 0 tells it, or another one where that is lost."""
     found = None
     for rank in ranks:
-        for _, opening, _, status in caller.call_all([rank], registry.joinable, [()], LOOK_SECONDS)[0]:
-            keep = opening.keep
+        for _, opening, _, status in caller.call_all([rank], run_registry.joinable, [()], LOOK_SECONDS)[0]:
+            keep = opening.checkpointing
             folder = directory / keep.folder.expanduser() if keep is not None and keep.folder is not None else None
             if status.kept is not None:
                 folder = Path(status.kept).parent
@@ -313,3 +320,63 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
             if status.rank == 0:
                 return found
     return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a cluster. kept: the newest state that it wrote, if it did. failures: sentences."""
+
+    kept: Path | None
+    failures: tuple[str, ...]
+
+    @property
+    def epoch(self) -> str:
+        """Of the state: '41', or '41 and 7 updates of the next'."""
+        match = None if self.kept is None else NAME.fullmatch(self.kept.name)
+        if match is None:
+            return ""
+        return str(int(match[1])) + (f" and {int(match[2])} updates of the next" if match[2] else "")
+
+
+def end(found: FoundCluster) -> Ended:
+    """Ends all of it: engines first, which have a minute to keep their state, then the rest; TERM, and then KILL.
+
+    Its folder stays where something could not be ended, so that it can be tried again.
+    """
+    began = time.time_ns()
+    if found.folder is not None:
+        with contextlib.suppress(OSError):
+            runtime_dir.write(found.folder, "stopping.json", {"pid": os.getpid()})
+    commands = [] if found.folder is None else runtime_dir.read(found.folder, "processes.json").get("end", [])
+    failures = [f"this command failed: {shlex.join(command)}" for command in watchdog.run(commands)]
+    left: list[psutil.Process] = []
+    present: FoundCluster | None = found
+    for _ in range(ROUNDS):
+        if present is None or not present.processes:
+            break
+        left = watchdog.end((one.key for one in present.engines), watchdog.KEEPING_SECONDS)
+        left += watchdog.end((one.key for one in present.others), watchdog.GRACE_SECONDS)
+        present = again(found)
+    if found.folder is not None and not left and not failures:
+        shutil.rmtree(found.folder, ignore_errors=True)
+        if found.folder.exists():
+            failures.append(f"its folder {found.folder} could not be removed")
+        late = again(found)  # without the folder nobody can start any more
+        left = [] if late is None else watchdog.end((one.key for one in late.processes), watchdog.GRACE_SECONDS)
+    failures += [f"its process {process.pid} did not end" for process in left]
+    return Ended(_state_since(found, began), tuple(failures))
+
+
+def _state_since(found: FoundCluster, began: int) -> Path | None:
+    """The newest state of what ran there; in ptynb's own folder for states, that written since `began` [ns]."""
+    if found.work is None or not found.work.keeps:
+        return None
+    folder = found.work.folder
+    if folder is None:
+        found_lines = [line for path in default_folder().glob("*") for line in checkpoint_branches.lines(path)]
+        fresh = [line for line in found_lines if newest_written(line) >= began]
+        line = max(fresh, key=newest_written, default=None)
+    else:
+        line = checkpoint_branches.last_line(folder)
+    written = [] if line is None else states(line)
+    return written[-1] if written else None

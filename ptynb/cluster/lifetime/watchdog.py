@@ -1,17 +1,19 @@
-"""Ends a cluster that nobody holds any more: run as a script of its own, with nothing of ptynb imported.
+"""Ends a cluster that no process holds any more: run as a script of its own, which imports nothing of ptynb.
 
-usage: guardian.py FOLDER
+    watchdog.py FOLDER                  on the machine of the controller
+    watchdog.py --engines NAME [RANK]   on a host of engines, by ssh: ends the engines of this cluster, or one of them
 
-FOLDER/holder.json says who holds the cluster, {"pid", "start", "lease"}: a notebook's kernel. When that process has
-ended, however it did, and no other one has taken its place, the engines go on for `lease` seconds at most (they leave
-by themselves when their work is done). Then the processes in FOLDER/processes.json are ended with all their children,
-{"engines": [[pid, start]], "others": [[pid, start]], "end": [[argument]]}: TERM, and KILL after the time that keeping
-the state may take; the commands of "end" are run; and the folder is removed.
+FOLDER/holder.json names the process that holds the cluster, {"pid", "start", "lease"}: a notebook's kernel. After the
+end of that process, and if no other one replaces it, the engines continue for `lease` seconds at most (they exit
+earlier when their work is done). Then the processes in FOLDER/processes.json are ended with all their children,
+{"engines": [[pid, start]], "others": [[pid, start]], "end": [[argument]]}: TERM, and KILL after the time that writing a
+checkpoint may take; the commands of "end" are run; and the folder is removed.
 
-While nobody holds it FOLDER/alone.json says since when, {"since"}, for `ptynb ps`.
+While no process holds the cluster, FOLDER/alone.json has the time since then, {"since"}, for `ptynb ps`.
 
-It leaves when the folder is gone: the cluster was stopped in order. A process is known by its id and start time
-together, so that a reused id is never touched; what it started last, by the cluster's name in its environment.
+The watchdog exits when the folder is removed: the cluster was stopped. A process is identified by its id and start
+time together, so that a reused id is never ended; processes that are not listed yet, by the cluster's name in their
+environment.
 """
 
 from __future__ import annotations
@@ -31,9 +33,13 @@ import psutil
 
 MARK = "PTYNB_CLUSTER"
 """In the environment of every process of a cluster: the cluster's name."""
+RANK = "PTYNB_RANK"
+"""In the environment of every engine: its rank."""
+ENGINES = "--engines"
 POLL_SECONDS = 0.5
 SWEEPS = 3
 GRACE_SECONDS = 3.0
+REMOTE_GRACE_SECONDS = 10.0
 KEEPING_SECONDS = 60.0
 """How long an engine that nobody holds may take to keep its state."""
 COMMAND_SECONDS = 30.0
@@ -136,8 +142,17 @@ def all_marked() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
 
 
 def marked(name: str) -> list[tuple[int, float]]:
-    """(process id, start time) of the processes that were started for this cluster."""
+    """(process id, start time) of the processes of this cluster."""
     return [(process.pid, process.create_time()) for process, found in all_marked() if found[MARK] == name]
+
+
+def marked_engines(name: str, rank: str | None = None) -> list[tuple[int, float]]:
+    """The same of its engines, or of one. The machine may be the controller's too."""
+    return [
+        (process.pid, process.create_time())
+        for process, found in all_marked()
+        if found[MARK] == name and RANK in found and rank in (None, found[RANK])
+    ]
 
 
 def wait_for_end(folder: Path) -> bool:
@@ -169,4 +184,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == ENGINES:
+        end(marked_engines(*sys.argv[2:4]), REMOTE_GRACE_SECONDS)
+    else:
+        main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Frames made of other frames: changed as they are read, a selection of them, several one after another."""
+"""Frames derived from others: changed when read, a selection, or several in sequence."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.patterns.abstract import Frames
+from ptynb.data.patterns.frames import Frames
 from ptynb.data.patterns.in_memory import ArrayFrames
 from ptynb.exceptions import InvalidValueError
 
 
 @dataclass(frozen=True, eq=False)
 class TransformedFrames(Frames):
-    """Patterns that a function changes each time they are read; nothing is read before.
+    """Patterns that a function changes each time they are read.
 
-    function: makes patterns of `window` pixels out of those of `source`, given also the index of the first one. It
-    has to be one that can be pickled: a function of a module, or a `functools.partial` of one.
+    function: makes patterns of `window` pixels from those of `source`, given also the index of the first one. It has to
+    be picklable: a function of a module, or a `functools.partial` of one.
     """
 
     source: Frames
@@ -40,7 +40,7 @@ class TransformedFrames(Frames):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         patterns = self.function(self.source.read(start, stop), start)
-        assert patterns.shape == (stop - start, *self.window), "the function changes the patterns in another way"
+        assert patterns.shape == (stop - start, *self.window), "the function returned patterns of another shape"
         return patterns.astype(self.type, copy=False)
 
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
@@ -48,7 +48,7 @@ class TransformedFrames(Frames):
         wanted = indices[order]
         stored = np.empty((len(wanted), *self.source.shape[1:]), self.source.dtype)
         self.source.take(wanted, stored)
-        # The function is told where a run begins, so it sees runs without gaps.
+        # The function gets the index of the first pattern, so it is called for runs without gaps.
         for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else ():
             out[order[run]] = self.function(stored[run], int(wanted[run[0]]))
 
@@ -80,12 +80,13 @@ class SelectedFrames(Frames):
 
     @classmethod
     def of(cls, source: Frames, indices: NDArray[np.int64]) -> SelectedFrames:
-        """The patterns with these indices (pattern,), each in [0, patterns of the source)."""
+        """Select patterns by their indices (pattern,), each in [0, patterns of the source)."""
         chosen = np.array(indices, dtype=np.int64)
         if chosen.ndim != 1 or (chosen.size and not 0 <= chosen.min() <= chosen.max() < source.shape[0]):
             raise InvalidValueError(
                 f"The indices of the selected patterns have shape {chosen.shape} and lie in [{chosen.min(initial=0)}, "
-                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}."
+                f"{chosen.max(initial=0)}]; expected one dimension, from 0 to {source.shape[0] - 1}.",
+                code="argument.invalid-value",
             )
         return cls(source, chosen)
 
@@ -118,7 +119,7 @@ class SelectedFrames(Frames):
 
     def part(self, start: int, stop: int) -> Frames:
         if isinstance(self.source, ArrayFrames):
-            # Only the selected ones go to an engine, not those in between.
+            # Only the selected patterns are sent to an engine, not those in between.
             return ArrayFrames(self.read(start, stop), len(self.indices), start)
         wanted = self.indices[start:stop]
         if not len(wanted):
@@ -128,29 +129,30 @@ class SelectedFrames(Frames):
 
 @dataclass(frozen=True, eq=False)
 class StackedFrames(Frames):
-    """Patterns of several frames of the same window one after another, as they lie in several files."""
+    """Patterns of several frames of the same window in sequence, as stored in several files."""
 
     parts: tuple[Frames, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Frames]) -> Frames:
-        """The patterns of all parts in their order; of one part, that part."""
+        """Return the patterns of all parts in sequence; of one part, that part."""
         windows, types = {part.shape[1:] for part in parts}, {part.dtype for part in parts}
         if len(windows) != 1 or len(types) != 1:
             raise InvalidValueError(
                 f"The parts of the scan have patterns of {' and '.join(f'{y} x {x}' for y, x in sorted(windows))} "
-                f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type."
+                f"pixels and of type {' and '.join(sorted(map(str, types)))}; expected one size and one type.",
+                code="array.shape-mismatch",
             )
         return parts[0] if len(parts) == 1 else cls(tuple(parts))
 
     @functools.cached_property
     def starts(self) -> NDArray[np.int64]:
-        """(part + 1,): the index of each part's first pattern, and the number of all."""
+        """(part + 1,): index of the first pattern of each part, and the total number."""
         return np.cumsum([0, *(part.shape[0] for part in self.parts)], dtype=np.int64)
 
     @property
     def path(self) -> Path | None:
-        """The file of the first part."""
+        """File of the first part."""
         path: Path | None = getattr(self.parts[0], "path", None)
         return path
 
@@ -173,7 +175,7 @@ class StackedFrames(Frames):
 
     @property
     def stored_together(self) -> int:
-        # Only where chunks begin at the same places in all parts are they counted through.
+        # Chunks are valid for the whole sequence only if all parts begin with a chunk.
         together = self.parts[0].stored_together
         even = all(part.stored_together == together for part in self.parts)
         return together if even and not (self.starts[1:-1] % together).any() else 1
@@ -196,13 +198,13 @@ class StackedFrames(Frames):
                 out[rows] = patterns
 
     def part(self, start: int, stop: int) -> StackedFrames:
-        kept = list(self.parts)
+        needed = list(self.parts)
         for number, source in enumerate(self.parts):
             first, count = int(self.starts[number]), source.shape[0]
             low, high = max(0, start - first), min(count, stop - first)
             if low < high:
-                kept[number] = source.part(low, high)
-        return StackedFrames(tuple(kept))
+                needed[number] = source.part(low, high)
+        return StackedFrames(tuple(needed))
 
     def local(self) -> StackedFrames:
         return StackedFrames(tuple(part.local() for part in self.parts))

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.patterns.abstract import Frames
-from ptynb.data.patterns.raw_file import PlacedFrames
+from ptynb.data.patterns.frames import Frames, PlacedFrames
 from ptynb.exceptions import InvalidValueError
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayFrames(Frames):
-    """Patterns held in memory; `first` is the index of the first pattern held."""
+    """Patterns in memory; `first` is the index of the first one."""
 
     array: NDArray[Any]
     count: int
@@ -24,7 +23,7 @@ class ArrayFrames(Frames):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> ArrayFrames:
-        """All of `array` (pattern, y, x)."""
+        """Return all patterns of `array` (pattern, y, x)."""
         return cls(array, len(array))
 
     @property
@@ -50,7 +49,7 @@ class ArrayFrames(Frames):
 
 @dataclass(frozen=True)
 class AbsentFrames(Frames):
-    """Patterns of which only this much is known: they were in the memory of a process that has ended."""
+    """Patterns that were in the memory of a process that has ended; only shape and type are known."""
 
     known_shape: tuple[int, int, int]
     known_dtype: str
@@ -65,8 +64,9 @@ class AbsentFrames(Frames):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         raise InvalidValueError(
-            "The patterns were in the memory of a notebook that has ended, and in no file; make the scan again, and go "
-            "on with ptynb.resume(state, scan)."
+            "The patterns were only in the memory of a notebook that has ended; create the scan again and call "
+            "ptynb.resume(checkpoint, scan).",
+            code="scan.patterns-lost",
         )
 
     def part(self, start: int, stop: int) -> Frames:
@@ -74,9 +74,9 @@ class AbsentFrames(Frames):
 
 
 def frames_of(array: NDArray[Any]) -> Frames:
-    """The patterns (pattern, y, x) of an array: in memory, or in their file where numpy has mapped it into memory.
+    """Return the patterns (pattern, y, x) of an array: in memory, or in the file that numpy has mapped into memory.
 
-    So engines open the file of `np.load(..., mmap_mode="r")` by themselves, and its patterns need not fit in memory.
+    Engines open the file of `np.load(..., mmap_mode="r")` themselves, so the patterns need not fit in memory.
     """
     root = array
     while isinstance(root.base, np.ndarray):

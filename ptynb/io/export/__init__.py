@@ -46,9 +46,13 @@ def export(
     path = Path(path).expanduser()
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise FileError(f"{path.name} has the ending {ending!r}; expected one of {', '.join(ENDINGS)}.")
+        raise FileError(
+            f"{path.name} has the ending {ending!r}; expected one of {', '.join(ENDINGS)}.", code="file.unknown-format"
+        )
     if not path.parent.is_dir():
-        raise FileError(f"There is no folder {path.parent} to write {path.name} in; make it first.")
+        raise FileError(
+            f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
+        )
     found = result if isinstance(result, Result) else load_result(result)
     chosen = Chosen(of, what, slice)
     if ending == ".h5":

@@ -26,9 +26,11 @@ class Chosen:
 
     def __post_init__(self) -> None:
         if self.of not in get_args(Of):
-            raise FileError(f"of is {self.of!r}; expected 'object' or 'probe'.")
+            raise FileError(f"of is {self.of!r}; expected 'object' or 'probe'.", code="argument.invalid-value")
         if self.what is not None and self.what not in get_args(What):
-            raise FileError(f"what is {self.what!r}; expected 'amplitude', 'phase' or 'complex'.")
+            raise FileError(
+                f"what is {self.what!r}; expected 'amplitude', 'phase' or 'complex'.", code="argument.invalid-value"
+            )
 
     @property
     def word(self) -> str:
@@ -51,7 +53,8 @@ class Chosen:
         assert self.slice is not None
         if not 0 <= self.slice < len(found):
             raise FileError(
-                f"{self.word} {self.slice} was asked for, and the {self.of} has {len(found)}; count from 0."
+                f"{self.word} {self.slice} was asked for, and the {self.of} has {len(found)}; count from 0.",
+                code="argument.invalid-value",
             )
         return self.slice
 

@@ -25,10 +25,12 @@ MOST_PER_METRE = 2**31 - 1
 def write_png(result: Result, chosen: Chosen, bits: int = 8, colours: str = "gray") -> bytes:
     """The file's bytes. Raises FileError for what a PNG can't show."""
     if bits not in (8, 16):
-        raise FileError(f"bits is {bits}; expected 8 or 16.")
+        raise FileError(f"bits is {bits}; expected 8 or 16.", code="argument.invalid-value")
     field, what = chosen.picture(result), chosen.what or "phase"
     if bits == 16 and (colours != "gray" or what == "complex"):
-        raise FileError("16 bits go with grey only; leave out the colours and 'complex', or use 8 bits.")
+        raise FileError(
+            "16 bits go with grey only; leave out the colours and 'complex', or use 8 bits.", code="argument.conflict"
+        )
     about: dict[str, Any] = {"of": chosen.of, "what": what, "pixel_size": result.pixel_size, "bits": bits}
     if what == "complex":
         pixels: NDArray[Any] = images.complex_colours(field)
@@ -63,7 +65,10 @@ def _grey8(values: NDArray[np.float32], limits: tuple[float, float], colours: st
     from matplotlib import colormaps
 
     if colours not in colormaps:
-        raise FileError(f"There is no colour map {colours!r}; matplotlib's are meant, such as 'gray' or 'viridis'.")
+        raise FileError(
+            f"There is no colour map {colours!r}; matplotlib's are meant, such as 'gray' or 'viridis'.",
+            code="argument.invalid-value",
+        )
     table = (colormaps[colours](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)
     return images.coloured(values, limits, table)
 

@@ -26,14 +26,18 @@ def write_tiff(result: Result, chosen: Chosen, path: Path) -> None:
     import tifffile
 
     if chosen.what == "complex":
-        raise FileError("A TIFF for other programs holds no complex numbers; ask for 'amplitude' or 'phase', or both.")
+        raise FileError(
+            "A TIFF for other programs holds no complex numbers; ask for 'amplitude' or 'phase', or both.",
+            code="argument.conflict",
+        )
     fields = chosen.layers(result)
     channels = ["amplitude", "phase"] if chosen.what is None else [chosen.what]
     size = 4 * fields.size * len(channels)
     if size > MOST_BYTES:
         raise FileError(
             f"{path.suffix} files hold up to 4 GB, and these pages have {size / 2**30:.3g} GB; "
-            "choose amplitude or phase, one slice, or .npz."
+            "choose amplitude or phase, one slice, or .npz.",
+            code="export.too-large",
         )
     pages = np.stack([real(fields, channel) for channel in channels], axis=1)
     labels = [

@@ -26,12 +26,23 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import values_text
-from ptynb.io.reading.file_units import units_of
-from ptynb.io.reading.hdf5_links import Item, Linked, identity
-from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at
-from ptynb.io.reading.hdf5_values import Notes, array, lengths, quantity, where
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import Item, Linked, identity, own, values_text
+from ptynb.io.reading.hdf5_reading import (
+    Notes,
+    PatternSource,
+    array,
+    lengths,
+    looks_like_patterns,
+    numbered,
+    nx_class,
+    patterns_at,
+    quantity,
+    text,
+    units_of,
+    where,
+)
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
@@ -43,16 +54,28 @@ UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
 LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
 """Photon energies from 0.06 eV to 6 MeV; a number that is none of these is not in joules."""
 ENTRY = re.compile(r"entry_\d+")
+NEXUS_DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 
 
 def recognises(head: Head) -> bool:
-    """Whether this looks like a CXI file with patterns."""
-    if head.file is None:
+    """Whether the names at the top are those of CXI, and no group is an entry for `nexus`."""
+    if head.file is None or not any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file):
         return False
-    return any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file)
+    return not has_entry(head.file)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def has_entry(file: h5py.File) -> bool:
+    """Whether a group at the top is an NXentry: of a file that is not CXI, or for ptychography by its definition."""
+    is_cxi = "cxi_version" in set(file)
+    for _, item in own(file):
+        if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
+            definition = dict(own(item)).get("definition")
+            if not is_cxi or (isinstance(definition, h5py.Dataset) and text(definition) in NEXUS_DEFINITIONS):
+                return True
+    return False
+
+
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -81,7 +104,7 @@ def read(path: Path, given: Given) -> FileRecord:
 FORMAT = Format("CXI", recognises, read)
 
 
-def _entry(linked: Linked, path: Path, given: Given, notes: Notes) -> tuple[str, str]:
+def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tuple[str, str]:
     """The names of the entry and of its patterns: the first, or the ones that were given."""
     if given.patterns is not None:
         first = given.patterns.strip("/").split("/")[0]
@@ -94,7 +117,7 @@ def _entry(linked: Linked, path: Path, given: Given, notes: Notes) -> tuple[str,
             if isinstance(item, h5py.Dataset) or (isinstance(item, h5py.Group) and numbered(item)):
                 found.setdefault(identity(item), (entry, place))
     if not found:
-        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.")
+        raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.", code="file.incomplete")
     fitting = [pair for pair in found.values() if _fits(linked.get(pair[1]))]
     chosen, *others = fitting or found.values()
     if others:
@@ -189,7 +212,8 @@ def _basis(
             if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
                     f"{path} has basis vectors {values_text(basis)}; expected two that are not parallel, as (3, 2) "
-                    "or (2, 3)."
+                    "or (2, 3).",
+                    code="file.unexpected-content",
                 )
             notes.add(remark)
             notes.at("detector_pixel", where(stored))
@@ -203,7 +227,10 @@ def _basis(
             return None
         detector_pixel = (known[0], known[-1])
         if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
-            raise FileError(f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.")
+            raise FileError(
+                f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.",
+                code="file.unexpected-content",
+            )
     return UPRIGHT * np.asarray(detector_pixel)
 
 
@@ -242,7 +269,10 @@ def translations_of(
     if found is None:
         return None
     if not np.issubdtype(found.dtype, np.number):
-        raise FileError(f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].")
+        raise FileError(
+            f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].",
+            code="file.unexpected-content",
+        )
     translations, remark = lengths(found, "translations")
     notes.add(remark)
     if translations.ndim == 3 and translations.shape[2] in (2, 3):
@@ -250,7 +280,8 @@ def translations_of(
     if translations.ndim != 2 or translations.shape[1] not in (2, 3):
         raise FileError(
             f"{path} has translations of shape {translations.shape} at {where(found)}; expected (pattern, 3): "
-            "x, y, z [m]."
+            "x, y, z [m].",
+            code="file.unexpected-content",
         )
     notes.at("positions", where(found))
     if translations.shape[1] == 2:
@@ -278,7 +309,10 @@ def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | No
             continue
         values: NDArray[Any] = array(stored, "a mask")
         if values.dtype.kind not in "biuf":
-            raise FileError(f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.")
+            raise FileError(
+                f"{linked.path} has a mask of type {values.dtype} at {where(stored)}; expected numbers.",
+                code="file.unexpected-content",
+            )
         notes.at("mask", where(stored))
         bits = values.astype(np.int64)
         good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)

@@ -27,13 +27,13 @@ import numpy as np
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_links import Linked, own
-from ptynb.io.reading.hdf5_patterns import patterns_at
-from ptynb.io.reading.memory_limit import check_chunks
+from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.optional_dependency import sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
+from ptynb.settings.load_options import LoadOptions
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
 MOST = 4096
@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
         return False  # damaged: another reader says how
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the datacube and its calibration say."""
     with sentences(path, "HDF5"), Linked(path, given.links) as linked:
         cube = _cube(linked.root.file, given, path)
@@ -100,7 +100,7 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
     yield from sorted(found, key=lambda group: -group["data"].ndim)
 
 
-def _cube(file: h5py.File, given: Given, path: Path) -> h5py.Group:
+def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
     if given.patterns is not None:
         wanted = given.patterns.strip("/").removesuffix("/data")
@@ -110,7 +110,8 @@ def _cube(file: h5py.File, given: Given, path: Path) -> h5py.Group:
     if len(chosen) != 1:
         names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
         raise FileError(
-            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}."
+            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
+            code="file.several-choices",
         )
     return chosen[0]
 
@@ -203,7 +204,8 @@ def _rotation(calibration: dict[str, Any], path: Path) -> float | None:
         return None
     if not (isinstance(value, float) and math.isfinite(value)):
         raise FileError(
-            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad]."
+            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad].",
+            code="file.unexpected-content",
         )
     return value
 
@@ -212,7 +214,8 @@ def _positive(value: Any, where: str, path: Path) -> float:
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         raise FileError(
             f"{path} has the size {str(value)[:40]} at {where}; expected a positive, finite number: set it with "
-            "py4DSTEM's calibration."
+            "py4DSTEM's calibration.",
+            code="file.unexpected-content",
         )
     return value
 

@@ -1,4 +1,4 @@
-"""EMPAD: the raw words of an Electron Microscope Pixel Array Detector, and the .xml beside them.
+"""EMPAD: raw patterns of an Electron Microscope Pixel Array Detector, and the .xml beside them.
 
 .raw: float32, little-endian, without a header; a pattern is 130 x 128 of them, of which the last two rows are not
 pixels. .xml (any of its fields may be missing; the names are those of versions 0.5 to 1.2):
@@ -15,15 +15,16 @@ pixels. .xml (any of its fields may be missing; the names are those of versions 
 
 As RosettaSciIO reads them; the detector is M. W. Tate et al., Microsc. Microanal. 22, 237 (2016): pixels of 150 µm.
 
-Orientation: patterns as they lie in the file, the scan line by line, its fast axis along columns. On most microscopes
-the two differ by a rotation, and often by a mirror: `ptynb.inspect` shows it, `load(..., rotation=...)` and
-`ptynb.preparation` (flip, transpose) put it right.
+Orientation: patterns as stored, the scan line by line, its fast axis along columns. On most microscopes the two differ
+by a rotation, and often by a mirror: `ptynb.inspect` shows it, `load(..., rotation=...)` and `ptynb.preparation`
+(flip, transpose) correct it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element, ParseError
@@ -34,73 +35,76 @@ from defusedxml.ElementTree import fromstring
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.link_policy import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy, reason
 from ptynb.io.reading.microscope_scales import volts
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed
+from ptynb.settings.load_options import LoadOptions
 
 PIXELS = 128
 ROWS = 130
-"""Of a pattern in the file; the last two are not pixels."""
+"""Rows of a pattern in the file; the last two are not pixels."""
 STRIDE = ROWS * PIXELS * 4
 """Bytes from one pattern to the next."""
 SENSOR_PIXEL = 150e-6
-"""[m]."""
+"""Side of a detector pixel [m]."""
 LONGEST = 2**24
-"""Bytes of an .xml at most: they have some ten thousand."""
+"""Upper limit of the bytes of an .xml; typical are ten thousand."""
 
 
 def recognises(head: Head) -> bool:
-    """A .raw, or XML that names one."""
+    """Whether this is a .raw, or XML."""
     if head.path.suffix.lower() == ".raw":
         return head.path.is_file()
     beginning = head.start.lstrip(b"\xef\xbb\xbf \t\r\n")
     return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
 
 
-def read(path: Path, given: Given) -> FileRecord:
-    """What the two files say."""
-    policy, remarks = LinkPolicy.around(path, given.links), list[str]()
+def read(path: Path, given: LoadOptions) -> FileRecord:
+    """Return the content of the two files."""
+    policy, notes = LinkPolicy.around(path, given.links), list[str]()
     if path.suffix.lower() == ".raw":
-        raw, xml = path, _xml_of(path, policy, remarks)
+        raw, xml = path, _xml_of(path, policy, notes)
     else:
         raw, xml = _raw_of(path, policy), path
-    said = _nothing(raw) if xml is None else _said(xml, given)
+    scan = _named_scan(raw.name) if xml is None else _described_scan(xml, given)
     count, rest = divmod(raw.stat().st_size, STRIDE)
     if rest or not count:
         raise FileError(
             f"{raw} has {raw.stat().st_size} bytes; expected a multiple of {STRIDE}, for patterns of {ROWS} x {PIXELS} "
-            "float32 of an EMPAD: it is cut short, or of another detector."
+            "float32 of an EMPAD. The file is incomplete, or of another detector.",
+            code="file.damaged",
         )
-    expected = said.series if said.raster is None else said.raster[0] * said.raster[1]
+    expected = scan.series if scan.raster is None else scan.raster[0] * scan.raster[1]
     if xml is not None and expected is not None and expected > count:
         raise FileError(
-            f"{raw} holds {count} patterns, and {xml.name} says {expected}; the file is cut short, copy it again or "
-            "load the .raw alone from another folder."
+            f"{raw} has {count} patterns, and {xml.name} announces {expected}; the file is incomplete: copy it again, "
+            "or load the .raw alone from another folder.",
+            code="file.damaged",
         )
     frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
-    beam = given.beam or (None if said.voltage is None else electron_wavelength(said.voltage))
-    angle = None if said.reciprocal is None or beam is None else said.reciprocal * beam
+    wavelength = None if scan.voltage is None else electron_wavelength(scan.voltage)
+    beam = given.beam or wavelength
+    angle = None if scan.reciprocal is None or beam is None else scan.reciprocal * beam
     if expected is not None and expected < count:
-        remarks.append(f"{raw.name} holds {count} patterns; the {count - expected} after the raster's are left out.")
-    if angle is None and said.camera_length is not None:
-        remarks.append(
+        notes.append(f"{raw.name} has {count} patterns; the {count - expected} after the raster's are left out.")
+    nominal = angle is None and scan.camera_length is not None
+    if nominal:
+        notes.append(
             "The detector's angle is that of the nominal camera length, which is often wrong by several percent; "
             "angular_pixel=... [rad] sets it."
         )
-    nominal = angle is None and said.camera_length is not None
     return FileRecord(
         format=FORMAT.name,
         frames=frames,
-        raster=said.raster,
-        step=said.step,
-        wavelength=None if said.voltage is None else electron_wavelength(said.voltage),
+        raster=scan.raster,
+        step=scan.step,
+        wavelength=wavelength,
         angular_pixel=None if angle is None else (angle, angle),
-        distance=said.camera_length if nominal else None,
+        distance=scan.camera_length if nominal else None,
         detector_pixel=(SENSOR_PIXEL, SENSOR_PIXEL) if nominal else None,
-        places=said.places | {"patterns": str(raw)},
-        notes=tuple(remarks),
+        places=scan.places | {"patterns": str(raw)},
+        notes=tuple(notes),
     )
 
 
@@ -108,11 +112,11 @@ FORMAT = Format("EMPAD", recognises, read)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
-    """What the .xml says.
+class _Metadata:
+    """Content of the .xml.
 
     raster: (rows, columns). series: patterns without a raster. step: (y, x) [m]. voltage: [V]. reciprocal: of a
-    detector pixel [1/m]. camera_length: [m]. places: where each of them stands.
+    detector pixel [1/m]. camera_length: [m]. places: where each of them was found.
     """
 
     raster: tuple[int, int] | None = None
@@ -124,57 +128,69 @@ class _Said:
     places: dict[str, str]
 
 
-def _nothing(raw: Path) -> _Said:
-    raster = _named_raster(raw.name)
-    return _Said(raster=raster, places={} if raster is None else {"raster": "the file's name"})
+def _named_scan(name: str) -> _Metadata:
+    """The raster (rows, columns) in a name like "scan_x64_y48.raw"."""
+    found = re.search(r"_x(\d{1,6})_y(\d{1,6})", name)
+    if found is None:
+        return _Metadata(places={})
+    return _Metadata(raster=(int(found[2]), int(found[1])), places={"raster": "the file's name"})
 
 
 def _tree(xml: Path) -> Element:
-    """The root element. Raises FileError for what is no XML, too long, or declares a document type or entities."""
+    """The root element. Raises FileError for what is not XML, too long, or declares a document type or entities."""
     if xml.stat().st_size > LONGEST:
         raise FileError(
-            f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand."
+            f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand.",
+            code="file.damaged",
         )
     try:
         tree: Element = fromstring(xml.read_bytes(), forbid_dtd=True)
     except DefusedXmlException:
         raise FileError(
-            f"{xml} declares a document type or entities, which an EMPAD's .xml never does; take that declaration out."
+            f"{xml} declares a document type or entities, which the .xml of an EMPAD does not; remove the declaration.",
+            code="file.damaged",
         ) from None
     except (ParseError, ValueError, LookupError) as error:
         raise FileError(
-            f"{xml} is not XML ({reason(error)}); expected the .xml that an EMPAD writes beside the .raw."
+            f"{xml} is not XML ({reason(error)}); expected the .xml that an EMPAD writes beside the .raw.",
+            code="file.damaged",
         ) from None
     return tree
 
 
-def _raw_name(tree: Element) -> str | None:
-    """The last part of the .raw's name: the path in front of it is that of another machine, or leads elsewhere."""
+def _raw_name(tree: Element) -> str:
+    """The name of the .raw, without its folder, which is that of another machine or leads elsewhere; "" if missing."""
     element = tree.find(".//raw_file")
-    name = None if element is None else element.get("filename") or element.get("file_name")
-    last = None if name is None else PurePosixPath(name.replace("\\", "/")).name
-    return last if last and last not in (".", "..") and "\0" not in last else None
+    name = "" if element is None else element.get("filename") or element.get("file_name") or ""
+    last = PurePosixPath(name.replace("\\", "/")).name
+    return "" if last in (".", "..") or "\0" in last else last
 
 
 def _raw_of(xml: Path, policy: LinkPolicy) -> Path:
     tree = _tree(xml)
     if (tree.findtext(".//sensor/type") or "").strip() == "EMPAD2":
         raise FileError(
-            f"{xml} is of an EMPAD-G2, whose words have to be decoded with the detector's own calibration; export the "
-            "patterns as .npy and load that."
+            f"{xml} is of an EMPAD-G2, whose raw data need the detector's own calibration; export the patterns as .npy "
+            "and load that.",
+            code="file.unsupported-content",
         )
     name = _raw_name(tree)
-    if name is None:
-        raise FileError(f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...")
+    if not name:
+        raise FileError(
+            f"{xml} names no raw file; expected the .xml of an EMPAD, with raw_file filename=...",
+            code="file.incomplete",
+        )
     raw = xml.parent / name
     policy.check(raw, f"{xml} keeps its patterns")
     if not raw.is_file():
-        raise FileError(f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.")
+        raise FileError(
+            f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.", code="file.not-found"
+        )
     return raw
 
 
-def _xml_of(raw: Path, policy: LinkPolicy, remarks: list[str]) -> Path | None:
-    """The .xml beside a .raw: that of the same name, or else the one that names it; remarks: on those left out."""
+def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
+    """The .xml beside a .raw: that of the same name, or else the one that names it; adds notes on skipped ones."""
     beside = sorted(found for found in raw.parent.iterdir() if found.suffix.lower() == ".xml" and found.is_file())
     for candidate in beside:
         if candidate.stem == raw.stem:
@@ -185,26 +201,20 @@ def _xml_of(raw: Path, policy: LinkPolicy, remarks: list[str]) -> Path | None:
         try:
             policy.check(candidate, f"{candidate.name} is not looked at: it is")
         except FileError as error:
-            remarks.append(str(error))
+            notes.append(str(error))
             continue
-        if _names(candidate, raw):
-            naming.append(candidate)
+        with suppress(FileError):  # of something else
+            if _raw_name(_tree(candidate)) == raw.name:
+                naming.append(candidate)
     if len(naming) > 1:
         raise FileError(
-            f"{', '.join(found.name for found in naming)} in {raw.parent} all name {raw.name}; load the one that is "
-            "meant by its own name."
+            f"{', '.join(found.name for found in naming)} in {raw.parent} all name {raw.name}; load one of them.",
+            code="file.several-choices",
         )
     return naming[0] if naming else None
 
 
-def _names(xml: Path, raw: Path) -> bool:
-    try:
-        return _raw_name(_tree(xml)) == raw.name
-    except FileError:
-        return False  # of something else
-
-
-def _said(xml: Path, given: Given) -> _Said:
+def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
     tree = _tree(xml)
     fields = _Fields(xml, tree)
     series = fields.whole("series", "scan_parameters/series_count")
@@ -212,28 +222,30 @@ def _said(xml: Path, given: Given) -> _Said:
     columns = fields.whole("raster", "pix_x", "scan_parameters[@mode='acquire']/scan_resolution_x")
     raster = None if rows is None or columns is None else (rows, columns)
     if raster is None and series is None:
-        raster = _named_raster(_raw_name(tree) or "")
+        raster = _named_scan(_raw_name(tree)).raster
     voltage = fields.number("voltage", "iom_measurements/high_voltage")
     calibrated = fields.number("angular_pixel", "iom_measurements/calibrated_pixelsize")
-    length = fields.number("distance", "iom_measurements/nominal_camera_length")
-    return _Said(
+    return _Metadata(
         raster=None if series is not None else raster,
         series=series,
         step=None if raster is None else _step(fields, raster),
         voltage=None if voltage is None or given.beam is not None else volts(voltage, str(xml)),
         reciprocal=None if not calibrated else calibrated * 1e18,
-        camera_length=length or None,
+        camera_length=fields.number("distance", "iom_measurements/nominal_camera_length") or None,
         places=fields.places,
     )
 
 
 def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | None:
-    """(y, x) [m]. The newer field of view is that of the longer side, for either axis."""
+    """(y, x) [m]. The newer field of view is that of the longer side, for both axes."""
     both = fields.text("step", "iom_measurements/optics.get_full_scan_field_of_view")
     if both is not None:
         sides = [float(number) for number in re.findall(r"[-+\d.]+(?:[eE][-+]?\d+)?", both) if _is_number(number)]
         if len(sides) != 2 or min(sides) <= 0:
-            raise FileError(f"{fields.xml} says a field of view of {both[:40]!r}; expected two lengths (y, x) [m].")
+            raise FileError(
+                f"{fields.xml} has the field of view {both[:40]!r}; expected two lengths (y, x) [m].",
+                code="file.unexpected-content",
+            )
         return sides[0] / raster[0], sides[1] / raster[1]
     side = fields.number("step", "iom_measurements/full_scan_field_of_view/x")
     scale = fields.number("step", "iom_measurements/full_scan_field_of_view/scale_factor")
@@ -261,19 +273,21 @@ class _Fields:
 
     def number(self, name: str, *ways: str) -> float | None:
         text = self.text(name, *ways)
-        if text is None:
-            return None
-        if not _is_number(text):
-            raise FileError(f"{self.places[name]} is {text[:40]!r}; expected a finite number ({self.xml}).")
-        return float(text)
+        if text is not None and not _is_number(text):
+            raise FileError(
+                f"{self.places[name]} is {text[:40]!r}; expected a finite number ({self.xml}).",
+                code="file.unexpected-content",
+            )
+        return None if text is None else float(text)
 
     def whole(self, name: str, *ways: str) -> int | None:
         number = self.number(name, *ways)
-        if number is None:
-            return None
-        if number != int(number) or not 1 <= number <= 2**31:
-            raise FileError(f"{self.places[name]} is {number:g}; expected a whole number of at least 1 ({self.xml}).")
-        return int(number)
+        if number is not None and (number != int(number) or not 1 <= number <= 2**31):
+            raise FileError(
+                f"{self.places[name]} is {number:g}; expected a whole number of at least 1 ({self.xml}).",
+                code="file.unexpected-content",
+            )
+        return None if number is None else int(number)
 
 
 def _is_number(text: str) -> bool:
@@ -281,9 +295,3 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _named_raster(name: str) -> tuple[int, int] | None:
-    """(rows, columns) of a name like "scan_x64_y48.raw"."""
-    found = re.search(r"_x(\d{1,6})_y(\d{1,6})", name)
-    return None if found is None else (int(found[2]), int(found[1]))

@@ -1,11 +1,11 @@
-"""MATLAB's files of version 5 to 7: numbers, and numbers in structs, read with every length checked.
+"""MATLAB's files of versions 5 to 7: numbers, and numbers in structs, with every length checked.
 
-scipy reads these files too, and ends the process where lengths in a damaged one disagree. Here nothing is read or
-unpacked that has not been announced, and nothing announced is believed that does not fit.
+scipy reads these files too, but crashes the process on some damaged ones. Here no more is read or unpacked than the
+tags announce, and lengths that do not fit together are an error.
 
-A file is a header of 128 bytes and elements: a tag (type, bytes) and what it announces, filled up to 8 bytes; up to 4
-bytes stand in the tag itself. A variable is an element that holds others: flags, sides, name, and then numbers (often
-stored as a smaller type than they have), or the fields of a struct. From version 7 on, variables are packed by zlib.
+A file is a header of 128 bytes and elements: a tag (type, bytes) and its data, padded to 8 bytes; up to 4 bytes of data
+are in the tag itself. A variable is an element of elements: flags, dimensions, name, and then numbers (often stored as
+a smaller type than they have), or the fields of a struct. From version 7 on, variables are compressed by zlib.
 
 Source: MathWorks, MAT-File Format (2024), Level 5.
 """
@@ -19,31 +19,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.memory_limit import check_room, check_small
 from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress
+from ptynb.io.reading.safe_reading import check_room, check_small
 
-HEADER = 128
 HEAD = 2**16
-"""Bytes of a variable in which its flags, sides and name stand; also what is read at once of one that is packed."""
+"""Bytes of a variable that contain its flags, dimensions and name; also the block size of reading compressed ones."""
 MOST = 10_000
-"""Variables of a file and fields of a struct looked at."""
+"""Limit of variables in a file and of fields in a struct."""
 MATRIX, COMPRESSED, STRUCT = 14, 15, 2
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-"""What an array is; those that are left out hold no numbers."""
+"""Types of arrays by their class; other classes are not numbers."""
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-"""What its numbers are stored as."""
+"""Types in which numbers are stored."""
 COMPLEX, LOGICAL = 0x0800, 0x0200
 
 
 class DamagedError(ValueError):
-    """Lengths that don't fit together."""
+    """Lengths that do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Variable:
     """A variable of a file, of which only the head has been read.
 
     kind: its class. dtype: of its numbers, stored as `stored`. start, length: of its element in the file [bytes].
-    place, octets: of its numbers in the element, unpacked.
+    place, octets: of its numbers in the uncompressed element.
     """
 
     path: Path
@@ -73,56 +72,70 @@ class Variable:
 
     @property
     def whole(self) -> bool:
-        """Whether its numbers lie in the file as they are."""
+        """Whether its numbers are stored uncompressed, in their own type."""
         return not self.packed and self.dtype.kind != "c" and self.stored.newbyteorder("=") == self.dtype
 
     def values(self, progress: UnpackingProgress | None = None) -> NDArray[Any]:
-        """All of its numbers, with the axes that MATLAB counts. Raises FileError for a damaged file."""
+        """All of its numbers, with axes in MATLAB's order. Raises FileError for a damaged file."""
         parts = 2 if self.dtype.kind == "c" else 1
         check_room(parts * self.octets + math.prod(self.shape) * self.dtype.itemsize, self.name, self.path)
-        with _sentence(self.path):
-            content = _content(self, self.place + parts * (self.octets + 16), progress)
+        with _as_file_error(self.path):
+            content = _unpacked(
+                self.path, _order(self.stored), self.start, self.length, self.packed,
+                self.place + parts * (self.octets + 16), progress,
+            )  # fmt: skip
             return _numbers(content, self.place, self.shape, self.dtype, self.stored)
 
     def fields(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """(name, numbers) of a struct of one element, and of structs in it ("p/lambda")."""
         check_small(self.length if not self.packed else 0, f"the struct {self.name}", self.path)
-        with _sentence(self.path):
-            content = _content(self, None)
-            found = list(_fields(content, self.name, _order(self.stored), 0))
+        with _as_file_error(self.path):
+            order = _order(self.stored)
+            content = _unpacked(self.path, order, self.start, self.length, self.packed, None)
+            found = list(_fields(content, self.name, order, 0))
         yield from found
 
 
 def variables(path: Path) -> list[Variable]:
-    """The variables of a file. Raises FileError for one that is not whole, or not of this version."""
+    """The variables of a file. Raises FileError for one that is damaged, or not of this version."""
     found: list[Variable] = []
-    with _sentence(path), path.open("rb") as file:
-        header, size = file.read(HEADER), path.stat().st_size
+    with _as_file_error(path), path.open("rb") as file:
+        header, size = file.read(128), path.stat().st_size
         order = {b"IM": "<", b"MI": ">"}.get(header[126:128])
-        if len(header) < HEADER or order is None or header[:6] != b"MATLAB":
-            raise DamagedError("it does not begin as one of version 5 does")
-        at = HEADER
+        if order is None or header[:6] != b"MATLAB":
+            raise DamagedError("no header of version 5")
+        at = len(header)
         while at + 8 <= size and len(found) < MOST:
             file.seek(at)
             kind, length = struct.unpack(f"{order}2I", file.read(8))
             if at + 8 + length > size:
                 raise DamagedError(f"an element at byte {at} announces {length} bytes, and the file ends before")
             if kind in (COMPRESSED, MATRIX):
-                variable = _variable(path, order, at + 8, length, kind == COMPRESSED)
-                if variable is not None:
-                    found.append(variable)
+                packed = kind == COMPRESSED
+                content = _unpacked(path, order, at + 8, length, packed, HEAD)
+                kind, flags, shape, name, after = _head(content, order)
+                if kind == STRUCT:
+                    types = np.dtype(f"{order}u2"), np.dtype(f"{order}u2"), after, 0
+                elif kind in CLASSES and not (flags & LOGICAL and kind != 9):
+                    types = _types(content, after, order, kind, flags, shape)
+                else:
+                    types = None
+                if types is not None:
+                    dtype, stored, place, octets = types
+                    found.append(
+                        Variable(path, name, kind, shape, dtype, stored, at + 8, length, packed, place, octets)
+                    )
             at += 8 + length
     return found
 
 
 @contextmanager
-def _sentence(path: Path) -> Iterator[None]:
-    """Turns what goes wrong inside into one sentence about the file."""
+def _as_file_error(path: Path) -> Iterator[None]:
     try:
         yield
     except (DamagedError, struct.error, zlib.error, OSError, EOFError) as error:
         raise FileError(
-            f"{path} is not a whole .mat ({reason(error)}); save it again, patterns with '-v7.3'."
+            f"{path} is not a whole .mat ({reason(error)}); save it again, patterns with '-v7.3'.", code="file.damaged"
         ) from None
 
 
@@ -130,59 +143,47 @@ def _order(dtype: np.dtype[Any]) -> str:
     return ">" if dtype.byteorder == ">" else "<"
 
 
-def _content(variable: Variable, most: int | None, progress: UnpackingProgress | None = None) -> bytes | bytearray:
-    order = _order(variable.stored)
-    return _unpacked(variable.path, variable.start, variable.length, variable.packed, most, order, progress)
-
-
 def _unpacked(
     path: Path,
+    order: str,
     start: int,
     length: int,
     packed: bool,
     most: int | None,
-    order: str,
     progress: UnpackingProgress | None = None,
 ) -> bytes | bytearray:
-    """The first bytes of an element, at most so many, without its tag; all that is announced where `most` is None."""
+    """The first `most` bytes of an element without its tag; all announced ones if None."""
     with path.open("rb") as file:
         file.seek(start)
         if not packed:
             return file.read(length if most is None else min(length, most))
-        inflating = _Inflating(file, length)
-        tag = inflating.read(8)
-        if len(tag) < 8:
-            raise DamagedError("a packed variable ends too early")
-        if most is None:
-            most = struct.unpack(f"{order}2I", tag)[1]
-            check_small(most, "a struct", path)
-        return inflating.read(max(1, most), progress)
-
-
-class _Inflating:
-    """What the next bytes of a file unpack to, in pieces: Ctrl-C gets through between them."""
-
-    def __init__(self, file: IO[bytes], length: int) -> None:
-        self._file, self._left, self._unpack = file, length, zlib.decompressobj()
-
-    def read(self, most: int, progress: UnpackingProgress | None = None) -> bytearray:
-        """So many bytes, fewer where there are no more."""
-        found = bytearray()
-        while len(found) < most and not self._unpack.eof:
-            packed = self._unpack.unconsumed_tail or self._file.read(min(HEAD, self._left))
-            if not self._unpack.unconsumed_tail:
-                self._left -= len(packed)
-            piece = self._unpack.decompress(packed, min(PIECE, most - len(found)))
-            if not piece and not packed:
+        unpack, left, found, end = zlib.decompressobj(), length, bytearray(), 8
+        while not unpack.eof:
+            if len(found) >= end:
+                if end > 8:
+                    break
+                if most is None:
+                    most = struct.unpack_from(f"{order}2I", found)[1]
+                    check_small(most, "a struct", path)
+                end += max(1, most)
+            block = unpack.unconsumed_tail or file.read(min(HEAD, left))
+            if not unpack.unconsumed_tail:
+                left -= len(block)
+            # In pieces, between which Ctrl-C is handled.
+            piece = unpack.decompress(block, min(PIECE, end - len(found)))
+            if not piece and not block:
                 break
-            found += piece
-            if progress is not None:
+            if progress is not None and end > 8:
                 progress.add(len(piece))
-        return found
+            found += piece
+    if len(found) < 8:
+        raise DamagedError("a compressed variable ends too early")
+    del found[:8]
+    return found
 
 
 def _tag(content: bytes | bytearray, at: int, order: str) -> tuple[int, int, int, int]:
-    """(type, bytes, place of the data, place of the next element)."""
+    """(type, bytes, offset of the data, offset of the next element)."""
     if at < 0 or at + 8 > len(content):
         raise DamagedError("an element ends too early")
     kind, length = struct.unpack_from(f"{order}2I", content, at)
@@ -195,45 +196,31 @@ def _tag(content: bytes | bytearray, at: int, order: str) -> tuple[int, int, int
 
 
 def _head(content: bytes | bytearray, order: str) -> tuple[int, int, tuple[int, ...], str, int]:
-    """(class, flags, sides, name, place of what follows) of a variable."""
+    """(class, flags, shape, name, offset of what follows) of a variable."""
     _, length, at, after = _tag(content, 0, order)
     if length != 8 or at + 8 > len(content):
         raise DamagedError("a variable has no flags")
     flags = struct.unpack_from(f"{order}I", content, at)[0]
     kind, length, at, after = _tag(content, after, order)
     if kind != 5 or length % 4 or not 8 <= length <= 128 or at + length > len(content):
-        raise DamagedError("a variable has no sides")
-    sides = struct.unpack_from(f"{order}{length // 4}i", content, at)
-    if min(sides) < 0:
-        raise DamagedError(f"a variable has the sides {sides}")
+        raise DamagedError("a variable has no dimensions")
+    shape = struct.unpack_from(f"{order}{length // 4}i", content, at)
+    if min(shape) < 0:
+        raise DamagedError(f"a variable has the shape {shape}")
     _, length, at, after = _tag(content, after, order)
     if length > 1024 or at + length > len(content):
         raise DamagedError("a variable has no name")
-    return flags & 0xFF, flags, tuple(sides), content[at : at + length].decode("latin-1"), after
-
-
-def _variable(path: Path, order: str, start: int, length: int, packed: bool) -> Variable | None:
-    content = _unpacked(path, start, length, packed, HEAD, order)
-    kind, flags, shape, name, after = _head(content, order)
-    if kind == STRUCT:
-        nothing = np.dtype(f"{order}u2")
-        return Variable(path, name, kind, shape, nothing, nothing, start, length, packed, after, 0)
-    if kind not in CLASSES or (flags & LOGICAL and kind != 9):
-        return None
-    dtype, stored, place, octets = _types(content, after, order, kind, flags, shape)
-    return Variable(path, name, kind, shape, dtype, stored, start, length, packed, place, octets)
+    return flags & 0xFF, flags, tuple(shape), content[at : at + length].decode("latin-1"), after
 
 
 def _types(
     content: bytes | bytearray, at: int, order: str, kind: int, flags: int, shape: tuple[int, ...]
 ) -> tuple[np.dtype[Any], np.dtype[Any], int, int]:
-    """(type, stored type, place, bytes) of the numbers of an array."""
+    """(type, stored type, offset, bytes) of the numbers of an array."""
     number, octets, place, _ = _tag(content, at, order)
     if number not in TYPES or octets != math.prod(shape) * np.dtype(TYPES[number]).itemsize:
         raise DamagedError(f"an array of {shape} has {octets} bytes of type {number}")
-    dtype = np.dtype(CLASSES[kind])
-    if flags & COMPLEX:
-        dtype = np.dtype("c8" if kind == 7 else "c16")
+    dtype = np.dtype(("c8" if kind == 7 else "c16") if flags & COMPLEX else CLASSES[kind])
     return dtype, np.dtype(f"{order}{TYPES[number]}"), place, octets
 
 
@@ -241,13 +228,13 @@ def _numbers(
     content: bytes | bytearray, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], stored: np.dtype[Any]
 ) -> NDArray[Any]:
     count = math.prod(shape)
-    if place + count * stored.itemsize > len(content):
+    octets = count * stored.itemsize
+    if place + octets > len(content):
         raise DamagedError("its numbers end too early")
     real = np.frombuffer(content, stored, count, place)
     if dtype.kind != "c":
         return real.astype(dtype, copy=False).reshape(shape, order="F")
-    octets = count * stored.itemsize
-    # Numbers of up to 4 bytes stand in the tag, and the imaginary part follows it.
+    # Numbers of up to 4 bytes are in the tag, and the imaginary part follows it.
     number, length, at, _ = _tag(content, place + 4 if octets <= 4 else place + octets + -octets % 8, _order(stored))
     if number not in TYPES or length != count * np.dtype(TYPES[number]).itemsize or at + length > len(content):
         raise DamagedError("its imaginary part has another length")

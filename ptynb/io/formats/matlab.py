@@ -31,15 +31,14 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5_file import open_for_reading, read_all
-from ptynb.io.reading.hdf5_links import own
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_chunks, size
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked, transposed
+from ptynb.settings.load_options import LoadOptions
 
 MOST = 4096
 """Datasets looked at in one file."""
@@ -56,7 +55,7 @@ def recognises(head: Head) -> bool:
     return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the variables of the file say."""
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
@@ -101,7 +100,9 @@ def _positions(named: dict[str, StoredArray]) -> int | None:
 def _probe_of_stage(rows: StoredArray, columns: StoredArray, path: Path) -> NDArray[Any]:
     read = [stored.read().ravel() for stored in (rows, columns)]
     if len(read[0]) != len(read[1]):
-        raise FileError(f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.")
+        raise FileError(
+            f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.", code="file.count-mismatch"
+        )
     return -np.column_stack(read)
 
 
@@ -179,7 +180,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path, given: Given) -> dict[str, StoredArray]:
+def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
         LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")
@@ -224,11 +225,14 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
             value = np.asarray(read_all(file[name]))
     except (OSError, KeyError) as error:
         raise FileError(
-            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again."
+            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again.",
+            code="file.damaged",
         ) from None
     if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
         if not all(value.dtype[part].kind in "fiu" for part in ("real", "imag")):
-            raise FileError(f"{path} has {name} of type {value.dtype}; expected numbers.")
+            raise FileError(
+                f"{path} has {name} of type {value.dtype}; expected numbers.", code="file.unexpected-content"
+            )
         value = value["real"] + 1j * value["imag"]
     return value.T if as_matlab else value
 

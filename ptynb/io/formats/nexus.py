@@ -26,16 +26,30 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.exceptions import FileError
 from ptynb.io.formats import plain_hdf5
-from ptynb.io.formats.cxi import UPRIGHT, on_detector, photon_energy
-from ptynb.io.reading.dataset_names import PAIRS, Names, positions_in
-from ptynb.io.reading.dataset_search import candidates, choose, without_doubles
-from ptynb.io.reading.file_units import attribute_of, factor, units_of
-from ptynb.io.reading.hdf5_links import Item, Linked, identity, own
-from ptynb.io.reading.hdf5_patterns import PatternSource, looks_like_patterns, numbered, patterns_at
-from ptynb.io.reading.hdf5_values import Notes, array, is_real, lengths, nx_class, quantity, real, text, where
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.formats.cxi import NEXUS_DEFINITIONS, UPRIGHT, has_entry, on_detector, photon_energy
+from ptynb.io.hdf5_file import Item, Linked, identity
+from ptynb.io.reading.dataset_search import PAIRS, Names, candidates, choose, positions_in, without_doubles
+from ptynb.io.reading.hdf5_reading import (
+    Notes,
+    PatternSource,
+    array,
+    attribute_of,
+    factor,
+    is_real,
+    lengths,
+    looks_like_patterns,
+    numbered,
+    nx_class,
+    patterns_at,
+    quantity,
+    real,
+    text,
+    units_of,
+    where,
+)
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
-DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 WAVELENGTHS = "incident_wavelength", "wavelength"
 ENERGIES = "incident_beam_energy", "incident_energy", "energy", "photon_energy"
 DISTANCES = "distance", "detector_distance"
@@ -47,19 +61,11 @@ DIRECTIONS = {"y": (0.0, 1.0, 0.0), "x": (1.0, 0.0, 0.0)}
 
 
 def recognises(head: Head) -> bool:
-    """Whether a group of the top is an NXentry, of a file that is not CXI, or is for ptychography by its definition."""
-    if head.file is None:
-        return False
-    is_cxi = "cxi_version" in set(head.file)
-    for _, item in own(head.file):
-        if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
-            definition = dict(own(item)).get("definition")
-            if not is_cxi or (isinstance(definition, h5py.Dataset) and text(definition) in DEFINITIONS):
-                return True
-    return False
+    """Whether a group at the top is an NXentry that `cxi` does not read."""
+    return head.file is not None and has_entry(head.file)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What a NeXus file says; what it has outside its classes is looked for by name."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -115,7 +121,7 @@ class _Classes:
         return next(iter(detectors), None)
 
 
-def _entry(linked: Linked, given: Given, notes: Notes) -> h5py.Group:
+def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
     """The entry that was named, else one for ptychography by definition, else the file's default, else the first."""
     entries = {
         name: item
@@ -125,7 +131,7 @@ def _entry(linked: Linked, given: Given, notes: Notes) -> h5py.Group:
     if given.patterns is not None and given.patterns.strip("/").split("/")[0] in entries:
         return entries[given.patterns.strip("/").split("/")[0]]
     default = str(attribute_of(linked.root, "default") or "").strip("/").split("/")[0]
-    fitting = [name for name, item in entries.items() if text(linked.dataset("definition", item)) in DEFINITIONS]
+    fitting = [name for name, item in entries.items() if text(linked.dataset("definition", item)) in NEXUS_DEFINITIONS]
     ordered = list(dict.fromkeys([*fitting, *([default] if default in entries else []), *entries]))
     chosen = next((name for name in ordered if candidates(linked, entries[name])), ordered[0])
     others = [name for name in ordered if name != chosen]
@@ -213,7 +219,7 @@ def _positions(
     entry: h5py.Group,
     patterns: PatternSource,
     names: Names,
-    given: Given,
+    given: LoadOptions,
     notes: Notes,
 ) -> NDArray[np.float64] | None:
     """(pattern, yx) [m] of the probe, from how the sample was moved."""
@@ -290,7 +296,8 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, link
         if item.size not in (count, *raster) or not is_real(item.dtype):
             raise FileError(
                 f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
-                "expected as many numbers. Give positions=array (pattern, yx) [m]."
+                "expected as many numbers. Give positions=array (pattern, yx) [m].",
+                code="file.count-mismatch",
             )
 
 

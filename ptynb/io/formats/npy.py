@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.memory_limit import check_packing, size
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_packing, size
 from ptynb.io.reading.stack_axes import check_counts, placed, stacked
+from ptynb.settings.load_options import LoadOptions
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 2**16
@@ -55,7 +56,7 @@ def recognises_npz(head: Head) -> bool:
         return head.path.suffix.lower() == ".npz"
 
 
-def read_npy(path: Path, given: Given) -> FileRecord:
+def read_npy(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns of a .npy."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
@@ -63,14 +64,16 @@ def read_npy(path: Path, given: Given) -> FileRecord:
     return FileRecord(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
 
 
-def read_npz(path: Path, given: Given) -> FileRecord:
+def read_npz(path: Path, given: LoadOptions) -> FileRecord:
     """What the arrays of an .npz say."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             arrays = {member.filename.removesuffix(".npy"): _stored(archive, member, path) for member in members}
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise FileError(f"{path} is not a whole .npz ({reason(error)}); write it again with numpy.savez.") from None
+        raise FileError(
+            f"{path} is not a whole .npz ({reason(error)}); write it again with numpy.savez.", code="file.damaged"
+        ) from None
     return found_in(NPZ.name, arrays, given, path)
 
 
@@ -86,7 +89,9 @@ def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], n
     length = file.read(4 if long else 2)
     announced = int.from_bytes(length, "little")
     if start[:6] != MAGIC or announced > LONGEST or len(length) < (4 if long else 2):
-        raise FileError(f"{path}{at} does not begin as .npy does; expected a file that numpy.save wrote.")
+        raise FileError(
+            f"{path}{at} does not begin as .npy does; expected a file that numpy.save wrote.", code="file.damaged"
+        )
     text = file.read(announced)
     try:
         said = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin-1").strip())
@@ -94,10 +99,14 @@ def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], n
         dtype = np.lib.format.descr_to_dtype(described)
     except (SyntaxError, ValueError, KeyError, TypeError, MemoryError, RecursionError, AttributeError) as error:
         raise FileError(
-            f"{path}{at} has a broken header ({type(error).__name__}); write it again with numpy.save."
+            f"{path}{at} has a broken header ({type(error).__name__}); write it again with numpy.save.",
+            code="file.damaged",
         ) from None
     if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
-        raise FileError(f"{path}{at} has the shape {str(shape)[:60]}; expected whole numbers of at least 0.")
+        raise FileError(
+            f"{path}{at} has the shape {str(shape)[:60]}; expected whole numbers of at least 0.",
+            code="file.unexpected-content",
+        )
     return shape, dtype, bool(fortran), 8 + len(length) + announced
 
 
@@ -110,7 +119,8 @@ def _frames(
     if fortran:
         raise FileError(
             f"{path} has its patterns in Fortran's order, scattered over the file; save them with "
-            "numpy.save(path, numpy.ascontiguousarray(patterns))."
+            "numpy.save(path, numpy.ascontiguousarray(patterns)).",
+            code="file.unsupported-content",
         )
     return placed(path, offset, stack, dtype), raster
 
@@ -126,7 +136,8 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
     if announced != member.file_size:
         raise FileError(
             f"{path} has {member.file_size} bytes for {member.filename}, whose header announces {announced}; the file "
-            "is broken, write it again with numpy.savez."
+            "is broken, write it again with numpy.savez.",
+            code="file.damaged",
         )
     whole = partial(_whole, path, member.filename)
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
@@ -135,7 +146,10 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
 
 
 def _refuse_objects(path: Path, name: str) -> Any:
-    raise FileError(f"{path} has Python objects in {name}, which are never read; store an array of numbers.")
+    raise FileError(
+        f"{path} has Python objects in {name}, which are never read; store an array of numbers.",
+        code="file.unsupported-content",
+    )
 
 
 def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> NDArray[Any]:
@@ -157,7 +171,9 @@ def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> 
                 raise zipfile.BadZipFile("it unpacks to more than its header announces")
             return values.reshape(shape, order="F" if fortran else "C")
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, TypeError, ValueError, NotImplementedError) as error:
-        raise FileError(f"{path} can't be read at {name} ({reason(error)}); write it again with numpy.savez.") from None
+        raise FileError(
+            f"{path} can't be read at {name} ({reason(error)}); write it again with numpy.savez.", code="file.damaged"
+        ) from None
 
 
 def _in_place(
@@ -167,7 +183,7 @@ def _in_place(
         file.seek(member.header_offset)
         local = file.read(LOCAL.size)
     if len(local) < LOCAL.size or local[:4] != b"PK\x03\x04":
-        raise FileError(f"{path} is broken at {member.filename}; write it again with numpy.savez.")
+        raise FileError(f"{path} is broken at {member.filename}; write it again with numpy.savez.", code="file.damaged")
     name, extra = LOCAL.unpack(local)[-2:]
     offset = member.header_offset + LOCAL.size + name + extra + header
     return _frames(path, offset, shape, dtype, fortran, member.filename)

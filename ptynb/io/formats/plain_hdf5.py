@@ -12,14 +12,12 @@ from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.cxi import UPRIGHT, on_detector
-from ptynb.io.reading import dataset_names as known
-from ptynb.io.reading.dataset_names import Names
-from ptynb.io.reading.dataset_search import candidates, choose
-from ptynb.io.reading.file_units import units_of
-from ptynb.io.reading.hdf5_links import Linked
-from ptynb.io.reading.hdf5_patterns import PatternSource, other_axes, patterns_at
-from ptynb.io.reading.hdf5_values import Notes, Quantity, is_real
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import Linked
+from ptynb.io.reading import dataset_search as known
+from ptynb.io.reading.dataset_search import Names, candidates, choose
+from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at, units_of
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
 ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
@@ -29,7 +27,7 @@ def recognises(head: Head) -> bool:
     return head.file is not None
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What can be found without a convention; every guess is a remark."""
     with Linked(path, given.links) as linked:
         notes = Notes()
@@ -56,7 +54,7 @@ def noted(notes: Notes) -> dict[str, Any]:
     return {"places": notes.places, "notes": tuple(notes.sentences)}
 
 
-def described(names: Names, patterns: PatternSource, given: Given, notes: Notes) -> dict[str, Any]:
+def described(names: Names, patterns: PatternSource, given: LoadOptions, notes: Notes) -> dict[str, Any]:
     """Frames, positions, beam, distances and mask, by names, as `FileRecord` takes them."""
     frames: Frames = patterns.frames
     found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
@@ -152,5 +150,6 @@ def nothing_found(linked: Linked) -> FileError:
     return FileError(
         f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
         f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "
-        "h5py and use Scan.from_arrays."
+        "h5py and use Scan.from_arrays.",
+        code="file.incomplete",
     )

@@ -19,12 +19,22 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import StackedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.file_units import attribute_of
-from ptynb.io.reading.hdf5_links import Linked
-from ptynb.io.reading.hdf5_patterns import PatternSource, patterns_at
-from ptynb.io.reading.hdf5_values import MOST_BYTES, Notes, array, is_real, quantity, real, text, where
-from ptynb.io.reading.memory_limit import check_chunks
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import Linked, check_chunks
+from ptynb.io.reading.hdf5_reading import (
+    MOST_BYTES,
+    Notes,
+    PatternSource,
+    array,
+    attribute_of,
+    is_real,
+    patterns_at,
+    quantity,
+    real,
+    text,
+    where,
+)
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.settings.load_options import LoadOptions
 
 LOOKED_AT = 64
 """Patterns whose weights are looked at; they are mostly the same."""
@@ -36,21 +46,22 @@ def recognises(head: Head) -> bool:
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What a .ptyd file says."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
             raise FileError(
                 f"{path} was prepared for the near field, and does not say how far the focus is; read the arrays with "
-                "h5py and use Scan.from_arrays(..., geometry=NearField(...))."
+                "h5py and use Scan.from_arrays(..., geometry=NearField(...)).",
+                code="file.unsupported-content",
             )
         names = _chunks(linked, path)
         parts = [patterns_at(linked, f"chunks/{name}/data") for name in names]
         try:
             frames = StackedFrames.of([part.frames for part in parts])
         except ValueError as error:
-            raise FileError(f"{path}: {error}") from None
+            raise FileError(f"{path}: {error}", code="file.unexpected-content") from None
         notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
         energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
         stated = notes.number("energy", energy)
@@ -85,7 +96,9 @@ def _chunks(linked: Linked, path: Path) -> list[str]:
     group = linked.group("chunks")
     names = sorted((name for name in group or () if name.isdigit()), key=int)
     if not names:
-        raise FileError(f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?")
+        raise FileError(
+            f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?", code="file.incomplete"
+        )
     return names
 
 
@@ -103,7 +116,8 @@ def _positions(
         if len(values) != part.frames.shape[0]:
             raise FileError(
                 f"{linked.path} has {len(values)} positions and {part.frames.shape[0]} patterns in chunks/{name}; "
-                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m]."
+                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m].",
+                code="file.count-mismatch",
             )
         found.append(values)
     if found:
@@ -160,7 +174,8 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
 def _check_weights(stored: h5py.Dataset) -> None:
     if stored.dtype.kind not in "biuf":
         raise FileError(
-            f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers."
+            f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers.",
+            code="file.unexpected-content",
         )
 
 

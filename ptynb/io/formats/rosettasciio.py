@@ -28,15 +28,13 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import open_for_reading
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_links import has, inside
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import SMALL, check_chunks, size
 from ptynb.io.reading.optional_dependency import require, sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
-from ptynb.io.reading.safe_hdf5 import MOST_EXPANSION
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "RosettaSciIO"
 
@@ -164,7 +162,7 @@ class OpenedFrames(Frames):
         return self.closed
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What RosettaSciIO reads of the file."""
     require("rsciio", PACKAGE, path)
     policy = LinkPolicy.around(path, given.links)
@@ -215,7 +213,10 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
     with path.open("rb") as file:
         start = file.read(4096)
     if start.startswith(b"MQ1,") and b",R64," in start[:384]:
-        raise FileError(f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.")
+        raise FileError(
+            f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
+            code="file.unsupported-content",
+        )
     head = Head(path, start, None)
     return next(kind for kind in KINDS if kind.recognises(head)), start
 
@@ -229,7 +230,10 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
     for companion in _companions(path, module):
         real = policy.check(companion, f"{path} keeps a part of the scan")
         if real.exists() and not real.is_file():
-            raise FileError(f"{path} has {companion.name} beside it, which is no regular file; take it away.")
+            raise FileError(
+                f"{path} has {companion.name} beside it, which is no regular file; take it away.",
+                code="file.unsupported-content",
+            )
     reader = importlib.import_module(f"rsciio.{module}").file_reader
     known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
     logger = logging.getLogger("rsciio")
@@ -272,7 +276,8 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
     if not 0 < announced <= path.stat().st_size:
         raise FileError(
             f"{path} has {path.stat().st_size} bytes, and its header announces patterns of {announced} bytes; the file "
-            "is cut short or damaged, copy it again."
+            "is cut short or damaged, copy it again.",
+            code="file.damaged",
         )
 
 
@@ -294,7 +299,7 @@ def _check_datasets(path: Path) -> None:
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
         sentence = elsewhere.format(leads) if leads else file.visititems(wrong)
     if sentence:
-        raise FileError(f"{path} {sentence}")
+        raise FileError(f"{path} {sentence}", code="file.damaged")
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
@@ -302,7 +307,9 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
     stacks = [number for number, signal in enumerate(signals) if len(signal["data"].shape) in (3, 4)]
     if not stacks:
         shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
-        raise FileError(f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).")
+        raise FileError(
+            f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).", code="file.incomplete"
+        )
     return max(
         stacks, key=lambda number: (len(signals[number]["data"].shape), math.prod(signals[number]["data"].shape))
     )

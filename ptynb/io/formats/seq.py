@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed, stacked
+from ptynb.settings.load_options import LoadOptions
 
 MAGIC = struct.pack("<I", 0xFEED) + "Norpix seq".encode("utf-16-le")
 GREY = 100
@@ -29,25 +30,27 @@ def recognises(head: Head) -> bool:
     return head.start.startswith(MAGIC)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns."""
     with path.open("rb") as file:
         header = file.read(1024)
     if len(header) < 1024:
-        raise FileError(f"{path} ends in its header; it is cut short, copy it again.")
+        raise FileError(f"{path} ends in its header; it is cut short, copy it again.", code="file.damaged")
     version = struct.unpack_from("<i", header, 28)[0]
     width, height, bits, _, _, form, allocated, _, stride = struct.unpack_from("<9I", header, 548)
     compression = struct.unpack_from("<I", header, 620)[0]
     if form != GREY or compression or bits not in TYPES:
         raise FileError(
             f"{path} holds pictures of format {form} with {bits} bits a pixel, compression {compression}; expected "
-            "uncompressed grey ones of 8, 16 or 32 bits: export it so from StreamPix."
+            "uncompressed grey ones of 8, 16 or 32 bits: export it so from StreamPix.",
+            code="file.unsupported-content",
         )
     offset, dtype = 8192 if version >= 5 else 1024, np.dtype(TYPES[bits])
     if stride < width * height * dtype.itemsize or not stride:
         raise FileError(
             f"{path} has {stride} bytes from one picture to the next, and one has {width} x {height} pixels of "
-            f"{dtype.itemsize}; the header is broken, copy the file again."
+            f"{dtype.itemsize}; the header is broken, copy the file again.",
+            code="file.damaged",
         )
     # What is allocated may not have been taken; the last time may be missing behind the last picture.
     inside = max(0, path.stat().st_size - offset + stride - width * height * dtype.itemsize) // stride

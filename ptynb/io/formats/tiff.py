@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames, PlacedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_room, packed_at_most
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 from ptynb.table import gigabytes
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -51,7 +52,7 @@ def recognises(head: Head) -> bool:
         return any(one.name.lower().endswith(SUFFIXES) for one in inside)
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """The patterns, and the raster where the file has four axes."""
     if path.is_dir():
         frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
@@ -144,7 +145,10 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         logger.propagate = before
     if complaints:
         said = " ".join(complaints[0].split())[:120]
-        raise FileError(f"{path} can't be read as TIFF ({said}); is it whole? Copy it again, or save it uncompressed.")
+        raise FileError(
+            f"{path} can't be read as TIFF ({said}); is it whole? Copy it again, or save it uncompressed.",
+            code="file.damaged",
+        )
 
 
 def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
@@ -152,12 +156,14 @@ def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
     if shape != target.shape or dtype != target.dtype.newbyteorder("="):
         raise FileError(
             f"{path} has a pattern of shape {shape} and type {dtype}; expected {target.shape} and "
-            f"{target.dtype.newbyteorder('=')} as in the first one: take it out of the scan."
+            f"{target.dtype.newbyteorder('=')} as in the first one: take it out of the scan.",
+            code="file.unexpected-content",
         )
     if sum(page.databytecounts) > packed_at_most(target.nbytes):
         raise FileError(
             f"{path} has a page of {gigabytes(sum(page.databytecounts))} for {gigabytes(target.nbytes)} of counts; the "
-            "file is damaged, copy it again."
+            "file is damaged, copy it again.",
+            code="file.damaged",
         )
     target[...] = page.asarray()
 
@@ -167,7 +173,8 @@ def _check_page(page: Any, path: Path) -> np.dtype[Any]:
     if page.samplesperpixel != 1 or len(page.shape) != 2 or page.dtype is None:
         raise FileError(
             f"{path} has pages of shape {tuple(page.shape)} with {page.samplesperpixel} samples a pixel; expected "
-            "counts (y, x) without colours."
+            "counts (y, x) without colours.",
+            code="file.unsupported-content",
         )
     dtype = np.dtype(page.dtype)
     check_counts(dtype, path)
@@ -178,7 +185,7 @@ def _check_page(page: Any, path: Path) -> np.dtype[Any]:
 def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]:
     with _opened(path) as tiff:
         if not tiff.series:
-            raise FileError(f"{path} has no pages; expected one for each pattern.")
+            raise FileError(f"{path} has no pages; expected one for each pattern.", code="file.incomplete")
         series = max(tiff.series, key=len)
         left = len(tiff.series) - 1
         page = series.keyframe
@@ -193,7 +200,8 @@ def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]
     end = int(places.max()) + stack[1] * stack[2] * dtype.itemsize
     if end > path.stat().st_size or places.min() < 0:
         raise FileError(
-            f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is cut short, copy it again."
+            f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is cut short, copy it again.",
+            code="file.damaged",
         )
     return PlacedFrames(path.resolve(), places, stack, stored), raster, remarks
 
@@ -225,21 +233,25 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
             _allowed(folder, one.name, policy)
     names = sorted((one.name for one in found if one.is_file()), key=_by_number)
     if not names:
-        raise FileError(f"{path} has no TIFF in it that can be opened; expected one for each pattern.")
+        raise FileError(
+            f"{path} has no TIFF in it that can be opened; expected one for each pattern.", code="file.incomplete"
+        )
     kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
     for name in (names[0], names[-1]):
         file = _allowed(folder, name, policy)
         with _opened(file) as tiff:
             if len(tiff.pages) != 1:
                 raise FileError(
-                    f"{file} has {len(tiff.pages)} pages; expected one in each file of a folder: load the file itself."
+                    f"{file} has {len(tiff.pages)} pages; expected one in each file of a folder: load the file itself.",
+                    code="file.unsupported-content",
                 )
             page = tiff.pages[0]
             shape, dtype = tuple(page.shape), _check_page(page, file)
             if kept is not None and (shape, dtype) != kept:
                 raise FileError(
                     f"{file} has a pattern of shape {shape} and type {dtype}; expected {kept[0]} and {kept[1]} as "
-                    f"in {names[0]}: take it out of the folder."
+                    f"in {names[0]}: take it out of the folder.",
+                    code="file.unexpected-content",
                 )
             kept = shape, dtype
     assert kept is not None

@@ -19,7 +19,7 @@ import zarr
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.memory_limit import check_packing
+from ptynb.io.reading.safe_reading import check_packing
 from ptynb.table import gigabytes
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class _Checked(WrapperStore[Any]):
         if length > most:
             raise FileError(
                 f"{self._location.path} has {gigabytes(length)} in {key}; expected at most {gigabytes(most)}, by the "
-                "shape of its chunks: the store is damaged, copy it again."
+                "shape of its chunks: the store is damaged, copy it again.",
+                code="file.damaged",
             )
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
@@ -83,7 +84,10 @@ class _Folder(_Checked):
         except (FileNotFoundError, NotADirectoryError):
             return
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise FileError(f"{self._location.path} has {key}, which is no regular file; take it out of the store.")
+            raise FileError(
+                f"{self._location.path} has {key}, which is no regular file; take it out of the store.",
+                code="file.unsupported-content",
+            )
         self._check_length(key, found.st_size)
 
     def _status(self, key: str) -> os.stat_result:

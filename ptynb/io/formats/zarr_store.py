@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.link_policy import LinkPolicy
-from ptynb.io.reading.memory_limit import check_packing, check_room, packed_at_most, size
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import require, sentences
-from ptynb.io.reading.records import FileRecord, Format, Given, Head
+from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.safe_reading import check_packing, check_room, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "zarr"
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
@@ -64,7 +64,7 @@ def recognises(head: Head) -> bool:
         return head.path.name.lower().endswith(".zarr.zip")
 
 
-def read(path: Path, given: Given) -> FileRecord:
+def read(path: Path, given: LoadOptions) -> FileRecord:
     """What the arrays of the store say."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, StoredArray] = {}
@@ -72,7 +72,9 @@ def read(path: Path, given: Given) -> FileRecord:
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise FileError(f"{path} is no whole archive of zarr ({reason(error)}); copy it again.") from None
+        raise FileError(
+            f"{path} is no whole archive of zarr ({reason(error)}); copy it again.", code="file.damaged"
+        ) from None
     for name, said in described:
         kind = said.get("node_type") or ("array" if "shape" in said else "group")
         if kind == "array":
@@ -98,7 +100,10 @@ def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, 
         said: dict[str, Any] = {}
         for text in texts.values():
             if text.stat().st_size > LONGEST:
-                raise FileError(f"{text} has {text.stat().st_size} bytes; expected a description of some thousand.")
+                raise FileError(
+                    f"{text} has {text.stat().st_size} bytes; expected a description of some thousand.",
+                    code="file.damaged",
+                )
         for name, text in texts.items():
             policy.check(text, f"{path} keeps {text.relative_to(path)}")
             said |= _description(text.read_bytes(), name, text)
@@ -119,7 +124,10 @@ def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if name not in (*DESCRIPTIONS, ".zattrs") or len(found) > MOST:
                 continue
             if member.file_size > LONGEST:
-                raise FileError(f"{path} has {member.file_size} bytes for {member.filename}; expected some thousand.")
+                raise FileError(
+                    f"{path} has {member.file_size} bytes for {member.filename}; expected some thousand.",
+                    code="file.damaged",
+                )
             check_packing(member, path)
             found.setdefault(folder, {}).update(_description(archive.read(member), name, path))
         yield from found.items()
@@ -130,10 +138,13 @@ def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileError(
-            f"{where} has a description ({name}) that is no JSON ({type(error).__name__}); copy it again."
+            f"{where} has a description ({name}) that is no JSON ({type(error).__name__}); copy it again.",
+            code="file.damaged",
         ) from None
     if not isinstance(said, dict):
-        raise FileError(f"{where} has a description ({name}) that is no object of JSON; copy it again.")
+        raise FileError(
+            f"{where} has a description ({name}) that is no object of JSON; copy it again.", code="file.damaged"
+        )
     return {"attributes": said} if name == ".zattrs" else said
 
 
@@ -145,7 +156,10 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
         chunks = chunks.get("configuration", {}).get("chunk_shape")
     for sides in (shape, chunks):
         if not (isinstance(sides, list) and all(isinstance(side, int) and side >= 0 for side in sides)):
-            raise FileError(f"{path} has the shape {str(sides)[:60]} at {name}; expected whole numbers of at least 0.")
+            raise FileError(
+                f"{path} has the shape {str(sides)[:60]} at {name}; expected whole numbers of at least 0.",
+                code="file.unexpected-content",
+            )
     assert isinstance(shape, list)
     assert isinstance(chunks, list)
     if not isinstance(dtype, str) or "O" in dtype:
@@ -158,7 +172,8 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
     unknown = sorted(set(_codecs([said.get(key) for key in ("codecs", "compressor", "filters")])) - CODECS)
     if unknown:
         raise FileError(
-            f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not read here; write it with zstd or blosc."
+            f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not read here; write it with zstd or blosc.",
+            code="file.unsupported-content",
         )
     packed = size(tuple(chunks), kind)
     check_room(packed, f"one chunk of {name}", path)
@@ -167,7 +182,9 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
 
 
 def _refuse(path: Path, name: str) -> Any:
-    raise FileError(f"{path} has no plain numbers in {name}; expected integers or floats.")
+    raise FileError(
+        f"{path} has no plain numbers in {name}; expected integers or floats.", code="file.unexpected-content"
+    )
 
 
 def _codecs(said: Any) -> Iterator[str]:
@@ -245,7 +262,8 @@ def _frames(
         if missing:
             raise FileError(
                 f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
-                "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty."
+                "copy it again, or write it with config={'write_empty_chunks': True} if patterns are empty.",
+                code="file.incomplete",
             )
     together = math.prod(chunks[:-2]) if len(shape) == 3 else chunks[1]
     frames = ZarrFrames(location, shape[:-2], stack, dtype.str, max(1, min(together, stack[0])), stored)

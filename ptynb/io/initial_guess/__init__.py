@@ -1,1 +1,1 @@
-"""Starting from the results of other packages: a file each; `load_initial_guess` finds the right one by content."""
+"""Initial guesses from results of other packages: one reader per package, chosen by the content of the file."""

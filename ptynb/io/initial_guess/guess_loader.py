@@ -1,24 +1,25 @@
-"""`load_initial_guess`: first guesses out of a result, whoever made it."""
+"""`load_initial_guess`: initial guesses from results of ptynb and of other packages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading
 from ptynb.io.initial_guess import cdtools_result, ptychoshelves_result, ptypy_result, ptyrad_result, py4dstem_result
-from ptynb.io.initial_guess.apply import onto
-from ptynb.io.initial_guess.imported_guess import Start
-from ptynb.io.initial_guess.ptynb_result import start_of
+from ptynb.io.initial_guess.apply import apply_guess
+from ptynb.io.initial_guess.imported_guess import ImportedGuess
+from ptynb.io.initial_guess.result_arrays import ForeignResult
 from ptynb.io.result_file import is_result, load_result
 from ptynb.io.scan_file import is_native
 
 PACKAGES = (ptyrad_result, cdtools_result, ptypy_result, py4dstem_result, ptychoshelves_result)
-"""Whose HDF5 can be read, in the order in which a file is asked; the last has the most common names."""
+"""Readers of HDF5, in the order in which they are tried; the last one accepts the most common names."""
 KNOWN = "PtyRAD, PtychoShelves or fold_slice (.mat), ptypy (.ptyr), py4DSTEM, CDTools (.h5) or ptynb"
 
 
@@ -31,40 +32,90 @@ def load_initial_guess(
     positions: bool = True,
     resample: bool = False,
 ) -> Scan:
-    """The scan with another reconstruction's probe, object and positions as its first guesses.
+    """Return the scan with probe, object and positions of another reconstruction as initial guesses.
 
-    result: a file of PtyRAD, PtychoShelves or fold_slice (.mat, versions 5 and 7.3), ptypy (.ptyr), py4DSTEM, CDTools
-        (.h5) or ptynb, told apart by what is in it; or a `Result`.
-    probe, object, positions: which of them to take. Refined positions belong to their object, so they are taken
-        unless told otherwise; with False the scan's own are put on the object as a whole.
-    resample: whether probe, object and positions may be interpolated where the package's object pixel is another.
+    Axes, signs and window corners are converted to ptynb's conventions, and the probe is scaled to the measured
+    counts. The patterns are not reoriented: a few are modelled, and an `InitialGuessWarning` is issued if they fit no
+    better than their mean, or if they would fit mirrored or transposed.
 
-    Axes, signs and corners are turned into ptynb's conventions, and the probe is scaled to the measured counts. The
-    patterns have to lie as the package saw them: a few are modelled, and an InitialGuessWarning says where they fit no
-    better than their mean, or would fit if they were mirrored or transposed. Nothing is turned round silently.
+    Parameters
+    ----------
+    scan : Scan
+        Scan that the guesses are for, with patterns oriented as in the other package.
+    result : str or Path or Result
+        Result, or path of a file of PtyRAD, PtychoShelves or fold_slice (.mat, versions 5 and 7.3), ptypy (.ptyr),
+        py4DSTEM, CDTools (.h5) or ptynb. The format is detected from the content.
+    probe, object : bool
+        Whether to use the probe and the object.
+    positions : bool
+        Whether to use the positions. Refined positions belong to their object; with False the scan's own positions
+        are shifted as a whole onto the object.
+    resample : bool
+        Whether probe, object and positions may be interpolated if the object pixels have different sizes.
 
-    Raises FileError for a file that is none of these or is broken, and ScanError where it does not fit the scan.
+    Returns
+    -------
+    Scan
+        Copy of the scan with the guesses.
+
+    Raises
+    ------
+    FileError
+        The file is damaged, incomplete, or of another kind ("file.unknown-format").
+    ScanError
+        The guess does not fit the scan ("guess.count-mismatch", "guess.pixel-size-mismatch", ...).
     """
-    start = start_of(result) if isinstance(result, Result) else read_start(result)
-    return onto(start, scan, probe=probe, object=object, positions=positions, resample=resample)
+    guess = _from_result(result) if isinstance(result, Result) else read_guess(result)
+    return apply_guess(guess, scan, probe=probe, object=object, positions=positions, resample=resample)
 
 
-def read_start(path: str | Path) -> Start:
-    """What a file of another package, or of ptynb, found. Raises FileError."""
+def read_guess(path: str | Path) -> ImportedGuess:
+    """Return the guess in a result of ptynb or of another package. Raises FileError."""
     path = Path(path).expanduser()
+    content = ""
     if path.is_file() and not h5py.is_hdf5(path):
         with path.open("rb") as file:
-            beginning = file.read(128)
-        if beginning.startswith(ptychoshelves_result.HEADER):
-            return ptychoshelves_result.read_version_5(path)
-        raise FileError(f"{path} is no result that is known; expected one of {KNOWN}.")
-    with open_for_reading(path) as file:
-        if is_result(file):
-            return start_of(load_result(path), path)
-        if is_native(file):
-            raise FileError(f"{path} is a ptynb scan, not a result; open it with load.")
-        package = next((package for package in PACKAGES if package.recognises(file)), None)
-        if package is not None:
-            return package.read(file, path)
-        held = ", ".join(sorted(file)[:8]) or "nothing"
-    raise FileError(f"{path} is no result that is known (it holds {held}); expected one of {KNOWN}.")
+            if file.read(128).startswith(ptychoshelves_result.HEADER):
+                return ptychoshelves_result.read_version_5(path)
+    else:
+        with open_for_reading(path) as file:
+            if is_result(file):
+                return _from_result(load_result(path), path)
+            if is_native(file):
+                raise FileError(f"{path} is a ptynb scan, not a result; open it with load.", code="file.unknown-format")
+            source = ForeignResult(file, path)
+            for package in PACKAGES:
+                if package.recognises(source):
+                    return package.read(source)
+            content = f" (it contains {', '.join(sorted(file)[:8]) or 'nothing'})"
+    raise FileError(f"{path} is not a known kind of result{content}; expected {KNOWN}.", code="file.unknown-format")
+
+
+def _from_result(result: Result, path: Path | None = None) -> ImportedGuess:
+    """Return a guess from a result of ptynb, with the first mode of the object. Raises FileError for invalid values."""
+    object, notes = result.object, tuple[str, ...]()
+    if object.ndim == 4:
+        if len(object) > 1:
+            notes = (f"Of {len(object)} modes of the object the first was taken.",)
+        object = object[0]
+    if object.ndim == 3 and len(object) == 1:
+        object = object[0]
+    thickness = None
+    if object.ndim == 3:
+        slices, stored = result.settings.get("slices"), result.parameters.get("slices/thickness")
+        setting = slices.get("thickness") if isinstance(slices, dict) else None
+        if stored is not None and stored.size == 1:
+            thickness = float(stored.reshape(-1)[0])
+        elif isinstance(setting, int | float):
+            thickness = float(setting)
+    return ImportedGuess(
+        package="ptynb",
+        path=path,
+        object=object,
+        probe=result.probe,
+        positions=np.asarray(result.positions, dtype=np.float64),
+        pixel_size=result.pixel_size,
+        origin=result.origin,
+        thickness=thickness,
+        notes=notes,
+    )

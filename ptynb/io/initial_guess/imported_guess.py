@@ -1,4 +1,4 @@
-"""What another package found, in ptynb's conventions: axes, signs, and corners of windows."""
+"""An initial guess from another package, in ptynb's conventions (axes, signs, corners of windows)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Array = NDArray[Any]
 
 
 class InitialGuessWarning(PtynbWarning):
-    """Something about a start that stops nothing, and that the user should know of."""
+    """An initial guess was applied, but was incomplete or does not fit the patterns."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Start:
+class ImportedGuess:
     """Object, probe and positions that a package found.
 
-    package: its name for a reader. path: the file it came from; None: from memory.
+    package: name for messages. path: file it was read from; None: in memory.
     probe: complex (mode, y, x), centred in its window (index n // 2); any scale.
-    object: complex (y, x) or (slice, y, x); None where it can't be placed.
+    object: complex (y, x) or (slice, y, x); None where it cannot be placed.
     positions: (pattern, yx) float64, top-left corners of the probe's windows in pixels of `object`; None: not stored.
     pixel_size: (y, x) of an object pixel [m]; None: not stored.
-    origin: (y, x) scan coordinates of the object's first pixel; known of ptynb's own results only.
+    origin: (y, x) scan coordinates of the object's first pixel; only of ptynb's own results.
     thickness: distance between two slices [m]. curved: whether the package multiplies the exit wave by the phase
-        exp(iπ r² / (λ z)) of the way to the detector, which ptynb leaves with the probe.
-    notes: what could not be taken over, as sentences.
+        exp(iπ r² / (λ z)) of the propagation to the detector, which in ptynb is part of the probe.
+    notes: what could not be imported, as sentences.
     """
 
     package: str
@@ -45,42 +45,41 @@ class Start:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._check("probe", self.probe, (3,))
-        if self.object is not None:
-            self._check("object", self.object, (2, 3))
-        if min(self.probe.shape[-2:]) < 4:
-            self._refuse(f"a probe of {self.probe.shape[-2]} x {self.probe.shape[-1]} pixels; expected at least 4 x 4")
-        if not np.abs(self.probe).any():
-            self._refuse("a probe that is zero everywhere; expected a result, not an empty file")
-        places = self.positions
-        if places is not None and (places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all()):
-            self._refuse(f"positions of shape {places.shape}; expected finite numbers (pattern, 2)")
-        if self.pixel_size is not None and not all(0 < size < 1 for size in self.pixel_size):
-            self._refuse(f"object pixels of {self.pixel_size} m; expected two lengths between 0 and 1 m")
-        if self.thickness is not None and not 0 < abs(self.thickness) < 1:
-            self._refuse(f"slices {self.thickness} m apart; expected a length between 0 and 1 m")
+        for name, values, dimensions in (("probe", self.probe, (3,)), ("object", self.object, (2, 3))):
+            if values is None:
+                continue
+            found = f"{self.label} has {name} of shape {values.shape}"
+            if values.ndim not in dimensions or values.size == 0:
+                expected = " or ".join(map(str, dimensions))
+                raise FileError(f"{found}; expected {expected} dimensions, not empty.", code="file.unexpected-content")
+            if not np.isfinite(values).all():
+                count = int((~np.isfinite(values)).sum())
+                raise FileError(f"{found} with {count} values that are not finite.", code="array.not-finite")
+        places, problem = self.positions, ""
+        if min(self.window) < 4:
+            problem = f"a probe of {self.window[0]} x {self.window[1]} pixels; expected at least 4 x 4"
+        elif not np.abs(self.probe).any():
+            problem = "a probe that is zero everywhere; expected the result of a reconstruction"
+        elif places is not None and (places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all()):
+            problem = f"positions of shape {places.shape}; expected finite numbers (pattern, 2)"
+        elif self.pixel_size is not None and not all(0 < size < 1 for size in self.pixel_size):
+            problem = f"object pixels of {self.pixel_size} m; expected two lengths between 0 and 1 m"
+        elif self.thickness is not None and not 0 < abs(self.thickness) < 1:
+            problem = f"a slice distance of {self.thickness} m; expected a length between 0 and 1 m"
+        if problem:
+            raise FileError(f"{self.label} has {problem}.", code="file.unexpected-content")
 
     @property
     def window(self) -> tuple[int, int]:
-        """Pixels (y, x) of the probe's window."""
+        """Shape (y, x) of the probe's window [pixels]."""
         return self.probe.shape[-2], self.probe.shape[-1]
 
     @property
     def label(self) -> str:
-        """Where it came from, for sentences."""
+        """Origin, for messages."""
         return self.package if self.path is None else f"{self.path} ({self.package})"
-
-    def _check(self, name: str, values: Array, dimensions: tuple[int, ...]) -> None:
-        if values.ndim not in dimensions or values.size == 0:
-            expected = " or ".join(str(number) for number in dimensions)
-            self._refuse(f"{name} of shape {values.shape}; expected {expected} dimensions and some pixels")
-        if not np.isfinite(values).all():
-            self._refuse(f"{name} with {int((~np.isfinite(values)).sum())} values that are not finite")
-
-    def _refuse(self, what: str) -> None:
-        raise FileError(f"{self.label} has {what}.")
 
     def __repr__(self) -> str:
         object = "no object" if self.object is None else f"object {' x '.join(map(str, self.object.shape))}"
         places = "no positions" if self.positions is None else f"{len(self.positions)} positions"
-        return f"<Start from {self.label}: {object}, probe {' x '.join(map(str, self.probe.shape))}, {places}>"
+        return f"<ImportedGuess from {self.label}: {object}, probe {' x '.join(map(str, self.probe.shape))}, {places}>"

@@ -1,15 +1,245 @@
-"""Which dataset of an HDF5 file has the patterns, where no convention says so."""
+"""Search in HDF5 files without a convention: by names that many programs use, and by shape.
+
+Nothing that is found like this is certain, so each find is a remark for the user.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.hdf5_links import Item, Linked, identity
-from ptynb.io.reading.hdf5_patterns import looks_like_patterns, numbered
+from ptynb.io.hdf5_file import Item, Linked, identity
+from ptynb.io.reading.hdf5_reading import (
+    Notes,
+    Quantity,
+    array,
+    attribute_of,
+    factor,
+    is_real,
+    looks_like_patterns,
+    numbered,
+    quantity,
+    real,
+    units_of,
+    where,
+)
+
+WAVELENGTH = "wavelength", "incident_wavelength", "lambda", "lam", "wave_length", "beam_wavelength"
+ENERGY = (
+    "photon_energy",
+    "incident_beam_energy",
+    "incident_energy",
+    "beam_energy",
+    "energy",
+    "xray_energy",
+    "x_ray_energy",
+    "nominal_energy",
+    "nrj",
+)
+VOLTAGE = "accelerating_voltage", "acceleration_voltage", "beam_voltage", "voltage", "high_tension"
+DISTANCE = (
+    "distance",
+    "detector_distance",
+    "det_distance",
+    "sample_detector_distance",
+    "sample_to_detector",
+    "sample_to_detector_distance",
+    "det_sample_dist",
+    "propagation_distance",
+    "camera_length",
+)
+PIXEL = "pixel_size", "detector_pixel_size", "det_pixel_size", "detector_pixel", "pixelsize", "psize", "ccd_pixel"
+PIXEL_Y, PIXEL_X = ("y_pixel_size", "pixel_size_y"), ("x_pixel_size", "pixel_size_x")
+POSITIONS = (
+    "positions",
+    "probe_positions",
+    "scan_positions",
+    "probe_position",
+    "position",
+    "pos",
+    "coords",
+    "coordinates",
+    "translation",
+    "translations",
+    "points",
+    "scan",
+)
+PAIRS = (
+    ("y", "x"),
+    ("pos_y", "pos_x"),
+    ("posy", "posx"),
+    ("position_y", "position_x"),
+    ("positions_y", "positions_x"),
+    ("y_positions", "x_positions"),
+    ("y_position", "x_position"),
+    ("py", "px"),
+    ("data_y", "data_x"),
+    ("sample_y", "sample_x"),
+    ("samy", "samx"),
+    ("stage_y", "stage_x"),
+    ("scan_y", "scan_x"),
+    ("y_coords", "x_coords"),
+)
+MASK = "mask", "pixel_mask", "detector_mask", "bad_pixels", "badpixels", "good_pixels", "valid_pixels", "det_mask"
+STEP = "scan_step", "step_size", "scan_step_size", "step"
+UNIT = re.compile(r"_(m|mm|um|micron|nm|pm|a|angstrom|ev|kev|v|kv)$")
+
+
+@dataclass(frozen=True)
+class Named:
+    """Something small with a name: a dataset, or an attribute of a group or a dataset."""
+
+    name: str
+    unit: str
+    item: Item
+    attribute: str | None = None
+
+
+class Names:
+    """All that is small and has a name in a group, or in a file."""
+
+    def __init__(self, linked: Linked, start: h5py.Group | None = None) -> None:
+        self.linked = linked
+        self._found: dict[str, list[Named]] = {}
+        top: Item = linked.root if start is None else start
+        for item in (top, *(item for _, item in linked.walk(start))):
+            if isinstance(item, h5py.Dataset):
+                self._note(item.name.rpartition("/")[2], item)
+            for attribute in _attributes(item):
+                self._note(attribute, item, attribute)
+
+    def _note(self, name: str, item: Item, attribute: str | None = None) -> None:
+        plain = re.sub(r"[^a-z0-9]+", "_", name.casefold()).strip("_")
+        unit = UNIT.search(plain)
+        if unit is not None:
+            plain = plain[: unit.start()]
+        self._found.setdefault(plain, []).append(Named(plain, unit[1] if unit else "", item, attribute))
+
+    def all(self, names: Sequence[str]) -> Iterator[Named]:
+        """What has one of these names, in the order of the names."""
+        for name in names:
+            yield from self._found.get(name, ())
+
+    def number(self, names: Sequence[str], kind: str, default: str) -> Quantity | None:
+        """The first number of these names, in SI; a remark names others that say something else."""
+        found: list[Quantity] = []
+        for named in self.all(names):
+            one = _quantity(self.linked, named, kind, default)
+            if one is not None and one.value is not None and (np.isfinite(one.value) and one.value != 0):
+                found.append(one)
+        if not found:
+            return None
+        others = [one.place for one in found[1:] if not np.isclose(one.value or 0, found[0].value or 0, rtol=1e-3)]
+        remark = f"{found[0].place} is used, and {', '.join(others[:3])} says otherwise." if others else found[0].note
+        return Quantity(found[0].value, found[0].place, remark)
+
+
+def _attributes(item: Item) -> list[str]:
+    try:
+        return [name for name in item.attrs if len(name) < 64]
+    except (OSError, RuntimeError):
+        return []
+
+
+def _quantity(linked: Linked, named: Named, kind: str, default: str) -> Quantity | None:
+    if named.attribute is None:
+        if not isinstance(named.item, h5py.Dataset) or named.item.size is None or named.item.size > 2**20:
+            return None
+        linked.check_sources(named.item)
+        return quantity(named.item, kind, named.unit or default)
+    value = attribute_of(named.item, named.attribute)
+    scale = factor(named.unit or default, kind)
+    if not isinstance(value, np.number) or not is_real(value.dtype) or scale is None:
+        return None
+    return Quantity(float(value) * scale, f"{where(named.item)}@{named.attribute}")
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Positions that were found: (pattern, 2) as y and x, or (pattern, 3) as x, y, z; pixels: they are in pixels."""
+
+    values: NDArray[np.float64]
+    place: str
+    pixels: bool = False
+
+
+def positions_in(
+    names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, wanted: Sequence[str] = POSITIONS
+) -> Places | None:
+    """Positions of so many patterns, as one array or as a pair of them; axes of a raster make a grid."""
+    for named in names.all(wanted):
+        values = _array(names.linked, named, count * 3)
+        if values is None:
+            continue
+        if values.ndim == 3:
+            values = values.reshape(-1, values.shape[2])
+        if values.ndim == 2 and values.shape[0] in (2, 3) and values.shape[1] == count and values.shape[0] != count:
+            notes.add(f"{where(named.item)} has shape {values.shape}; it is taken as one row an axis.")
+            values = values.T
+        if values.shape in ((count, 2), (count, 3)):
+            return _in_metres(values, (named,), notes)
+    for name_y, name_x in PAIRS:
+        for along_y, along_x in zip(names.all((name_y,)), names.all((name_x,)), strict=False):
+            y, x = _array(names.linked, along_y, count), _array(names.linked, along_x, count)
+            if y is None or x is None:
+                continue
+            if raster is not None and (y.size, x.size) == raster and raster[0] * raster[1] == count:
+                y, x = np.meshgrid(y.ravel(), x.ravel(), indexing="ij")
+            if y.size == count == x.size:
+                return _in_metres(np.column_stack([y.ravel(), x.ravel()]), (along_y, along_x), notes)
+    return None
+
+
+def _array(linked: Linked, named: Named, most: int) -> NDArray[np.float64] | None:
+    item = named.item
+    if named.attribute is not None or not isinstance(item, h5py.Dataset) or not is_real(item.dtype):
+        return None
+    if not item.size or not 1 < item.size <= most:
+        return None
+    linked.check_sources(item)
+    return real(item, "positions")
+
+
+def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Notes) -> Places:
+    place = " and ".join(where(named.item) for named in found)
+    units = units_of(found[0].item) or found[0].unit
+    if units.casefold() in ("pixel", "pixels", "px", "pix"):
+        return Places(values, place, pixels=True)
+    scale = factor(units or "m", "length")
+    if not units:
+        notes.add(f"{place} has no units; it is taken as metres.")
+    elif scale is None:
+        notes.add(f"{place} is in {units!r}, a unit that is not known here; it is taken as metres.")
+    return Places(values * (scale or 1.0), place)
+
+
+def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.bool_] | None:
+    """A mask of the patterns' shape, by name; which of its two values is good is guessed: the more frequent."""
+    for named in names.all(MASK):
+        item = named.item
+        if named.attribute is not None or not isinstance(item, h5py.Dataset) or item.shape != window:
+            continue
+        if not (is_real(item.dtype) or item.dtype == bool):
+            continue
+        names.linked.check_sources(item)
+        values: NDArray[Any] = array(item, "a mask")
+        zero = values == 0
+        good = zero if zero.mean() > 0.5 else ~zero
+        notes.at("mask", where(item))
+        meaning = "0" if zero.mean() > 0.5 else "not 0"
+        notes.add(f"{where(item)} is taken as the mask; pixels that are {meaning} there, which are the most, are good.")
+        return np.asarray(good)
+    return None
+
 
 MUCH_SMALLER = 8
 """Times smaller than the largest: dark frames and the like, not patterns."""
@@ -67,7 +297,8 @@ def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tup
         listed = ", ".join(f"{name.strip('/')} {_shape(found[name])}" for name in near[:6])
         raise FileError(
             f"{path} has {len(near)} datasets that may be the patterns ({listed}); say which: "
-            f"load(..., patterns='{near[0].strip('/')}')."
+            f"load(..., patterns='{near[0].strip('/')}').",
+            code="file.several-choices",
         )
     name = ordered[0].strip("/")
     rest = ", ".join(other.strip("/") for other in ordered[1:4])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.file_units import factor
+from ptynb.io.reading.hdf5_reading import factor
 
 
 def length(unit: str) -> float | None:
@@ -58,6 +58,7 @@ def volts(number: float, where: str) -> float:
     if not (math.isfinite(found) and 3e3 <= found <= 3e6):
         raise FileError(
             f"{where} says an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
-            "voltage=300e3 [V]."
+            "voltage=300e3 [V].",
+            code="scan.implausible-metadata",
         )
     return found

@@ -28,8 +28,9 @@ from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import values_text
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.memory_limit import check_small, size
-from ptynb.io.reading.records import FileRecord, Given
+from ptynb.io.reading.records import FileRecord
+from ptynb.io.reading.safe_reading import check_small, size
+from ptynb.settings.load_options import LoadOptions
 
 Raster = tuple[int, int]
 
@@ -62,7 +63,7 @@ class StoredArray:
 
 
 def found_in(
-    form: str, arrays: Mapping[str, StoredArray], given: Given, path: Path, notes: tuple[str, ...] = ()
+    form: str, arrays: Mapping[str, StoredArray], given: LoadOptions, path: Path, notes: tuple[str, ...] = ()
 ) -> FileRecord:
     """What the arrays of a file say of a scan. Raises FileError for numbers that can't be what their names say."""
     return _Reading(form, arrays, given, path, list(notes)).found()
@@ -72,7 +73,7 @@ def found_in(
 class _Reading:
     form: str
     arrays: Mapping[str, StoredArray]
-    given: Given
+    given: LoadOptions
     path: Path
     notes: list[str]
 
@@ -123,7 +124,8 @@ class _Reading:
             if self.given.patterns not in self.arrays:
                 raise FileError(
                     f"{self.path} has no array {self.given.patterns!r}; it has {self._names(stacks or self.arrays)}: "
-                    "name one with patterns=..."
+                    "name one with patterns=...",
+                    code="file.incomplete",
                 )
             return self._took("patterns", self.given.patterns)
         for alias in PATTERNS:
@@ -138,7 +140,10 @@ class _Reading:
                 name for name, stored in self.arrays.items() if len(stored.shape) > 4 and stored.dtype.kind in "iuf"
             ]
         if len(left) > 1:
-            raise FileError(f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.")
+            raise FileError(
+                f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.",
+                code="file.several-choices",
+            )
         return self._took("patterns", left[0]) if left else None
 
     def _names(self, names: Mapping[str, StoredArray] | list[str]) -> str:
@@ -169,22 +174,30 @@ class _Reading:
         if not reach <= METRES_AT_MOST:
             raise FileError(
                 f"{self.path} has positions in {name} that reach over {reach:.4g}, which can't be metres; give "
-                f"units='pixels' if they are object pixels, or positions=array [m]."
+                f"units='pixels' if they are object pixels, or positions=array [m].",
+                code="scan.implausible-metadata",
             )
         return positions, None
 
     def _places(self, name: str) -> NDArray[np.float64]:
         values = self._read(name)
         if values.dtype.kind not in "iuf":
-            raise FileError(f"{self.path} has positions of type {values.dtype} in {name}; expected real numbers.")
+            raise FileError(
+                f"{self.path} has positions of type {values.dtype} in {name}; expected real numbers.",
+                code="file.unexpected-content",
+            )
         while values.ndim > 2 and values.shape[0] == 1:
             values = values[0]
         if values.ndim != 2:
-            raise FileError(f"{self.path} has positions of shape {values.shape} in {name}; expected (pattern, yx).")
+            raise FileError(
+                f"{self.path} has positions of shape {values.shape} in {name}; expected (pattern, yx).",
+                code="file.unexpected-content",
+            )
         bad = np.flatnonzero(~np.isfinite(values).all(1))
         if len(bad):
             raise FileError(
-                f"{self.path} has position {bad[0]} {values_text(values[bad[0]])} in {name}; expected finite numbers."
+                f"{self.path} has position {bad[0]} {values_text(values[bad[0]])} in {name}; expected finite numbers.",
+                code="file.unexpected-content",
             )
         return values.astype(np.float64)
 
@@ -195,7 +208,8 @@ class _Reading:
         values = self._read(self._took("mask", name))
         if values.dtype.kind not in "iufb":
             raise FileError(
-                f"{self.path} has a mask of type {values.dtype} in {name}; expected True where the detector works."
+                f"{self.path} has a mask of type {values.dtype} in {name}; expected True where the detector works.",
+                code="file.unexpected-content",
             )
         while values.ndim > 2 and values.shape[0] == 1:
             values = values[0]
@@ -221,7 +235,10 @@ class _Reading:
             return None
         rows, columns = self._flat(self._took("raster", name), 2)
         if not all(number == int(number) and 1 <= number < 2**31 for number in (rows, columns)):
-            raise FileError(f"{self.path} has the raster {rows:g} x {columns:g} in {name}; expected (rows, columns).")
+            raise FileError(
+                f"{self.path} has the raster {rows:g} x {columns:g} in {name}; expected (rows, columns).",
+                code="file.unexpected-content",
+            )
         return int(rows), int(columns)
 
     def _wavelength(self) -> float | None:
@@ -235,7 +252,8 @@ class _Reading:
             if energy < 30:
                 raise FileError(
                     f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is no X-ray's; if "
-                    f"it is keV, give energy={energy * 1e3:g} [eV]."
+                    f"it is keV, give energy={energy * 1e3:g} [eV].",
+                    code="scan.implausible-metadata",
                 )
             return wavelength_from_energy(energy)
         name = self._first(VOLTAGES)
@@ -274,7 +292,8 @@ class _Reading:
                 if not all(math.isfinite(number) and abs(number) < below for number in values):
                     raise FileError(
                         f"{self.path} has {', '.join(f'{number:g}' for number in values)} for {what} in {name}, which "
-                        f"can't be in SI units; give {what}=... as `load` describes it."
+                        f"can't be in SI units; give {what}=... as `load` describes it.",
+                        code="scan.implausible-metadata",
                     )
                 return values
         return None
@@ -284,7 +303,8 @@ class _Reading:
         if values.dtype.kind not in "iufb" or values.size not in (1, count):
             raise FileError(
                 f"{self.path} has {name} of type {values.dtype} and shape {self.arrays[name].shape}; expected "
-                f"{'a number' if count == 1 else 'two numbers (y, x)'}."
+                f"{'a number' if count == 1 else 'two numbers (y, x)'}.",
+                code="file.unexpected-content",
             )
         numbers = [float(number) for number in values]
         return numbers * count if len(numbers) == 1 else numbers

@@ -14,7 +14,10 @@ from ptynb.io.hdf5_file import reason
 def require(module: str, name: str, path: Path) -> None:
     """Raises FileError with the line that installs it where a package is not there."""
     if importlib.util.find_spec(module) is None:
-        raise FileError(f"{path} is read through {name}, which is not installed: pip install 'ptynb[formats]'.")
+        raise FileError(
+            f"{path} is read through {name}, which is not installed: pip install 'ptynb[formats]'.",
+            code="package.not-installed",
+        )
 
 
 @contextmanager
@@ -26,5 +29,5 @@ def sentences(path: Path, name: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001
         raise FileError(
-            f"{path} can't be read by {name} ({reason(error)}); is the file whole? Copy it again."
+            f"{path} can't be read by {name} ({reason(error)}); is the file whole? Copy it again.", code="file.damaged"
         ) from None

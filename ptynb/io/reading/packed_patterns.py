@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from ptynb.data.patterns import ArrayFrames, Frames
-from ptynb.io.reading.memory_limit import UNCOMPRESSED, check_room
+from ptynb.io.reading.safe_reading import UNCOMPRESSED, check_room
 from ptynb.progress import LINE_SECONDS, log
 from ptynb.table import gigabytes
 

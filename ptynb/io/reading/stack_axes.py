@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames, PlacedFrames, TransformedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.hdf5_patterns import MOST_PATTERNS, MOST_PIXELS, other_axes
+from ptynb.io.reading.hdf5_reading import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
@@ -20,12 +20,16 @@ def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[
     if len(shape) not in (3, 4):
         raise other_axes(shape, path, where)
     if min(shape) < 1:
-        raise FileError(f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.")
+        raise FileError(
+            f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.",
+            code="file.unexpected-content",
+        )
     count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))
     if count > MOST_PATTERNS or pixels > MOST_PIXELS:
         raise FileError(
             f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels{at}; expected at most "
-            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?"
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?",
+            code="file.too-large",
         )
     raster = None if len(shape) == 3 else (int(shape[0]), int(shape[1]))
     return (count, int(shape[-2]), int(shape[-1])), raster
@@ -45,7 +49,8 @@ def placed(
     if end > length:
         raise FileError(
             f"{path} ends after {length} bytes; expected {end} for {shape[0]} patterns of {shape[1]} x {shape[2]} "
-            f"pixels of type {dtype}: it is cut short, copy it again."
+            f"pixels of type {dtype}: it is cut short, copy it again.",
+            code="file.damaged",
         )
     places = offset + step * np.arange(shape[0], dtype=np.int64)
     return native(PlacedFrames(path.resolve(), places, shape, dtype))
@@ -55,7 +60,10 @@ def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
     """Raises FileError for a type that counts can't have."""
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         at = f" in {where}" if where else ""
-        raise FileError(f"{path} has patterns of type {dtype}{at}; expected real counts (integers or floats).")
+        raise FileError(
+            f"{path} has patterns of type {dtype}{at}; expected real counts (integers or floats).",
+            code="file.unexpected-content",
+        )
 
 
 def native(frames: Frames) -> Frames:

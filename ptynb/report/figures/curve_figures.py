@@ -1,4 +1,4 @@
-"""Figures of curves and places: loss, Fourier ring correlation, positions."""
+"""Figures of curves and positions: loss, Fourier ring correlation, probe positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLUE, RED, GREY = "#1f5fa8", "#b5382a", "0.45"
 
 
 def loss(page: Page, result: Result) -> list[Axes]:
-    """The loss over the epochs, the R-factors where they were measured, a dotted line where something was changed."""
+    """Loss over epochs, measured R-factors, and a dotted line at each change of settings."""
     axes = page.add_subplot(box_aspect=GOLDEN)
     numbers = [epoch.number for epoch in result.epochs]
     axes.plot(numbers, result.losses, color=BLUE, marker="." if len(numbers) < 40 else "")
@@ -40,13 +40,13 @@ def loss(page: Page, result: Result) -> list[Axes]:
         beside.set_ylabel("R-factor", color=RED)
         beside.set_ylim(bottom=0)
     names = list(dict.fromkeys(change.name for change in result.changes))
-    told = f" Dotted: changes of {', '.join(names)}." if names else ""
-    page.caption = f"Loss over {len(numbers)} epochs; the R-factor at the end is {result.r_factor:.4f}.{told}"
+    changes = f" Dotted: changes of {', '.join(names)}." if names else ""
+    page.caption = f"Loss over {len(numbers)} epochs; the R-factor at the end is {result.r_factor:.4f}.{changes}"
     return [axes]
 
 
 def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
-    """The Fourier ring correlation, with the thresholds and where it falls below them."""
+    """The Fourier ring correlation with its thresholds and crossings."""
     correlation, meaning = correlated(result, against)
     known = result.pixel_size is not None
     finest = 1 / float(correlation.frequencies[-1])
@@ -76,24 +76,21 @@ def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
 
 
 def correlated(result: Result, against: Truth | Result) -> tuple[RingCorrelation, str]:
-    """The correlation of a result with the truth or another result, and a sentence on what it says.
+    """The correlation of a result with a ground truth or another result, and a sentence that interprets it.
 
-    Raises ValueError where they have no place in common.
+    Raises InvalidValueError if their areas do not overlap.
     """
     if isinstance(against, Result):
         together = Together({"this result": result, "the other": against})
         difference = together.difference("the other", "this result")
         return difference.correlation, difference.meaning
     comparison = compare_with_truth(result, against)
-    told = "Against the known truth: this is how finely it was found."
-    return ring_correlation(comparison.aligned, comparison.ground_truth, result.pixel_size), told
+    meaning = "The comparison is with the ground truth, so this is the resolution."
+    return ring_correlation(comparison.aligned, comparison.ground_truth, result.pixel_size), meaning
 
 
 def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
-    """Centres of the probe, coloured by the patterns' order; with another result, how far each lies from there.
-
-    Raises ValueError where the two have different numbers of patterns.
-    """
+    """Probe centres, coloured by the order of patterns; with another result, arrows from its positions."""
     window = np.array(result.probe.shape[-2:])
     pixel = np.array((1.0, 1.0) if result.pixel_size is None else result.pixel_size)
     centres = (result.positions + result.origin + window / 2) * pixel
@@ -102,7 +99,7 @@ def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
     unit, size = ("pixels", 1.0) if result.pixel_size is None else unit_for(extent)
     axes = page.add_subplot(aspect="equal")
     y, x = centres.T / size
-    # As large as suits their distances: a scan of ten thousand is not to become a blot.
+    # Markers are smaller in a scan of many positions, so that they do not overlap.
     area = float(np.clip(2500 / max(len(x), 1), 0.3, 12))
     if against is None:
         order = axes.scatter(x, y, c=np.arange(len(x)), s=area, cmap="viridis", linewidths=0)
@@ -127,10 +124,11 @@ def _moves(
 ) -> None:
     if len(against.positions) != len(result.positions):
         raise InvalidValueError(
-            f"The results have {len(result.positions)} and {len(against.positions)} positions; expected equal numbers."
+            f"The results have {len(result.positions)} and {len(against.positions)} positions; expected equal numbers.",
+            code="array.shape-mismatch",
         )
     moved = (result.positions + result.origin) - (against.positions + against.origin)
-    moved = moved - moved.mean(0)  # a common shift is one of the object
+    moved = moved - moved.mean(0)  # a common shift is a shift of the object
     pixel = np.array((1.0, 1.0) if result.pixel_size is None else result.pixel_size)
     lengths = np.hypot(*(moved * pixel).T)
     rms = float(np.sqrt((lengths**2).mean()))
@@ -140,8 +138,8 @@ def _moves(
     factor = 1.0 if largest <= 0 else spread / largest
     axes.scatter(*at, s=1.5, color=GREY, linewidths=0)
     axes.quiver(*at, across * factor, down * factor, angles="xy", scale_units="xy", scale=1, color=BLUE, width=0.003)
-    told = f"{rms:.3g} px" if result.pixel_size is None else metric(rms)
+    size_text = f"{rms:.3g} px" if result.pixel_size is None else metric(rms)
     page.caption = (
-        f"Where the positions lie against the other result's: {told} rms, arrows {factor:.3g} times as long, "
-        "the mean shift taken off."
+        f"Differences of the positions from those of the other result: {size_text} rms, arrows {factor:.3g} times as "
+        "long, without the mean shift."
     )

@@ -27,7 +27,7 @@ PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
 AMPLITUDE_COLOURS = "gray"
 MOST_PANELS = 16
 NEARLY_ALL = 0.97
-"""Of a half turn: phases that reach this far on both sides are wrapped, and want colours that close."""
+"""Of π: phases that reach this far on both sides are wrapped and get a cyclic colour map."""
 
 
 def covered(result: Result) -> NDArray[Any]:
@@ -36,7 +36,7 @@ def covered(result: Result) -> NDArray[Any]:
 
 
 def illuminated_part(result: Result) -> tuple[slice, slice]:
-    """The illuminated part, inside the object: positions may have moved beyond it."""
+    """The illuminated part of the object; refined positions may extend beyond it."""
     area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
@@ -98,23 +98,23 @@ def probe(page: Page, result: Result) -> list[Axes]:
     scale_bar(panels[0], modes.shape[1:], result.pixel_size, part=0.4)
     columns = _columns(count)
     phase_wheel(panels[min(count, columns) - 1], "amplitude", 0.4 if columns == 1 else 0.5)
-    hidden = f" The {len(modes) - count} weakest of {len(modes)} modes are left out." if len(modes) > count else ""
+    hidden = f" The {len(modes) - count} weakest of {len(modes)} modes are omitted." if len(modes) > count else ""
     page.caption = (
-        "Probe modes by their part of the power: hue is phase, lightness is amplitude over the mode's own largest."
+        "Probe modes with their fractions of the power: hue is phase, lightness is amplitude relative to its maximum."
         + hidden
     )
     return panels
 
 
 def by_power(probe: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Modes (mode, y, x), the strongest first, and each one's part of the power (mode,)."""
+    """Modes (mode, y, x), the strongest first, and their fractions of the power (mode,)."""
     powers = (np.abs(probe) ** 2).sum((1, 2)).astype(np.float64)
     order = np.argsort(-powers, kind="stable")
     return probe[order], powers[order] / max(powers.sum(), 1e-300)
 
 
 def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
-    """Contrast limits of phases [rad] and the colours that suit them: those that close where phases are wrapped."""
+    """Contrast limits of phases [rad] and their colour map, a cyclic one for wrapped phases."""
     low, high = limits_for(values)
     if low < -NEARLY_ALL * np.pi and high > NEARLY_ALL * np.pi:
         return (-np.pi, np.pi), WRAPPED_COLOURS

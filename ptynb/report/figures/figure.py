@@ -19,7 +19,7 @@ from ptynb.report.figures.truth_error import compare_with_truth as compare_with_
 Kind = Literal["overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "frc"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WIDE: tuple[Kind, ...] = ("object", "slices")
-"""Kinds that take two columns unless told otherwise."""
+"""Kinds that are two columns wide by default."""
 
 
 def figure(
@@ -32,34 +32,53 @@ def figure(
     panels: bool = False,
     colours: str | None = None,
 ) -> Page:
-    """A figure of a result, for a screen (`pt.figure(result)`) or fit for a paper (`pt.figure(result, "phase")`).
+    """Return a figure of a result, for a screen (`pt.figure(result)`) or for a paper (`pt.figure(result, "phase")`).
 
-    kind: what it shows.
+    Phases are shown without mean and ramp. Scale bars have round lengths, in pixels if the pixel size is unknown. In
+    PDF and SVG text stays text and pictures have all their pixels. The attribute `caption` describes the figure. A
+    notebook shows it as the value of a cell; save it with `savefig("x.pdf")`.
 
-    - "overview": object amplitude and phase, probe modes, loss, for a thick object up to 6 of its slices; with
-      `scan.ground_truth` of a simulated scan in its place, or as `against`, also the error. For screens: it has a size
-      of its own, and none of the options below.
-    - "object" (amplitude beside phase), "amplitude", "phase", "complex" (hue for phase, lightness for amplitude),
-      "slices" (the phase of each, up to 16), "probe" (its modes by their power).
-    - "loss" over the epochs. "positions": where the probe was; `against` another result: how far they moved.
-    - "frc": Fourier ring correlation `against` another result, or the truth, with its crossings.
+    Parameters
+    ----------
+    result : Result
+        What is drawn.
+    kind : str or Truth, default "overview"
+        - "overview": object amplitude and phase, probe modes, loss, and up to 6 slices, for a screen; with a ground
+          truth here or as `against` also the error. None of the options below applies to it.
+        - "object" (amplitude beside phase), "amplitude", "phase", "complex" (hue: phase, lightness: amplitude),
+          "slices" (phase of up to 16), "probe" (modes ordered by power).
+        - "loss" over epochs; "positions" (probe centres; `against` another result: the differences).
+        - "frc": Fourier ring correlation `against` another result or a ground truth, with its crossings.
+    against : Truth or Result, optional
+        The ground truth or the result that `result` is compared with.
+    width : {"single", "double"} or float, optional
+        Column width: 89 mm, 183 mm, or a length [m]; the height follows.
+    letters : float, default 7
+        Font size [points], 6 to 9; tick labels are one point smaller.
+    panels : bool, default False
+        Label the panels a, b, c ...
+    colours : str, optional
+        Colour map of matplotlib for the phase (for "amplitude", of the amplitude).
 
-    width: "single" (89 mm) or "double" (183 mm) column, or a length [m]; the height follows. letters: their size
-    [points], 6 to 9; numbers along axes are one smaller. panels: name them a, b, c ... colours: a colour map of
-    matplotlib's for a phase (for "amplitude", of the amplitude).
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which is not registered with pyplot.
 
-    Phases are without their mean and their ramp. Scale bars have round lengths, in pixels where no pixel size is known.
-    In PDF and SVG text stays text, lines are lines, and pictures have all their pixels. `caption` of the figure says
-    what it shows. It belongs to no window and is never shown by itself; save it with `savefig("x.pdf")`.
-
-    Raises ValueError for an unknown kind or option, and where `against` is missing or does not fit.
+    Raises
+    ------
+    InvalidValueError
+        If an option is not supported, or `against` is missing or does not match the result.
     """
     if isinstance(kind, Truth):
         return overview(result, kind)
     chosen = known(kind or "overview", KINDS, "kind")
     if chosen == "overview":
         if isinstance(against, Result):
-            raise InvalidValueError("An overview is compared with a truth only; use pt.figure(result, 'frc', other).")
+            raise InvalidValueError(
+                "An overview supports a ground truth only, not another result; use pt.figure(result, 'frc', other).",
+                code="argument.conflict",
+            )
         return overview(result, against)
     if colours is not None:
         known(colours, colormaps, "colours")
@@ -91,10 +110,14 @@ def _drawn(page: Page, kind: str, result: Result, against: Truth | Result | None
             return curve_figures.loss(page, result)
         case "positions":
             if isinstance(against, Truth):
-                raise InvalidValueError("A truth has no positions of its own; give another result, or leave it out.")
+                raise InvalidValueError(
+                    "A ground truth has no positions; give another result, or omit `against`.",
+                    code="argument.conflict",
+                )
             return curve_figures.positions(page, result, against)
     if against is None:
         raise InvalidValueError(
-            "A Fourier ring correlation needs two; give another result, or scan.ground_truth, after 'frc'."
+            "kind 'frc' requires `against`; give another result or scan.ground_truth after 'frc'.",
+            code="argument.missing",
         )
     return curve_figures.frc(page, result, against)

@@ -1,4 +1,4 @@
-"""One figure that tells what a reconstruction gave: object, probe modes, loss, and the error from a known truth."""
+"""An overview of a result: object, probe modes, loss, and the error against a ground truth."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Phases as colours of one lightness: what is bright in the picture is large in the field, whatever its phase.
+"""Complex values as colours: the lightness depends on the amplitude only, not on the phase.
 
-Hues go around a circle of the OKLab space (B. Ottosson, "A perceptual color space for image processing", 2020), whose
-lightness and distances are those that eyes see; black is its origin, so that amplitude is the way out from black.
+Hues go around a circle of the OKLab space (B. Ottosson, "A perceptual color space for image processing", 2020), which
+is perceptually uniform; the amplitude is the distance from black.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LIGHTNESS, CHROMA = 0.75, 0.125
-"""Of full amplitude: about as much colour as a screen can show at every hue."""
+"""Of full amplitude: about the largest that sRGB has at every hue."""
 STEPS = 1024
 _TO_CONES = np.array(
     [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
@@ -28,7 +28,7 @@ _TO_LINEAR = np.array(
 
 
 def _circle() -> NDArray[np.float64]:
-    """(step, rgb): light that phases 2π step / STEPS send out at full amplitude, linear, 0 to 1."""
+    """(step, rgb): linear light, 0 to 1, of the phases 2π step / STEPS at full amplitude."""
     phase = 2 * np.pi * np.arange(STEPS) / STEPS
     lab = np.stack([np.full(STEPS, LIGHTNESS), CHROMA * np.cos(phase), CHROMA * np.sin(phase)], axis=-1)
     return np.clip((lab @ _TO_CONES.T) ** 3 @ _TO_LINEAR.T, 0, 1)
@@ -38,16 +38,13 @@ CIRCLE = _circle()
 
 
 def complex_colours(field: Array, largest: float | None = None) -> NDArray[np.uint8]:
-    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as lightness, full at the largest amplitude.
-
-    largest: that amplitude; the field's own unless given. What is no number is black.
-    """
+    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude over `largest` as lightness; not finite: black."""
     field = np.nan_to_num(np.asarray(field), nan=0.0, posinf=0.0, neginf=0.0)
     amplitude = np.abs(field)
     top = float(amplitude.max(initial=0)) if largest is None else largest
     amplitude = np.clip(amplitude / max(top, 1e-30), 0, 1)
     place = np.rint(np.angle(field) * (STEPS / (2 * np.pi))).astype(np.int64) % STEPS
-    # Lightness and chroma grow together, so that the cones' cube roots do, and light by the third power.
+    # OKLab is a cube root of light, so light is proportional to the third power of lightness.
     light = CIRCLE[place] * (amplitude**3)[..., None]
     screen = np.where(light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 1e-12) ** (1 / 2.4) - 0.055)
     colours: NDArray[np.uint8] = np.rint(255 * screen).astype(np.uint8)

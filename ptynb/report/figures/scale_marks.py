@@ -1,4 +1,4 @@
-"""What makes a picture readable: its scale bar, its colour bar, the wheel of phases."""
+"""Scale bars, colour bars and phase wheels of pictures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ UNITS = (("m", 1.0), ("mm", 1e-3), ("µm", 1e-6), ("nm", 1e-9), ("pm", 1e-12))
 def shown(
     axes: Axes, values: NDArray[Any], pixel_size: PixelSize, limits: tuple[float, float], colours: str
 ) -> AxesImage:
-    """Real values (y, x) as a picture, with pixels as high and as wide as they are."""
+    """Draw real values (y, x) with the aspect ratio of their pixels."""
     low, high = limits
     return _placed(axes, values, pixel_size, cmap=colours, vmin=low, vmax=high)
 
 
 def shown_as_is(axes: Axes, colours: NDArray[np.uint8], pixel_size: PixelSize) -> AxesImage:
-    """Colours (y, x, rgb) as a picture, with pixels as high and as wide as they are."""
+    """Draw colours (y, x, rgb) with the aspect ratio of their pixels."""
     return _placed(axes, colours, pixel_size)
 
 
@@ -40,7 +40,7 @@ def _placed(axes: Axes, values: NDArray[Any], pixel_size: PixelSize, **options: 
 
 
 def limits_for(values: NDArray[Any]) -> tuple[float, float]:
-    """Contrast limits of real values; where they are all the same, a range around it that shows it in the middle."""
+    """Contrast limits of real values; a range around the value if all are equal."""
     low, high = images.limits_of(values)
     middle = (low + high) / 2
     if high - low > 2e-6 * max(abs(middle), 1.0):
@@ -50,7 +50,7 @@ def limits_for(values: NDArray[Any]) -> tuple[float, float]:
 
 
 def colour_bar(page: Figure, axes: Axes, image: AxesImage, label: str = "") -> Axes:
-    """A bar of the picture's colours at its right, as high as it is."""
+    """A colour bar at the right of a picture, of the same height."""
     place = axes.inset_axes((1.03, 0.0, 0.05, 1.0))
     bar = page.colorbar(image, cax=place, label=label)
     bar.outline.set_linewidth(0.4)
@@ -67,9 +67,9 @@ def phase_bar(page: Figure, axes: Axes, image: AxesImage) -> Axes:
 
 
 def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:
-    """The wheel of phases at the right of a picture; of: what is black in its middle and bright at its rim.
+    """A phase wheel at the right of a picture.
 
-    part: its diameter, of the picture's width.
+    of: the quantity that is 0 in the centre; part: diameter as a fraction of the picture's width.
     """
     place = axes.inset_axes((0.5 + 1.5 * part, 0.5 - part / 2, part, part))
     place.imshow(wheel(), extent=(-1, 1, -1, 1), interpolation="none")
@@ -114,11 +114,11 @@ def round_length(length: float) -> float:
 
 
 def metric(length: float) -> str:
-    """A length [m] with the unit that suits it: '200 nm', '5 µm'."""
+    """A length [m] with a suitable unit: '200 nm', '5 µm'."""
     unit, size = unit_for(length)
     return f"{length / size:.3g} {unit}"
 
 
 def unit_for(length: float) -> tuple[str, float]:
-    """The unit that suits a length [m], and its size [m]."""
+    """A suitable unit for a length [m], and its size [m]."""
     return next((each for each in UNITS if length >= each[1] * 0.9995), UNITS[-1])

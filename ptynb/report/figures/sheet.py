@@ -1,4 +1,4 @@
-"""The sheet that figures are drawn on: its width, its letters, and files in which text stays text."""
+"""The page of a figure: width, font sizes, and files in which text stays text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TALLEST = 0.24
 """Height of a printed page without its margins [m]."""
 INCH = 0.0254
 SMALLEST, LARGEST = 6.0, 9.0
-"""Sizes of letters that journals ask for [points]."""
+"""Font sizes that journals require [points]."""
 AROUND = 0.02
 """White around everything [inches]."""
 FILES: dict[str, Any] = {
@@ -32,35 +32,32 @@ FILES: dict[str, Any] = {
     "ps.fonttype": 42,
     "image.composite_image": False,
 }
-"""Text stays text that can be searched and edited, and each picture is one picture with the pixels it has."""
+"""Text stays searchable and editable, and pictures keep their pixels."""
 
 
 class Page(Figure):
-    """A matplotlib figure that a notebook shows as it is, whether or not pyplot is in use.
-
-    caption: what is to be known about what it shows, in sentences.
-    """
+    """A matplotlib figure that a notebook displays without pyplot. caption: a description of what it shows."""
 
     caption = ""
     screen = 90.0
     """Dots per inch in a notebook."""
 
     def __init__(self, *, letters: float | None = None, **options: Any) -> None:
-        """letters: their size [points], with thin lines to go with it; None: as matplotlib has them."""
+        """letters: font size [points], with thin lines; None: the defaults of matplotlib."""
         self._style: Any = FILES if letters is None else FILES | paper_style(letters)
         super().__init__(**options)
 
     def styled(self) -> Any:
-        """A context in which artists are made, and drawn, in this page's style."""
+        """A context in which artists are created and drawn in this page's style."""
         return rc_context(self._style)
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draws it; ticks are made only now, and want its style."""
+        """Draw in the page's style, which ticks created now need."""
         with self.styled():
             super().draw(renderer)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Writes it to a file, as matplotlib's figures do."""
+        """Write to a file, as `matplotlib.figure.Figure.savefig`."""
         with self.styled():
             super().savefig(fname, **options)
 
@@ -71,10 +68,12 @@ class Page(Figure):
 
 
 def paper_page(width: Width, letters: float) -> Page:
-    """An empty page of this width [m], as high as a page can be until `fit`. Raises ValueError for what none can be."""
+    """An empty page of this width and the largest height, which `fit` reduces."""
     inches = width_of(width) / INCH
     if not SMALLEST <= letters <= LARGEST:
-        raise InvalidValueError(f"letters is {letters!r} points; expected {SMALLEST:g} to {LARGEST:g}.")
+        raise InvalidValueError(
+            f"letters is {letters!r} points; expected {SMALLEST:g} to {LARGEST:g}.", code="argument.invalid-value"
+        )
     layout = ConstrainedLayoutEngine(compress=True, w_pad=AROUND, h_pad=AROUND, wspace=0.03, hspace=0.03)
     page = Page(letters=letters, figsize=(inches, TALLEST / INCH), dpi=300, layout=layout)
     page.screen = 160.0
@@ -82,23 +81,25 @@ def paper_page(width: Width, letters: float) -> Page:
 
 
 def width_of(width: Width) -> float:
-    """The width [m] of what was asked for. Raises ValueError for an unknown name, or a width that is none of paper."""
+    """The width [m] of a column by name, or the given length."""
     if isinstance(width, str):
         if width not in COLUMNS:
             raise InvalidValueError(
-                f"width is {width!r}; expected {', '.join(map(repr, COLUMNS))} or a length in metres."
+                f"width is {width!r}; expected {', '.join(map(repr, COLUMNS))} or a length in metres.",
+                code="argument.invalid-value",
             )
         return COLUMNS[width]
     if isinstance(width, bool) or not NARROWEST <= width <= WIDEST:
         raise InvalidValueError(
-            f"width is {width!r} m; expected {NARROWEST:g} to {WIDEST:g} m, or {', '.join(map(repr, COLUMNS))}."
+            f"width is {width!r} m; expected {NARROWEST:g} to {WIDEST:g} m, or {', '.join(map(repr, COLUMNS))}.",
+            code="argument.invalid-value",
         )
     return float(width)
 
 
 def fit(page: Page) -> None:
-    """Takes off the height that the panels do not need at this width."""
-    for _ in range(2):  # the room that labels take changes a little with the first
+    """Reduce the height to that of the panels."""
+    for _ in range(2):  # the size of labels changes a little with the first
         page.draw_without_rendering()
         with page.styled():
             needed = page.get_tightbbox().height + 2 * AROUND
@@ -112,17 +113,17 @@ def name_panels(panels: Iterable[Axes]) -> None:
 
 
 def known(value: str, choices: Iterable[str], what: str) -> str:
-    """The value, one of the choices. Raises ValueError that says which are near."""
+    """The value, if it is one of the choices; the error lists similar ones."""
     choices = tuple(choices)
     if value in choices:
         return value
     near = difflib.get_close_matches(value, choices, n=3)
-    told = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; expected one of {', '.join(choices)}."
-    raise InvalidValueError(f"{what} is {value!r}{told}")
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; expected one of {', '.join(choices)}."
+    raise InvalidValueError(f"{what} is {value!r}{hint}", code="argument.invalid-value")
 
 
 def paper_style(letters: float) -> dict[str, Any]:
-    """Letters of this size [points], numbers along axes a point smaller, and lines as thin as print bears."""
+    """Text of this size [points], tick labels a point smaller, thin lines."""
     small = max(SMALLEST, letters - 1)
     ticks = {f"{axis}tick.{name}": value for axis in "xy" for name, value in _ticks(small).items()}
     return {

@@ -1,4 +1,4 @@
-"""A result against the truth behind a simulated scan."""
+"""A result compared with the ground truth of a simulated scan."""
 
 from __future__ import annotations
 

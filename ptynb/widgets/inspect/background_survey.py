@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ptynb.analysis import Survey
-from ptynb.analysis.surveyor import Surveyor
+from ptynb.analysis.scan_survey import Surveyor
 from ptynb.data.scan import Scan
 
 News = Callable[["BackgroundSurvey", Survey], None]

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from ptynb.data.electrons import electron_wavelength
-from ptynb.exceptions import FileError
 from ptynb.io.formats.rosettasciio import RosettaFrames
 from ptynb.io.load import find, load
 from ptynb.io.reading import optional_dependency
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
+from tests.raising import raises
 
 RECIPROCAL = ANGLE / electron_wavelength(VOLTAGE)
 """A detector pixel [1/m]."""
@@ -234,40 +234,40 @@ def elsewhere(path):
 
 
 BROKEN = {
-    "Velox, elsewhere": ("EMD of Velox", elsewhere, "keeps Data/Image/0123/Data in another file, which Velox never"),
-    "MIB, first header": ("MIB", start, "is the file whole|no axis of length 0|can't be read"),
-    "MIB, half": ("MIB", half, "has 12 patterns, and the raster has 4 x 6"),
-    "MIB, raw words": ("MIB", says(b"U16", b"R64"), "holds raw words .R64. of a Medipix"),
-    "MIB, sides of words": ("MIB", says(b"0032,0032", b"wide,high"), "can't be read by RosettaSciIO"),
-    "MIB, sides of 0": ("MIB", says(b"0032,0032", b"0000,0000"), "can't be read|length 0|patterns, and the raster"),
-    "BLO, half": ("BLO", half, "header announces patterns of 24576 bytes"),
-    "BLO, 65535": ("BLO", says(20, b"\xff" * 8), "header announces patterns"),
-    "BLO, start": ("BLO", start, "header announces patterns"),
-    "TVIPS, start": ("TVIPS", start, "can't be read|length 0|expected patterns"),
-    "MRC, half": ("MRC", half, "header announces patterns"),
-    "MRC, 2**40": ("MRC", says(0, struct.pack("<3i", 2**20, 2**20, 2**20)), "header announces patterns"),
-    "MRC, negative": ("MRC", says(0, struct.pack("<3i", -4, 32, 24)), "header announces patterns of -1 bytes"),
-    "DM4, half": ("DM4", half, "can't be read by RosettaSciIO"),
-    "DM4, start": ("DM4", start, "can't be read by RosettaSciIO"),
-    "DM4, endless tags": ("DM4", says(18, struct.pack(">Q", 2**62)), "can't be read by RosettaSciIO"),
-    "DM4, 2**62": ("DM4", dm4_sides(2**31 - 1), "can't be read|announces"),
-    "DM4, no pixels": ("DM4", dm4_sides(0), "can't be read|length 0"),
-    "Velox, half": ("EMD of Velox", half, "is not a readable HDF5 file"),
+    "Velox, elsewhere": ("EMD of Velox", elsewhere, "file.damaged", "Data/Image/0123/Data"),
+    "MIB, first header": ("MIB", start, "file.unexpected-content"),
+    "MIB, half": ("MIB", half, "scan.raster-mismatch", "12", "4 x 6"),
+    "MIB, raw words": ("MIB", says(b"U16", b"R64"), "file.unsupported-content", "R64"),
+    "MIB, sides of words": ("MIB", says(b"0032,0032", b"wide,high"), "file.damaged"),
+    "MIB, sides of 0": ("MIB", says(b"0032,0032", b"0000,0000"), "file.damaged"),
+    "BLO, half": ("BLO", half, "file.damaged", "24576"),
+    "BLO, 65535": ("BLO", says(20, b"\xff" * 8), "file.damaged"),
+    "BLO, start": ("BLO", start, "file.damaged"),
+    "TVIPS, start": ("TVIPS", start, "file.damaged"),
+    "MRC, half": ("MRC", half, "file.damaged"),
+    "MRC, 2**40": ("MRC", says(0, struct.pack("<3i", 2**20, 2**20, 2**20)), "file.damaged"),
+    "MRC, negative": ("MRC", says(0, struct.pack("<3i", -4, 32, 24)), "file.damaged", "-1"),
+    "DM4, half": ("DM4", half, "file.damaged"),
+    "DM4, start": ("DM4", start, "file.damaged"),
+    "DM4, endless tags": ("DM4", says(18, struct.pack(">Q", 2**62)), "file.damaged"),
+    "DM4, 2**62": ("DM4", dm4_sides(2**31 - 1), "file.damaged"),
+    "DM4, no pixels": ("DM4", dm4_sides(0), "file.unexpected-content"),
+    "Velox, half": ("EMD of Velox", half, "file.damaged", "HDF5"),
 }
 
 
-def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given):
-    for case, (format_, spoil, words) in BROKEN.items():
+def test_a_damaged_file_is_an_error_of_one_line(tmp_path, original, given):
+    for case, (format_, spoil, *expected) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             name, writer, _ = FILES[format_]
             writer(home / name, original)
             spoil(home / name)
-            refused(home / name, words, **given)
+            refused(home / name, *expected, **given)
 
 
 def test_raw_words_are_saved_as_the_message_says(tmp_path, original, given):
     mib(tmp_path / "raw.mib", original, "R64")
-    with pytest.raises(FileError, match=r"R64.*; save it as U08, U16 or U32, or as \.npy"):
+    with raises("file.unsupported-content", "R64", "U08, U16 or U32, or as .npy"):
         load(tmp_path / "raw.mib", **given)
     for kind in ("U08", "U16", "U32"):
         mib(tmp_path / f"{kind}.mib", original, kind)
@@ -279,13 +279,13 @@ def test_raw_words_are_saved_as_the_message_says(tmp_path, original, given):
 def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, original, given, monkeypatch):
     mib(tmp_path / "scan.mib", original)
     monkeypatch.setattr(optional_dependency.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FileError, match=r"RosettaSciIO, which is not installed: pip install 'ptynb\[formats\]'"):
+    with raises("package.not-installed", "RosettaSciIO", "pip install 'ptynb[formats]'"):
         load(tmp_path / "scan.mib", **given)
 
 
 def test_a_voltage_of_the_file_gives_the_angle(tmp_path, original):
     dm4(tmp_path / "scan.dm4", original)
-    found = find(tmp_path / "scan.dm4", Given())
+    found = find(tmp_path / "scan.dm4", LoadOptions())
     assert found.format == "DigitalMicrograph"
     assert found.wavelength == pytest.approx(electron_wavelength(VOLTAGE))
     assert found.angular_pixel == pytest.approx((ANGLE, ANGLE), rel=1e-6)
@@ -295,7 +295,7 @@ def test_a_voltage_of_the_file_gives_the_angle(tmp_path, original):
 def test_a_voltage_that_is_given_takes_the_place_of_an_absurd_one(tmp_path, original):
     dm4(tmp_path / "scan.dm4", original)
     says(struct.pack("<f", VOLTAGE), struct.pack("<f", 1e12))(tmp_path / "scan.dm4")
-    with pytest.raises(FileError, match=r"expected 3 to 3000 kV, .*: give voltage=300e3 \[V\]"):
+    with raises("scan.implausible-metadata", "3 to 3000 kV", "voltage=300e3 [V]"):
         load(tmp_path / "scan.dm4")
     agrees(load(tmp_path / "scan.dm4", voltage=300e3), original.scan, rtol=1e-6)
 
@@ -304,5 +304,5 @@ def test_a_file_that_vanishes_after_loading_is_named(tmp_path, original, given):
     mib(tmp_path / "scan.mib", original)
     scan = load(tmp_path / "scan.mib", **given)
     (tmp_path / "scan.mib").unlink()
-    with pytest.raises(ValueError, match=r"scan\.mib can't be read by RosettaSciIO"):
+    with raises("file.damaged", "scan.mib", "RosettaSciIO"):
         scan.counts(3, 5)

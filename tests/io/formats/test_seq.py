@@ -4,7 +4,7 @@ import struct
 import numpy as np
 
 from ptynb.io.load import find, load
-from ptynb.io.reading.records import Given
+from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.oblong import COLUMNS, ROWS, agrees, oblong
 
@@ -58,7 +58,7 @@ def test_the_time_behind_the_last_picture_may_be_missing(tmp_path, original, giv
 def test_pictures_that_were_not_taken_are_said(tmp_path, original, given):
     path = write(tmp_path / "scan.seq", original, frames=1000)
     agrees(load(path, **given), original.scan)
-    assert "announces 1000 pictures and holds 24" in find(path, Given()).notes[0]
+    assert "announces 1000 pictures and holds 24" in find(path, LoadOptions()).notes[0]
 
 
 def cut(size):
@@ -70,23 +70,23 @@ def says(**changed):
 
 
 BROKEN = {
-    "cut short": (cut(20000), "has 5 patterns, and the raster has 4 x 6"),
-    "only a header": (cut(8192), "no axis of length 0"),
-    "half a header": (cut(700), "ends in its header; it is cut short"),
-    "colours": (says(format=200), "pictures of format 200 .* export it so from StreamPix"),
-    "12 packed bits": (says(bits=16, format=112), "format 112"),
-    "compressed": (says(compression=1), "compression 1; expected uncompressed"),
-    "no pixels": (says(width=0), "no axis of length 0"),
-    "sides of 2**32": (says(width=2**32 - 1, height=2**32 - 1), "the header is broken, copy the file again"),
+    "cut short": (cut(20000), "scan.raster-mismatch", "5", "4 x 6"),
+    "only a header": (cut(8192), "file.unexpected-content", "length 0"),
+    "half a header": (cut(700), "file.damaged"),
+    "colours": (says(format=200), "file.unsupported-content", "200"),
+    "12 packed bits": (says(bits=16, format=112), "file.unsupported-content", "112"),
+    "compressed": (says(compression=1), "file.unsupported-content", "1"),
+    "no pixels": (says(width=0), "file.unexpected-content", "length 0"),
+    "sides of 2**32": (says(width=2**32 - 1, height=2**32 - 1), "file.damaged"),
 }
 
 
-def test_a_broken_file_is_refused_with_one_sentence(tmp_path, original, given):
-    for case, (spoil, words) in BROKEN.items():
+def test_a_damaged_file_is_an_error_of_one_line(tmp_path, original, given):
+    for case, (spoil, *expected) in BROKEN.items():
         with of_case(case, tmp_path) as home:
             path = write(home / "scan.seq", original)
             spoil(path)
-            refused(path, words, **given)
+            refused(path, *expected, **given)
 
 
 def test_patterns_are_unsigned(tmp_path, original, given):

@@ -9,15 +9,16 @@ import pytest
 
 from ptynb.data.patterns import HDF5Frames, PlacedFrames, StackedFrames
 from ptynb.exceptions import FileError, ScanError
+from ptynb.io.hdf5_file import Linked
 from ptynb.io.load import find, load
-from ptynb.io.reading.hdf5_links import Linked
-from ptynb.io.reading.hdf5_patterns import patterns_at
-from ptynb.io.reading.records import Given
+from ptynb.io.reading.hdf5_reading import patterns_at
+from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io import layouts
 from tests.io.cases import of_case
+from tests.raising import raises
 
 SHAPE = (6, 8, 10)
 PATTERNS = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype(np.uint16)
@@ -94,11 +95,10 @@ def test_what_leads_out_of_the_folder_is_refused_unless_it_is_allowed(tmp_path):
             else:
                 with h5py.File(inside / "m.h5", "w") as file:
                     file.create_dataset("data", SHAPE, np.uint8, external=[(name, 0, h5py.h5f.UNLIMITED)])
-            with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
+            with raises("file.link-not-allowed", inside, outside.resolve(), "links='anywhere'") as error:
                 read(inside / "m.h5")
-            assert str(outside.resolve()) in str(told.value)
-            assert "\n" not in str(told.value)
-            with pytest.raises(FileError, match="links='anywhere'"):
+            assert "\n" not in str(error.value)
+            with raises("file.link-not-allowed"):
                 load(inside / "m.h5")
             assert read(inside / "m.h5", links="anywhere").shape == SHAPE
 
@@ -175,9 +175,8 @@ def test_what_leads_out_of_the_folder_by_a_detour_is_refused_unless_it_is_allowe
             inside.mkdir()
             outside.mkdir()
             path = INDIRECT[case](inside, outside)
-            with pytest.raises(FileError, match=rf"outside {inside}; .*links='anywhere'") as told:
+            with raises("file.link-not-allowed", inside, outside, "links='anywhere'"):
                 read(path)
-            assert str(outside) in str(told.value)
             np.testing.assert_array_equal(read(path, links="anywhere").read(0, 6), PATTERNS)
 
 
@@ -217,7 +216,7 @@ def test_small_things_from_outside_the_folder_are_refused_unless_they_are_allowe
                 layout[:] = h5py.VirtualSource(str(home / "outside.h5"), name, values[name].shape)
                 file.create_virtual_dataset(name, layout)
             given = {"distance": simulated.geometry.distance, "detector_pixel": simulated.geometry.detector_pixel}
-            with pytest.raises(FileError, match=f"keeps /{name} in {home}/outside.h5, outside"):
+            with raises("file.link-not-allowed", f"/{name}", home / "outside.h5"):
                 load(home / "inside" / "scan.h5", **given)
             found = load(home / "inside" / "scan.h5", links="anywhere", **given)
             np.testing.assert_allclose(
@@ -233,7 +232,7 @@ def test_positions_in_a_raw_file_are_written_into_the_file_as_the_message_says(t
         file.create_dataset("positions", (16, 2), "f8", external=[("numbers.bin", 0, h5py.h5f.UNLIMITED)])
     geometry = simulated.geometry
     given = {"energy": geometry.energy, "distance": geometry.distance, "detector_pixel": geometry.detector_pixel}
-    with pytest.raises(FileError, match="write the dataset into the HDF5 file itself"):
+    with raises("file.link-not-allowed", "positions", "numbers.bin", "write the dataset into the HDF5 file itself"):
         load(tmp_path / "scan.h5", **given)
     with h5py.File(tmp_path / "scan.h5", "r+") as file:
         del file["positions"]
@@ -266,7 +265,7 @@ def test_files_that_hold_all_of_themselves_are_not_read_from_others(tmp_path):
                 file["link" if softly else name] = h5py.ExternalLink("other.h5", "/taken")
                 if softly:
                     file[name] = h5py.SoftLink("/link")
-            with pytest.raises(FileError, match=f"has {name} in another file; a file of this kind has to hold"):
+            with pytest.raises(FileError, match=f"{name} in another file"):  # checkpoints have a code of their own
                 READERS[SEEDS[seed].reader](path, SEEDS[seed].given)
 
 
@@ -305,11 +304,9 @@ def test_a_missing_file_is_named_also_where_hdf5_would_read_zeros(tmp_path, simu
             given = {"raster": (4, 4), "step": (1e-7, 1e-7)}
             scan = load(path, **given)
             (home / "scan_data_000002.h5").rename(home / "away.h5")
-            with pytest.raises(
-                FileError, match=r"scan_data_000002\.h5, which is not there; copy that file beside scan_master"
-            ):
+            with raises("file.not-found", "scan_data_000002.h5", "scan_master.h5"):
                 load(path, **given)
-            with pytest.raises(ValueError, match=r"can't be read from .*scan_data_000002\.h5"):
+            with raises("scan.patterns-unreadable", "scan_data_000002.h5"):
                 scan.counts(0, 16)
             (home / "away.h5").rename(home / "scan_data_000002.h5")
             np.testing.assert_array_equal(load(path, **given).counts(0, 16), simulated.counts(0, 16))
@@ -325,7 +322,7 @@ def test_a_virtual_dataset_of_pieces_of_patterns_is_read_and_its_files_are_watch
     assert isinstance(frames, HDF5Frames)
     np.testing.assert_array_equal(frames.read(0, 6), PATTERNS)
     (tmp_path / "right.h5").unlink()
-    with pytest.raises(ValueError, match=r"they lie in .*right\.h5, which is not there"):
+    with raises("scan.patterns-unreadable", "right.h5"):
         frames.read(0, 1)
 
 
@@ -342,7 +339,7 @@ def test_whole_patterns_of_a_virtual_dataset_are_read_from_their_own_files(tmp_p
 def test_what_a_virtual_dataset_leaves_out_is_a_remark(tmp_path):
     source(tmp_path / "a.h5", PATTERNS[:2])
     virtual(tmp_path / "m.h5", SHAPE, (np.s_[0:2], "a.h5", (2, 8, 10), np.s_[:]), fillvalue=7)
-    found = find(tmp_path / "m.h5", Given())
+    found = find(tmp_path / "m.h5", LoadOptions())
     assert any("leaves 320 of its 480 values to no file; they are read as 7" in remark for remark in found.notes)
 
 
@@ -404,28 +401,28 @@ def of_nothing(file):
 
 
 ENDLESS = {
-    "soft links in a circle": (loop, "more than 64 links; they lead in a circle"),
-    "links 500 deep": (chain, "more than 64 links"),
-    "a link into itself": (growing, "more than 64 links"),
-    "a file that links to itself": (itself, "more than 64 links"),
-    "groups inside themselves": (hard_loop, r"no patterns at data"),
-    "a virtual dataset of itself": (own_source, "made of itself"),
-    "virtual datasets in a circle": (sources_in_a_circle, "made of itself|more than 8 deep"),
-    "a source cut short": (cut_short, r"a\.h5 at data, of shape \(2, 8, 10\), and expects 480 values there"),
-    "a source cut short, by its indices": (cut_shorter, r"shape \(2, 8, 10\), and expects values up to \(3, 7, 9\)"),
-    "a source without its dataset": (of_nothing, r"a\.h5 at gone, where there is no dataset"),
+    "soft links in a circle": (loop, "file.too-many-links", 64),
+    "links 500 deep": (chain, "file.too-many-links", 64),
+    "a link into itself": (growing, "file.too-many-links", 64),
+    "a file that links to itself": (itself, "file.too-many-links", 64),
+    "groups inside themselves": (hard_loop, "file.incomplete", "data"),
+    "a virtual dataset of itself": (own_source, "file.too-many-links", "data"),
+    "virtual datasets in a circle": (sources_in_a_circle, "file.too-many-links"),
+    "a source cut short": (cut_short, "file.damaged", "a.h5", "data", (2, 8, 10), 480),
+    "a source cut short, by its indices": (cut_shorter, "file.damaged", "a.h5", (2, 8, 10), (3, 7, 9)),
+    "a source without its dataset": (of_nothing, "file.incomplete", "a.h5", "gone"),
 }
 
 
 def test_links_that_lead_nowhere_are_refused(tmp_path):
-    for case, (make, words) in ENDLESS.items():
+    for case, (make, code, *facts) in ENDLESS.items():
         with of_case(case, tmp_path) as home:
             source(home / "a.h5", PATTERNS[:2])
             with h5py.File(home / "m.h5", "w") as file:
                 make(file)
-            with pytest.raises(FileError, match=words) as told:
+            with raises(code, *facts) as error:
                 read(home / "m.h5")
-            assert "\n" not in str(told.value)
+            assert "\n" not in str(error.value)
             with pytest.raises((FileError, ScanError)):
                 load(home / "m.h5")
 
@@ -433,7 +430,7 @@ def test_links_that_lead_nowhere_are_refused(tmp_path):
 def test_a_link_to_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     path = master(tmp_path / "m.h5", {"data": h5py.ExternalLink("pipe", "/data")})
-    with pytest.raises(FileError, match="which is not there"):
+    with raises("file.not-found", "pipe"):
         read(path)
 
 

@@ -11,12 +11,13 @@ import zarr
 
 import ptynb as pt
 from ptynb.data.patterns import HDF5Frames
-from ptynb.exceptions import FileError, PtynbWarning
+from ptynb.exceptions import PtynbWarning
+from ptynb.io import load as load_module
 from ptynb.io.file_info import info
 from ptynb.io.load import load
-from ptynb.io.reading import sanity_checks
 from tests.io.cases import of_case
 from tests.io.reading.test_hdf5_links import virtual
+from tests.raising import raises
 
 COUNT = 40
 POSITIONS = np.indices((5, 8)).reshape(2, -1).T * 3.0
@@ -125,7 +126,7 @@ def test_an_empty_scan_is_told(tmp_path):
     for form in [*FORMATS, "pictures"]:
         with of_case(form, tmp_path) as home:
             path = {**FORMATS, "pictures": pictures}[form](home, EMPTY)
-            with pytest.warns(PtynbWarning, match=rf"All counts are zero .* looked at \({LOOKED_AT} of 40\)") as told:
+            with pytest.warns(PtynbWarning, match=rf"\({LOOKED_AT} of 40\)") as told:
                 load(path, **GIVEN)
             assert len(told) == 1
             assert told[0].filename == __file__
@@ -165,7 +166,7 @@ def test_counts_where_the_mask_is_false_are_none(tmp_path):
     patterns[:, 3, 4] = 7
     mask = np.ones((16, 16), bool)
     mask[3, 4] = False
-    with pytest.warns(PtynbWarning, match="where the mask is True; turn it round if it is inverted"):
+    with pytest.warns(PtynbWarning, match="where the mask is True; invert"):
         load(hdf5(tmp_path, patterns), mask=mask, **GIVEN)
     load(tmp_path / "scan.h5", mask=~mask, **GIVEN)
     load(tmp_path / "scan.h5", **GIVEN)
@@ -202,7 +203,7 @@ def test_few_patterns_are_looked_at_of_many_and_fewer_where_chunks_are_large(tmp
         load(tmp_path / "scan.h5", **given)
     assert sorted(set(seen)) == [0, 1, 28571, 57142, 85713, 99999, 114285, 142856, 171427, 199998, 199999]
     seen.clear()
-    monkeypatch.setattr(sanity_checks, "MOST_BYTES", 3 * 1000 * 512)  # of three chunks
+    monkeypatch.setattr(load_module, "MOST_BYTES", 3 * 1000 * 512)  # of three chunks
     with pytest.warns(PtynbWarning, match=r"\(0, 99999, 199999 of 200000\)"):
         load(tmp_path / "scan.h5", **given)
     assert sorted(set(seen)) == [0, 99999, 199999]
@@ -234,12 +235,9 @@ def test_axes_that_could_be_anything_are_refused(tmp_path):
     for form in FORMATS:
         with of_case(form, tmp_path) as home:
             path = FORMATS[form](home, FULL.reshape(2, 4, 5, 16, 16))
-            order = r"\(16, 16, 2, 4, 5\)" if form.startswith("mat") else r"\(2, 4, 5, 16, 16\)"
-            with pytest.raises(
-                FileError, match=rf"{order}.*; expected \(pattern, y, x\), or \(row, column, y, x\)"
-            ) as told:
+            shape = (16, 16, 2, 4, 5) if form.startswith("mat") else (2, 4, 5, 16, 16)
+            with raises("file.unexpected-content", shape, "(pattern, y, x)", "Scan.from_arrays"):
                 load(path, **GIVEN)
-            assert "sum or choose along the others, and give the rest to Scan.from_arrays" in str(told.value)
             scan = pt.Scan.from_arrays(FULL.reshape(2, 4, 5, 16, 16).sum(1).reshape(-1, 16, 16), POSITIONS[:10])
             assert len(scan) == 10
 

@@ -21,15 +21,17 @@ import ptynb as pt
 from ptynb.data.patterns import ArrayFrames
 from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io import file_info as info_module
+from ptynb.io import load as load_module
 from ptynb.io.file_info import info
 from ptynb.io.formats import npy as npy_module
 from ptynb.io.load import load
 from ptynb.io.mask_file import load_mask
-from ptynb.io.reading import memory_limit, packed_patterns, sanity_checks, scan_assembly
+from ptynb.io.reading import packed_patterns, safe_reading
 from tests.followed import Case, follow
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io.cases import of_case
+from tests.raising import raises
 
 COUNTS = np.random.default_rng(0).integers(0, 1000, (24, 16, 16)).astype(np.uint16)
 POSITIONS = np.indices((4, 6)).reshape(2, -1).T * 3.0
@@ -69,13 +71,13 @@ def test_packed_patterns_are_in_memory_once_they_are_loaded(tmp_path):
 def test_many_packed_patterns_are_told_before_they_are_unpacked(tmp_path, monkeypatch):
     for kind in PACKED:
         with of_case(kind, tmp_path) as home, monkeypatch.context() as patched:
-            patched.setattr(scan_assembly, "LARGE", COUNTS.nbytes)
+            patched.setattr(load_module, "LARGE", COUNTS.nbytes)
             with pytest.warns(
                 PtynbWarning, match=r"24 patterns of 16 x 16, uint16, are packed in .*12\.3 kB of memory"
             ) as told:
                 load(PACKED[kind](home), **GIVEN)
             assert told[0].filename == __file__
-            patched.setattr(scan_assembly, "LARGE", COUNTS.nbytes + 1)
+            patched.setattr(load_module, "LARGE", COUNTS.nbytes + 1)
             load(PACKED[kind](home), **GIVEN)
 
 
@@ -93,7 +95,7 @@ def test_what_is_in_a_file_is_told_without_unpacking_many_patterns(tmp_path, mon
             assert facts["patterns in memory"] == "0.01229"
             assert facts["object"] == "25 x 31"
             assert found.problem is None
-            assert any("None of them was looked at" in remark for remark in found.notes)
+            assert any("None of them was read" in remark for remark in found.notes)
 
 
 def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path, monkeypatch):
@@ -101,12 +103,12 @@ def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path,
         with of_case((given, kind), tmp_path) as home, monkeypatch.context() as patched:
             path = PACKED[kind](home)
             patched.setattr(info_module, "QUICK", 0)
-            patched.setattr(memory_limit, "SHARE", 1e-9)
+            patched.setattr(safe_reading, "SHARE", 1e-9)
             found = info(path, **given)
             assert "announces" in found.problem
             assert "half of the" in found.problem
             assert {fact.name: fact.value for fact in found.facts}["patterns"] == "24 of 16 x 16, uint16"
-            with pytest.raises(FileError, match=r"may be read into memory here, .* store the patterns uncompressed"):
+            with raises("file.too-large", path, "store the patterns uncompressed"):
                 load(path, **given)
 
 
@@ -376,8 +378,8 @@ def test_files_of_positions_and_masks_are_as_large_as_these_can_be(tmp_path, mon
             SMALL[name](home / name)
             given = {**GIVEN, name.partition(".")[0]: home / name}
             load(home / "scan.npy", **given)
-            patched.setattr(memory_limit, "SMALL", 100)
-            with pytest.raises(FileError, match=f"{name} announces .* expected at most"):
+            patched.setattr(safe_reading, "SMALL", 100)
+            with raises("file.too-large", home / name):
                 load(home / "scan.npy", **given)
 
 
@@ -386,8 +388,8 @@ def test_a_mask_is_as_large_as_one_can_be(tmp_path, monkeypatch):
         with of_case(name, tmp_path) as home, monkeypatch.context() as patched:
             pt.save_mask(np.eye(16) == 0, home / name)
             load_mask(home / name)
-            patched.setattr(memory_limit, "SMALL", 100)
-            with pytest.raises(FileError, match=r"announces 0\.256 kB for a mask; expected at most"):
+            patched.setattr(safe_reading, "SMALL", 100)
+            with raises("file.too-large", home / name, "0.256 kB"):
                 load_mask(home / name)
 
 
@@ -396,7 +398,7 @@ def test_a_npy_that_announces_a_terabyte_is_refused(tmp_path):
         with of_case(what, tmp_path) as home:
             np.save(home / "scan.npy", COUNTS)
             (home / "huge.npy").write_bytes(header((10**6, 10**6), "|u1"))
-            with pytest.raises(FileError, match=f"not a readable .npy file .* expected {what}"):
+            with raises("file.damaged", home / "huge.npy", what):
                 load(home / "scan.npy", **{**GIVEN, what: home / "huge.npy"})
 
 
@@ -404,8 +406,8 @@ def test_results_that_don_t_fit_into_memory_are_opened_on_a_larger_machine_as_th
     for seed, reader in [("a result", "result"), ("a start of PtyRAD", "start"), ("a mask", "mask")]:
         with of_case((seed, reader), tmp_path) as home, monkeypatch.context() as patched:
             path = SEEDS[seed].write(home)
-            patched.setattr(memory_limit, "SHARE", 1e-12)
-            with pytest.raises(FileError, match="that are free; open it on a machine with more memory"):
+            patched.setattr(safe_reading, "SHARE", 1e-12)
+            with raises("file.too-large", path, "open it on a machine with more memory"):
                 READERS[reader](path, {})
 
 
@@ -445,8 +447,8 @@ def test_patterns_far_larger_than_their_file_are_told(tmp_path, monkeypatch):
     for write in [sparse, sparse_zarr, sparse_tiff]:
         with of_case(write, tmp_path) as home, monkeypatch.context() as patched:
             path = write(home)
-            patched.setattr(sanity_checks, "LARGEST_UNNOTICED", 10**8)
-            patched.setattr(sanity_checks, "MOST_TIMES", 500)
+            patched.setattr(load_module, "LARGEST_UNNOTICED", 10**8)
+            patched.setattr(load_module, "MOST_TIMES", 500)
             words = r"24 patterns of 1024 x 1024, uint32, take 101 MB in memory and only .* kB in the file"
             with pytest.warns(PtynbWarning, match=words) as told:
                 scan = load(path, **GIVEN)
@@ -454,12 +456,12 @@ def test_patterns_far_larger_than_their_file_are_told(tmp_path, monkeypatch):
             assert "24 patterns of 1024 x 1024, uint32, 101 MB in memory" in repr(scan)
             found = info(path, **GIVEN)
             assert any("take 101 MB in memory" in remark for remark in found.notes)
-            patched.setattr(sanity_checks, "LARGEST_UNNOTICED", 102 * 10**6)
+            patched.setattr(load_module, "LARGEST_UNNOTICED", 102 * 10**6)
             load(path, **GIVEN)
 
 
 def test_patterns_as_large_as_their_file_are_not_remarked_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(sanity_checks, "LARGEST_UNNOTICED", 1)
+    monkeypatch.setattr(load_module, "LARGEST_UNNOTICED", 1)
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file["data"] = COUNTS
     load(tmp_path / "scan.h5", **GIVEN)

@@ -1,0 +1,194 @@
+"""`ptynb ps` and `ptynb stop`: the user's clusters, also those left by an earlier crash, and their end."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ptynb.exceptions import InvalidValueError
+
+if TYPE_CHECKING:
+    from ptynb.cluster.lifetime.orphans import FoundCluster
+
+HEADS = ("Cluster", "Where", "Since", "Engines", "Processes", "Held by", "GPU memory", "What it does")
+WIDE = 10_000
+"""Characters of a line where no terminal folds it."""
+NONE = "No cluster of yours runs here, and nothing is left of one."
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the commands."""
+    ps = commands.add_parser("ps", help="list your clusters, also what an earlier crash left of one")
+    ps.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    ps.set_defaults(run=_ps)
+    stop = commands.add_parser("stop", help="end clusters, their state kept, and remove what is left of them")
+    stop.add_argument("names", nargs="*", metavar="CLUSTER", help="as 'ptynb ps' lists it")
+    stop.add_argument("--all", action="store_true", help="all of yours on this machine")
+    stop.add_argument(
+        "--orphaned", action="store_true", help="those that no process holds and where nothing is under way"
+    )
+    stop.set_defaults(run=_stop)
+
+
+def _ps(chosen: argparse.Namespace) -> int:
+    from ptynb.cluster.lifetime import orphans
+
+    found = [orphans.look(one) for one in orphans.with_memory(orphans.find())]
+    if chosen.json:
+        print(json.dumps([plain(one) for one in found]))
+        return 0
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    if not found:
+        console.print(NONE)
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for head in HEADS:
+        table.add_column(head, no_wrap=head == HEADS[0])
+    for one in found:
+        table.add_row(*(Text(cell, style="dim" if one.orphaned else "") for cell in row(one)))
+    console.print(table)
+    if any(one.orphaned for one in found):
+        console.print("'ptynb stop --orphaned' ends what nobody holds and where nothing is under way.", highlight=False)
+    return 0
+
+
+def row(found: FoundCluster) -> tuple[str, ...]:
+    """A line of the table."""
+    from ptynb.table import gigabytes
+
+    alive, planned = ("?" if count is None else str(count) for count in (found.alive, found.planned))
+    return (
+        found.name,
+        f"{found.kind or '?'}, {found.machine}",
+        "?" if found.started is None else time.strftime("%d %b %H:%M", time.localtime(found.started)),
+        f"{alive} of {planned}",
+        ranges([process.pid for process in found.processes]) or "none",
+        holder(found),
+        "-" if found.memory is None else gigabytes(found.memory * 2**20),
+        "; ".join(part for part in (found.note, "" if found.work is None else str(found.work)) if part) or "nothing",
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """'12-14 17 20-21', of sorted numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def holder(found: FoundCluster) -> str:
+    """'process 1234', 'nobody, lease ends in 52 min', 'nobody'."""
+    if found.place == "elsewhere":
+        return "?"
+    if found.holder is not None:
+        return f"process {found.holder}{_program(found.holder)}"
+    left = None if found.lease_ends is None else found.lease_ends - time.time()
+    if left is None or left <= 0:
+        return "nobody"
+    return f"nobody, lease ends in {f'{left / 60:.0f} min' if left >= 99.5 else f'{left:.0f} s'}"
+
+
+def _program(pid: int) -> str:
+    """' (a notebook)' where it is one's kernel."""
+    import psutil
+
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return ""
+    return " (a notebook)" if any("ipykernel" in word for word in words) else ""
+
+
+def plain(found: FoundCluster) -> dict[str, Any]:
+    """All of it for JSON."""
+    told = dataclasses.asdict(found)
+    if found.work is not None:
+        told["work"]["folder"] = None if found.work.folder is None else str(found.work.folder)
+    told["folder"] = None if found.folder is None else str(found.folder)
+    return told | {"alive": found.alive, "orphaned": found.orphaned, "note": found.note, "held_by": holder(found)}
+
+
+def _stop(chosen: argparse.Namespace) -> int:
+    from ptynb.cluster.lifetime import orphans
+
+    if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
+        raise InvalidValueError(
+            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.",
+            code="argument.missing",
+        )
+    found = orphans.find()
+    wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
+    console, errors = Console(), Console(stderr=True)
+    failed = False
+    for one in map(orphans.look, wanted):
+        if chosen.orphaned and not one.orphaned:
+            console.print(f"{one.name} is left alone: {why_spared(one)}.", markup=False, highlight=False)
+            continue
+        console.print(f"{one.name}: ends {what(one)}.", markup=False, highlight=False, soft_wrap=True)
+        with console.status("Waiting for the state to be kept, for a minute at most."):
+            ended = orphans.end(one)
+        for failure in ended.failures:
+            failed = True
+            errors.print(f"ptynb: {one.name}: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if not ended.failures:
+            console.print(f"{one.name}: ended{kept(one, ended)}.", markup=False, highlight=False, soft_wrap=True)
+    if not wanted:
+        console.print(NONE)
+    return 1 if failed else 0
+
+
+def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundCluster]:
+    """Those of these names. Raises ValueError for one that is not there, or can't be ended from here."""
+    known = {one.name: one for one in found}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
+            told = f"near to it: {', '.join(near)}" if near else "there is none"
+            raise InvalidValueError(
+                f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).", code="cluster.not-found"
+            )
+        if known[name].place == "elsewhere":
+            raise InvalidValueError(
+                f"{name} was started on {known[name].machine}; run 'ptynb stop {name}' there.", code="cluster.elsewhere"
+            )
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def what(found: FoundCluster) -> str:
+    """What is about to be ended."""
+    if not found.processes:
+        return "nothing that runs here, and removes its folder"
+    told = f"process{'' if len(found.processes) == 1 else 'es'} {ranges([one.pid for one in found.processes])}"
+    return f"{told}{'' if found.work is None else f' ({found.work})'}, held by {holder(found)}"
+
+
+def why_spared(found: FoundCluster) -> str:
+    """Why it is not dead."""
+    if found.holder is not None:
+        return f"held by {holder(found)}"
+    return f"{found.work}" if found.work is not None else "it is being set up"
+
+
+def kept(found: FoundCluster, ended: Any) -> str:
+    """Up to where its state is kept."""
+    if found.work is None:
+        return ""
+    if not found.work.keeps:
+        return "; no state was to be kept"
+    if ended.kept is None:
+        return "; where its state is could not be found out"
+    return f"; its state after epoch {ended.epoch} is {ended.kept}"

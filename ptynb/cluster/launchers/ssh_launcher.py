@@ -1,0 +1,321 @@
+"""Engines on other hosts, reached by ssh: what is there, which engine goes where, and how they start and end."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import psutil
+import torch.distributed as dist
+
+from ptynb.cluster.controller import engine_file
+from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
+from ptynb.cluster.launchers import host_probe
+from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
+from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
+from ptynb.exceptions import ClusterError
+from ptynb.text import has_control_characters, quoted
+
+ASK_SECONDS = 40.0
+OPTIONS = (
+    "BatchMode=yes",
+    "ConnectTimeout=5",
+    "ServerAliveInterval=2",
+    "ServerAliveCountMax=3",
+    "ControlMaster=no",
+)
+"""Never a question; and ssh itself ends when the host has been silent for 6 s: the engines there are lost then.
+It may use a connection that the user shares, and never becomes one: `ptynb stop` would end that with the cluster."""
+OWN_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Loopback in a plan for one machine; on a host the engine finds the one that leads to the controller."""
+REMEDIES = (
+    ("Registration timed out", "its engine does not reach the controller; see whether a firewall is between them"),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is not the known one; see why, then: ssh-keygen -R {host}"),
+    ("Host key verification failed", "its key is not known here; connect once by hand: {by_hand}"),
+    ("Permission denied", "it takes none of your keys; make it know one: ssh-copy-id {host}"),
+    ("Could not resolve hostname", "its name is not known here; write it right, or put it into ~/.ssh/config"),
+    ("Connection refused", "no ssh server answers there; start it, or give the right port in ~/.ssh/config"),
+    ("No route to host", "no network leads there; see whether it is switched on and connected"),
+    ("Network is unreachable", "no network leads there; see whether this machine is connected"),
+    ("Connection timed out", "it does not answer; see whether it is switched on and connected"),
+    ("not responding", "it does not answer any more; see whether it is switched on and connected"),
+    ("kex_exchange_identification", "its ssh server hung up; look at the log of that"),
+)
+"""What ssh says -> what it means and what to do."""
+NOT_FOUND, SSH_FAILED = (126, 127), 255
+HOST = re.compile(r"(ssh://)?(\w[\w.+@-]*@)?[\w:\[][\w.:%\]-]*/?")
+"""What ssh can't take for an option, and no shell for more than a name: ssh puts it into commands of its settings."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """How hosts are reached and what runs there.
+
+    ssh: the command, with options of yours. python: the Python with ptynb on the hosts. environment: of the engines,
+    beside what the host itself gives them; not for secrets, since it is part of a command line.
+    """
+
+    ssh: tuple[str, ...] = ("ssh",)
+    python: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ClusterError for words that would be read as something else than they are."""
+        if not self.ssh or self.ssh[0].startswith("-") or any(map(has_control_characters, self.ssh)):
+            raise ClusterError(
+                f"ssh is {quoted(self.ssh)}; expected a command and its options, as ('ssh', '-J', 'gate').",
+                code="argument.invalid-value",
+            )
+        if not self.python or self.python.startswith("-") or "=" in self.python or has_control_characters(self.python):
+            raise ClusterError(
+                f"python is {quoted(self.python)}; expected a path, without '=', that does not begin with '-'.",
+                code="argument.invalid-value",
+            )
+        for name, value in self.environment.items():
+            if not VARIABLE.fullmatch(name) or has_control_characters(str(value)):
+                raise ClusterError(
+                    f"environment has {quoted(name)}: {quoted(value)}; expected a name of letters, digits and '_', and "
+                    "a value in one line.",
+                    code="argument.invalid-value",
+                )
+
+    def command(self, host: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
+        """What starts the host's Python with these arguments there."""
+        options = [word for option in OPTIONS for word in ("-o", option)]
+        given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
+        remote = shlex.join(["exec", "env", *given, self.python, *arguments])
+        return [*self.ssh, "-T", *options, "--", host, remote]
+
+    def by_hand(self, host: str) -> str:
+        """What a user types to see what is wrong there: the same way, and free to ask."""
+        return shlex.join([*self.ssh, host])
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host as it describes itself (see `asked`), under the name by which ssh reaches it."""
+
+    name: str
+    answers: Mapping[str, Any]
+
+
+def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
+    """What the hosts are, asked at the same time.
+
+    Raises ClusterError where one can't be reached, has no ptynb, or has other versions than this machine.
+    """
+    if not names:
+        raise ClusterError(
+            "No host was named; expected at least one: Cluster.ssh({'host': engines}).", code="argument.missing"
+        )
+    for name in names:
+        if not HOST.fullmatch(name):
+            raise ClusterError(
+                f"A host is named {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (no - at "
+                "its beginning); give a host with another name such a one in ~/.ssh/config.",
+                code="argument.invalid-value",
+            )
+    if len(set(names)) < len(names):
+        raise ClusterError(
+            f"The hosts are {quoted([*names])}; expected names by which ssh reaches them, each once.",
+            code="argument.invalid-value",
+        )
+    with ThreadPoolExecutor(len(names)) as pool:
+        hosts = tuple(pool.map(lambda name: _ask(name, remote), names))
+    for host in hosts:
+        _check_versions(host, remote)
+    return hosts
+
+
+def _ask(name: str, remote: Remote) -> Host:
+    command = remote.command(name, {}, "-")
+    try:
+        done = subprocess.run(
+            command, input=Path(host_probe.__file__).read_bytes(), capture_output=True, timeout=ASK_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        raise ClusterError(
+            f"There is no {remote.ssh[0]!r} here to reach {name} with; install OpenSSH.", code="ssh.not-installed"
+        ) from None
+    except subprocess.TimeoutExpired:
+        told = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
+        raise ClusterError(told, code="ssh.unreachable") from None
+    for line in done.stdout.decode(errors="replace").splitlines():
+        if line.startswith(host_probe.MARK):
+            return Host(name, json.loads(line.removeprefix(host_probe.MARK)))
+    raise ClusterError(
+        explain(name, remote, done.returncode, done.stderr.decode(errors="replace")), code="ssh.unreachable"
+    )
+
+
+def explain(host: str, remote: Remote, status: int, said: str) -> str:
+    """One sentence for the end of an ssh command: which host, what is wrong there, what to do."""
+    if status == SSH_FAILED:
+        for words, remedy in REMEDIES:
+            if words in said:
+                return f"{host} can't be used: {remedy.format(host=host, by_hand=remote.by_hand(host))}."
+    if status in NOT_FOUND:
+        return f"{host} has no Python at {remote.python}; name the one with ptynb: Cluster.ssh(..., python=...)."
+    lines = [line for line in said.splitlines() if line.strip()]
+    last = f": {lines[-1].strip()}" if lines else ""
+    ended = f"ssh ended with status {status}"
+    return f"{host} did not answer as expected ({ended}){last}; try by hand: {remote.by_hand(host)}"
+
+
+def _check_versions(host: Host, remote: Remote) -> None:
+    here = {package: importlib.metadata.version(package) for package in host_probe.PACKAGES}
+    here["python"] = ".".join(platform.python_version_tuple()[:2])
+    for package, own in here.items():
+        there = host.answers[package]
+        wanted = own.partition("+")[0]  # a build for another device (2.13.0+cu126) is the same version
+        if there is None:
+            raise ClusterError(
+                f"{host.name} has no {package} for {remote.python}; install it there "
+                f"({remote.python} -m pip install {package}=={wanted}), or name another Python: "
+                "Cluster.ssh(..., python=...).",
+                code="ssh.version-mismatch",
+            )
+        if there.partition("+")[0] != wanted:
+            raise ClusterError(
+                f"{host.name} has {package} {there}, and this machine has {own}; they must be the same version.",
+                code="ssh.version-mismatch",
+            )
+
+
+def place_engines(
+    hosts: Sequence[Host], counts: Mapping[str, int | None], device: str, threads: int | None
+) -> tuple[ClusterPlan, tuple[str, ...]]:
+    """The engines of all hosts, ranks in the hosts' order, and the host of each.
+
+    counts: engines by host; None: one for each GPU there, or two on its CPU. Raises ClusterError where that can't be
+    had, or where some hosts would compute on GPUs and others on the CPU.
+    """
+    engines: list[EnginePlan] = []
+    homes: list[str] = []
+    for host in hosts:
+        if device != "cpu" and host.answers["gpu_problem"]:
+            raise ClusterError(f"On {host.name}: {host.answers['gpu_problem']}", code="gpu.driver-failed")
+        gpus = () if device == "cpu" else tuple(GPU(**gpu) for gpu in host.answers["gpus"])
+        try:
+            plan = plan_cluster(counts[host.name], device, gpus, host.answers["cores"], threads)
+        except ClusterError as error:
+            raise ClusterError(f"On {host.name}: {error}", code=error.code) from None
+        for engine in plan.engines:
+            environment = {name: value for name, value in engine.environment.items() if name not in OWN_INTERFACES}
+            rank = len(engines)
+            environment |= {"PTYNB_RANK": str(rank), "PTYNB_GPU": "chosen"}
+            identity = f"{host.name}: {engine.identity}"
+            engines.append(dataclasses.replace(engine, rank=rank, identity=identity, environment=environment))
+            homes.append(host.name)
+    kinds = {home: engine.kind for home, engine in zip(homes, engines, strict=True)}
+    without = [home for home, kind in kinds.items() if kind == "CPU"]
+    if without and len(without) < len(kinds):
+        raise ClusterError(
+            f"{' and '.join(without)} would compute on the CPU and others on GPUs; leave them out.",
+            code="cluster.mixed-devices",
+        )
+    backend = choose_backend(len(engines), 0 if without else len(engines), sys.platform, dist.is_nccl_available())
+    return ClusterPlan(tuple(engines), *backend), tuple(homes)
+
+
+@final
+class SshLauncher(Launcher):
+    """An ssh process here for each engine there."""
+
+    kind, here = "ssh", False
+
+    def __init__(self, plan: ClusterPlan, homes: Sequence[str], remote: Remote, name: str, folder: Path) -> None:
+        """homes: the host of each rank."""
+        self._plan, self._homes, self._remote, self._name, self._folder = plan, homes, remote, name, folder
+        self._processes: dict[int, psutil.Process] = {}
+        self._own: dict[int, subprocess.Popen[bytes]] = {}
+
+    def _log(self, rank: int) -> Path:
+        return self._folder / "log" / f"engine-rank{rank}.log"
+
+    def start(self, ranks: Sequence[int]) -> None:
+        """Starts them all at the same time. The controller must have written how to connect: each is told by ssh."""
+        connection = engine_file(self._folder).read_bytes()
+        for rank in ranks:
+            environment = {**self._plan.engines[rank].environment, MARK: self._name}
+            command = self._remote.command(self._homes[rank], environment, "-m", "ptynb.cluster.engine_main", "-")
+            process = begin(command, self._name, self._log(rank), stdin=subprocess.PIPE)
+            self._own[rank], self._processes[rank] = process, psutil.Process(process.pid)
+            assert process.stdin is not None
+            with process.stdin:  # less than a pipe holds, so nothing is waited for
+                process.stdin.write(connection)
+
+    @classmethod
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> SshLauncher:
+        """The launcher of a cluster that runs already, from what `describe` told."""
+        remote = {**described["remote"], "ssh": tuple(described["remote"]["ssh"])}
+        return cls(plan, described["homes"], Remote(**remote), name, folder)
+
+    def describe(self) -> dict[str, Any]:
+        """Hosts and how to reach them, and the ssh processes."""
+        pids = {str(rank): process.pid for rank, process in self._processes.items()}
+        return {"homes": [*self._homes], "remote": dataclasses.asdict(self._remote), "ssh_processes": pids}
+
+    def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
+        """Takes over their ssh processes."""
+        for rank, pid in described["ssh_processes"].items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._processes[int(rank)] = psutil.Process(pid)
+
+    def kill(self, rank: int) -> None:
+        """Ends ssh, and with it what this knows of the engine, which is swept away on its host."""
+        self._processes[rank].kill()
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            sweep = self._remote.command(
+                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
+            )
+            subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
+
+    def dead(self) -> list[int]:
+        """Ranks whose ssh has ended: with the engine, or because the host is silent."""
+        for process in self._own.values():
+            process.poll()
+        return [rank for rank, process in self._processes.items() if not is_alive(process)]
+
+    def news(self) -> str:
+        """Which hosts it waits for."""
+        hosts = list(dict.fromkeys(self._homes))
+        return f"{counted(len(self._homes), 'engine')} starting on {', '.join(hosts)}"
+
+    def failed(self) -> str:
+        """Why ssh itself could not start an engine."""
+        for rank, process in self._own.items():
+            if process.poll() in (SSH_FAILED, *NOT_FOUND):
+                said = self._log(rank).read_text(errors="replace")
+                return explain(self._homes[rank], self._remote, process.returncode, said)
+        return ""
+
+    def stop(self) -> None:
+        """Engines that did not leave when told were ended by the commands of `record`; here what is left of ssh."""
+        for process in self._own.values():
+            process.terminate()
+            process.wait()
+        self._own.clear()
+
+    def record(self) -> dict[str, Any]:
+        """The ssh processes here; and for each host the command that ends what is left there."""
+        alive = [process for process in self._processes.values() if is_alive(process)]
+        hosts = list(dict.fromkeys(self._homes))
+        sweep = ("-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
+        return {
+            "processes": [[process.pid, process.create_time()] for process in alive],
+            "end": [self._remote.command(host, {}, *sweep) for host in hosts] if self._processes else [],
+        }

@@ -1,0 +1,281 @@
+"""Checks before anything is read: a header can announce any size, and a value may be of any kind and shape."""
+
+from __future__ import annotations
+
+import json
+import math
+import tokenize
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, inside, read_all, reason
+from ptynb.table import gigabytes
+
+SHARE = 0.5
+"""Of the memory that is free, for what one file asks to be read at once: engines get a copy of it."""
+SMALL = 2**28
+"""Bytes at most of what is read beside the patterns: positions, a mask, a probe."""
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How members of archives may be packed: zipfile unpacks others in pieces of any size, whatever is announced."""
+ELSEWHERE = "open it on a machine with more memory"
+UNCOMPRESSED = "store the patterns uncompressed (.npy or HDF5), where they can stay in the file"
+
+
+def size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Bytes of an array, in whole numbers of any size."""
+    return math.prod(int(side) for side in shape) * dtype.itemsize
+
+
+def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
+    """Raises FileError where `octets` are more than may be read into memory at once; `remedy` is its last words."""
+    free = psutil.virtual_memory().available
+    room = int(free * SHARE)
+    if octets > room:
+        raise FileError(
+            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(room)} may be read into memory here, "
+            f"half of the {gigabytes(free)} that are free; {remedy}.",
+            code="file.too-large",
+        )
+
+
+def check_small(octets: int, what: str, path: Path) -> None:
+    """Raises FileError where something beside the patterns is larger than any scan's is."""
+    if octets > SMALL:
+        raise FileError(
+            f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is broken "
+            "or of another kind.",
+            code="file.too-large",
+        )
+
+
+def mapped(path: Path, expected: str) -> NDArray[Any]:
+    """The array of a .npy, mapped into memory: a header that announces more than the file has is refused, unread.
+
+    expected: in the plural, for the sentence ("positions").
+    """
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, tokenize.TokenError) as error:
+        raise FileError(
+            f"{path} is not a readable .npy file ({reason(error)}); expected {expected}.", code="file.damaged"
+        ) from None
+    if not isinstance(values, np.ndarray):  # an archive of several, under this name
+        raise FileError(f"{path} holds several arrays; expected one, {expected}.", code="file.unexpected-content")
+    return values
+
+
+def check_packing(member: zipfile.ZipInfo, path: Path) -> None:
+    """Raises FileError for a member of an archive that can't be unpacked in pieces of a known size."""
+    if member.compress_type not in PACKED:
+        raise FileError(
+            f"{path} packs {member.filename[:80]} by method {member.compress_type}; expected deflate (8) or none (0): "
+            "pack the archive again with one of these.",
+            code="file.unexpected-content",
+        )
+
+
+MOST_EXPANSION = 1000
+"""How many times larger than the whole file a dataset may be: what gzip can do at most."""
+MOST_TEXT = 2**26
+"""Bytes of a text."""
+KINDS = {
+    "c": "complex numbers",
+    "f": "real numbers",
+    "fiu": "real numbers",
+    "iu": "whole numbers",
+    "biu": "true or false",
+    "biuf": "true or false",
+}
+
+
+class Checked:
+    """An open file, and its values once they were looked at. Every method raises FileError."""
+
+    def __init__(self, file: h5py.File, path: Path) -> None:
+        self.file, self.path = file, path
+        self._bytes = path.stat().st_size
+
+    def has(self, name: str) -> bool:
+        """Whether there is something of this name."""
+        return self._inside(name) is not None
+
+    def group(self, name: str) -> h5py.Group:
+        """The group of this name; links into other files are not followed."""
+        found = self._inside(name)
+        if not isinstance(found, h5py.Group):
+            raise FileError(
+                f"{self.path} has no group {name}; the file is incomplete or of another kind.", code="file.incomplete"
+            )
+        return found
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """The dataset of this name, of a size that the file can hold; links into other files are not followed."""
+        found = self._inside(name)
+        if not isinstance(found, h5py.Dataset):
+            raise FileError(
+                f"{self.path} has no dataset {name}; the file is incomplete or of another kind.", code="file.incomplete"
+            )
+        if found.shape is None:
+            raise FileError(
+                f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.", code="file.incomplete"
+            )
+        if found.nbytes > MOST_EXPANSION * self._bytes:
+            raise FileError(
+                f"{self.path} claims {found.nbytes:.3g} bytes for {name}, in a file of {self._bytes}; it is damaged or "
+                "made up.",
+                code="file.damaged",
+            )
+        return found
+
+    def _inside(self, name: str) -> Item | None:
+        try:
+            return inside(self.file, name, self.path)
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise self._damaged(name, error) from None
+
+    def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
+        """An array. kind: a key of `KINDS`. dimensions: how many axes it may have. last: length of the last one."""
+        stored = self.dataset(name)
+        right = stored.dtype.kind in kind and stored.ndim in dimensions and 0 not in stored.shape
+        if not right or last not in (None, stored.shape[-1]):
+            axes = " or ".join(str(number) for number in dimensions)
+            more = "" if last is None else f", {last} in the last"
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected {KINDS[kind]} along {axes} axes{more}, "
+                "none of length 0.",
+                code="file.unexpected-content",
+            )
+        return self.read(name, stored)
+
+    def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
+        """Rows. fields: kind of each column that has to be there; "O" for text."""
+        stored = self.dataset(name)
+        known = stored.dtype.fields or {}
+        right = all(field in known and known[field][0].kind in kind for field, kind in fields.items())
+        if not right or stored.ndim != 1:
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected rows with {', '.join(fields)}.",
+                code="file.unexpected-content",
+            )
+        return self.read(name, stored)
+
+    def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
+        """All of a dataset that was looked at."""
+        check_room(stored.nbytes, name, self.path, ELSEWHERE)
+        check_chunks(stored, self.path)
+        try:
+            values: NDArray[Any] = read_all(stored)
+        except (OSError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+            raise self._damaged(name, error) from None
+        return values
+
+    def text(self, name: str) -> str:
+        """A text."""
+        stored = self.dataset(name)
+        if h5py.check_string_dtype(stored.dtype) is None or stored.shape != ():
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected a text.", code="file.unexpected-content"
+            )
+        return self._decoded(name, self.read(name, stored))
+
+    def texts(self, name: str) -> list[Any]:
+        """Texts in a row."""
+        stored = self.dataset(name)
+        if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected texts.", code="file.unexpected-content"
+            )
+        return [*self.read(name, stored)]
+
+    def json(self, name: str, kind: type[dict[Any, Any]] | type[list[Any]]) -> Any:
+        """What a JSON text says: a dictionary or a list."""
+        return self.parsed(name, self.text(name), kind)
+
+    def parsed(self, name: str, text: Any, kind: type[Any] = object) -> Any:
+        """The same of a text that was read already."""
+        try:
+            found = json.loads(self._decoded(name, text))
+        except (ValueError, RecursionError) as error:
+            raise FileError(
+                f"{self.path} has {name}, which is no JSON ({reason(error)}); it is damaged.", code="file.damaged"
+            ) from None
+        if not isinstance(found, kind):
+            raise FileError(
+                f"{self.path} has {name} as a {type(found).__name__}; expected a {kind.__name__}.",
+                code="file.unexpected-content",
+            )
+        return found
+
+    def number(self, name: str) -> float:
+        """A number alone."""
+        stored = self.dataset(name)
+        if stored.dtype.kind not in "fiub" or stored.shape != ():
+            raise FileError(
+                f"{self.path} has {name} as {_described(stored)}; expected one number.", code="file.unexpected-content"
+            )
+        return float(self.read(name, stored))
+
+    def attribute(self, place: h5py.Group | h5py.Dataset, name: str) -> Any:
+        """The value of an attribute."""
+        try:
+            if name in place.attrs:
+                return place.attrs[name]
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise self._damaged(f"{place.name}@{name}", error) from None
+        raise FileError(
+            f"{self.path} has no attribute {name} at {place.name}; the file is incomplete or of another kind.",
+            code="file.incomplete",
+        )
+
+    def real(self, place: h5py.Group | h5py.Dataset, name: str) -> float:
+        """A number in an attribute, which may be not finite."""
+        value = self.attribute(place, name)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise FileError(
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; expected a number.",
+                code="file.unexpected-content",
+            ) from None
+
+    def numbers(self, place: h5py.Group | h5py.Dataset, name: str, count: int) -> tuple[float, ...]:
+        """So many finite numbers in an attribute."""
+        value = self.attribute(place, name)
+        try:
+            found = tuple(float(one) for one in np.atleast_1d(value))
+        except (TypeError, ValueError):
+            found = ()
+        if len(found) != count or not all(math.isfinite(one) for one in found):
+            raise FileError(
+                f"{self.path} has {in_one_line(value)} as attribute {name} at {place.name}; "
+                f"expected {count} finite numbers.",
+                code="file.unexpected-content",
+            )
+        return found
+
+    def _decoded(self, name: str, value: Any) -> str:
+        try:
+            text = value.decode() if isinstance(value, bytes) else str(value)
+        except UnicodeDecodeError:
+            raise FileError(f"{self.path} has {name} in no UTF-8; it is damaged.", code="file.damaged") from None
+        if len(text) > MOST_TEXT:
+            raise FileError(
+                f"{self.path} has {len(text)} letters of {name}; expected at most {MOST_TEXT}.", code="file.too-large"
+            )
+        return text
+
+    def _damaged(self, name: str, error: Exception) -> FileError:
+        return FileError(f"{self.path} is damaged: {name} can't be read ({reason(error)}).", code="file.damaged")
+
+
+def _described(stored: h5py.Dataset) -> str:
+    return f"{in_one_line(stored.dtype)} of shape {stored.shape}"

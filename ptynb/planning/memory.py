@@ -1,0 +1,318 @@
+"""How much memory an engine takes at its peak, item by item: what the code holds at the same time, counted.
+
+    the engine's patterns, in the type they are kept in (`engine.source`)
+  + copies of object and probe: themselves, gradients, moments of the optimiser, messages, and what comes and goes
+  + what is kept of each pattern of a batch until its gradient is there
+  + small pictures of epochs on the way (`engine.moments`)
+  + a state that is being written to a file
+  + the process itself
+
+What is not there at the same time by a few copies is added all the same: object and batches hardly ever matter both.
+Resident memory at the peak of real runs on a CPU was 0.8 to 1.1 of the sum where the arrays are larger than `MAPPED`,
+0.8 to 1.6 where they are smaller, and 2.1 once with slices. (L-BFGS keeps less where the curvature says nothing new:
+0.4 was seen.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ptynb.cluster.devices import find_gpus
+from ptynb.data.geometry import Geometry
+from ptynb.data.scan import Scan
+from ptynb.engine.thumbnails import bytes_of
+from ptynb.exceptions import SettingsError
+from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
+from ptynb.loading.placement import Place, free_on_host, place_for
+from ptynb.loading.prefetch import AHEAD
+from ptynb.optimize.batching import can_share
+from ptynb.optimize.lbfgs import HISTORY
+from ptynb.optimize.optimizers import moments
+from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics.hotpath import compiled_for
+from ptynb.physics.model_builder import model_window, object_frame
+from ptynb.settings import PROJECTIONS, THIN_ONLY, Settings
+
+MAPPED = 2**25
+"""glibc gives larger arrays back at once [bytes]."""
+HEAP = 1.5
+"""How much it takes for smaller ones that come and go, where they need 1.
+
+1.2 to 1.9 was seen, up to 3 with four slices. With MALLOC_MMAP_THRESHOLD_=1048576, which maps them all, the same peaks
+are those of plain counting, and runs take up to 8 times as long.
+"""
+RECORDED = 2
+"""Arrays that a step outside of the hot path keeps for automatic differentiation: its result and the gradient of it."""
+PROCESS = 200e6
+"""Of a process with torch loaded [bytes], beside what it shares with others; there already without a cluster."""
+COPIES_OF_A_STATE = 2.2
+"""Its arrays, and the bytes of the file, whose room grows by an eighth at a time."""
+CONTEXT = 600e6
+"""What CUDA and its libraries take of a GPU [bytes]."""
+
+USABLE = 0.95
+"""Of a GPU's memory, what there is for one process."""
+MOST_ENGINES = 64
+"""Engines that are thought of where fewer have too little memory."""
+
+Where = Literal["device", "host"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """What memory of one engine is for. where: "device" or "host", which are one on a CPU; bytes."""
+
+    name: str
+    where: Where
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be run: settings on this many engines of a cluster, or in this process (engines 1, cluster False).
+
+    keep: whether states are kept, which rank 0 copies and turns into the bytes of a file.
+    """
+
+    settings: Settings
+    engines: int
+    cluster: bool = True
+    keep: bool = True
+
+
+def copies_of_parameters(settings: Settings, engines: int) -> float:
+    """Arrays as large as object and probe that there are of each at the same time."""
+    if settings.optimiser in THIN_ONLY:
+        # Itself, the sums above and below with the message that brought them, the step, and the mean of its lengths.
+        return 8
+    # Copies for a result and for a picture, which all optimisers but one surpass in no step.
+    passing = 5 if settings.optimiser == "radam" else 2
+    kept = moments(settings)
+    if settings.optimiser == "lbfgs":
+        # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
+        kept = 2 * HISTORY + 4
+    # Of the polar form: the complex values, their gradient, and one in passing.
+    polar = 3 if settings.object.parametrization == "amplitude_phase" else 0
+    return 2 + kept + passing + polar + (1 if engines > 1 else 0)
+
+
+def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
+    """(waves, windows, patterns) of each pattern that `physics.hotpath` and the loss hold until its gradient is there.
+
+    waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
+    """
+    still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
+    if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
+        # Moved probes, waves behind each slice, waves at the detector.
+        waves = 2.0 + settings.slices.count
+        # Those of the object, and the ramps that move the probe.
+        windows = settings.slices.count + 1.0
+        # Counts, intensity, its slope, and one in passing.
+        patterns = 4.0
+        if any(settings.part(name).learning_rate > 0 for name in ("positions", "affine", "probe_offset")):
+            waves += 1  # the product from which the slopes of shifts are summed
+    else:
+        # Moved probes and waves behind each slice, the last of which become those at the detector; or a sum for each
+        # thread, where that is less (`compiled.steps`).
+        waves, windows = 1.0 + settings.slices.count, 0.0
+        # Counts, and the intensity, which becomes its slope.
+        patterns = 2.0
+    plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
+    waves += RECORDED * ((settings.opr.modes > 0) + (not plane))
+    detector = settings.detector
+    patterns += RECORDED * (
+        (settings.pattern_intensities.learning_rate > 0)
+        + (settings.background.learning_rate > 0)
+        + (detector.psf_sigma > 0)
+        + (detector.oversampling > 1)
+        + (detector.saturation is not None)
+    )
+    return waves, windows, patterns
+
+
+def memory_of(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> tuple[Item, ...]:
+    """What one engine takes at its peak, with the patterns at this place."""
+    return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
+
+
+def totals(items: tuple[Item, ...]) -> dict[Where, float]:
+    """Of one engine, by where [bytes]."""
+    return {
+        "device": sum(item.bytes for item in items if item.where == "device"),
+        "host": sum(item.bytes for item in items if item.where == "host"),
+    }
+
+
+def patterns_bytes(scan: Scan, settings: Settings, patterns: float) -> float:
+    """Of so many patterns as engines keep them; integers of more than 16 bits are taken to fit in those."""
+    working = torch.float64 if settings.precision == "double" else torch.float32
+    return patterns * scan.pattern_shape[0] * scan.pattern_shape[1] * narrowest(scan.frames.dtype, working).itemsize
+
+
+def own_patterns(scan: Scan, engines: int) -> int:
+    """Patterns that one engine has at most."""
+    return -(-len(scan) // engines)
+
+
+def portion(scan: Scan, asked: Workload) -> int:
+    """Patterns that one engine computes at once at most."""
+    share = BatchSampler.of(scan, asked.settings, asked.engines).share(asked.engines)
+    return -(-share // asked.settings.gradient_accumulation)
+
+
+def _items(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> Iterator[Item]:
+    settings, where = asked.settings, _where(on_gpu)
+    own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
+    height, width = model_window(scan, settings)
+    complex_bytes = 16 if settings.precision == "double" else 8
+    window = float(complex_bytes * height * width)
+    wave = window * settings.probe.modes
+    ways = window * settings.opr.modes
+    states = settings.object.modes
+
+    if place == "disk" or (place == "host" and on_gpu):
+        yield Item("patterns on their way", where, (1 + AHEAD) * at_once * window / 2)
+    if place != "disk":
+        yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
+    if asked.cluster and not scan.frames.in_file:
+        # Those of an array are sent to the engine, which lets go of them when it has taken them over.
+        sent = own * scan.pattern_shape[0] * scan.pattern_shape[1] * scan.frames.dtype.itemsize
+        yield Item("patterns as they were sent", "host", sent)
+    yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
+    rows, columns = object_frame(scan, settings).shape
+    object = float(complex_bytes * rows * columns * settings.slices.count * states)
+    yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
+    copies = copies_of_parameters(settings, asked.engines)
+    yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
+    yield Item("probe, gradient and optimiser", where, _taken(copies, wave + ways, on_gpu))
+    waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
+    yield Item(
+        "waves of a batch",
+        where,
+        _taken(waves, at_once * states * wave, on_gpu)
+        + _taken(windows, at_once * states * window, on_gpu)
+        + _taken(patterns, at_once * window / 2, on_gpu),
+    )
+    kept = {"dm": 1, "raar": 2}.get(settings.optimiser, 0)
+    yield Item("exit waves of all patterns", where, kept * own * wave)
+    if asked.keep:
+        lasting = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
+        state = (1 + lasting) * (object + wave + ways) + kept * own * wave
+        yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
+    if on_gpu:
+        yield Item("CUDA", where, CONTEXT)
+    if asked.cluster:
+        yield Item("process", "host", PROCESS)
+
+
+def _where(on_gpu: bool) -> Where:
+    return "device" if on_gpu else "host"
+
+
+def _taken(arrays: float, size: float, on_gpu: bool) -> float:
+    """By so many arrays of so many bytes that come and go."""
+    return arrays * size * (HEAP if size < MAPPED and not on_gpu else 1)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory to be had [bytes]: of all engines together on the host, and on each engine's GPU, None on a CPU."""
+
+    host: float
+    device: float | None = None
+
+
+def room_for(on_gpu: bool, held: float = 0) -> Room:
+    """What is free on the host now, and what the smallest GPU has. held: by engines that run already [bytes].
+
+    From the driver's tool: the kernel does not touch CUDA to ask. Where it does not tell, no GPU is too small.
+    """
+    sizes = [gpu.memory * 2.0**20 * USABLE for gpu in find_gpus() if gpu.memory] if on_gpu else []
+    return Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+
+
+def check_room(scan: Scan, asked: Workload, room: Room) -> None:
+    """Raises SettingsError where it can't fit, with one sentence that names a remedy."""
+    problem = refusal(scan, asked, room)
+    if problem is not None:
+        raise SettingsError(problem, code="memory.insufficient")
+
+
+def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:
+    """Where engines will keep the patterns."""
+    own, everybody = (
+        patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
+    )
+    return place_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
+
+
+def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:
+    """Where the memory does not suffice; None: nowhere."""
+    needed = totals(memory_of(scan, asked, place_of_patterns(scan, asked, room), room.device is not None))
+    if room.device is not None and needed["device"] > room.device:
+        return "device"
+    return "host" if asked.engines * needed["host"] > room.host else None
+
+
+def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
+    """One sentence where it can't fit, with the smallest change that helps; None where it fits."""
+    where = lacks(scan, asked, room)
+    if where is None:
+        return None
+    place = place_of_patterns(scan, asked, room)
+    items = [item for item in memory_of(scan, asked, place, room.device is not None) if item.where == where]
+    largest = max(items, key=lambda item: item.bytes)
+    needed = sum(item.bytes for item in items)
+    there, times = (room.device, 1) if where == "device" else (room.host, asked.engines)
+    assert there is not None, "only a GPU's memory is the device's"
+    whose = "on its GPU" if where == "device" else "of memory"
+    engines = "the engine needs" if asked.engines == 1 or where == "device" else f"{asked.engines} engines need"
+    return (
+        f"This can't fit: {engines} about {times * needed / 1e9:.3g} GB {whose}, most of it for "
+        f"'{largest.name}' ({times * largest.bytes / 1e9:.3g} GB), and {there / 1e9:.3g} GB are there; "
+        f"{_remedy(scan, asked, room)}."
+    )
+
+
+def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
+    for count, changes, words in _remedies(scan, asked, room):
+        try:
+            settings = asked.settings.replace(**changes)
+        except SettingsError:  # it goes together with no such change
+            continue
+        if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
+            return words
+    return "crop or bin the patterns first (ptynb.preparation)"
+
+
+def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """(engines, changes of settings, words for them) by what they cost: first what leaves the result as it is."""
+    settings, engines = asked.settings, asked.engines
+    for accumulate in (
+        settings.gradient_accumulation * 2**power for power in range(1, portion(scan, asked).bit_length())
+    ):
+        change = {"gradient_accumulation": accumulate}
+        yield engines, change, f"compute each batch in parts: gradient_accumulation={accumulate}"
+    if settings.pattern_storage == "device" and room.device is not None:
+        yield engines, {"pattern_storage": "host"}, "keep the patterns elsewhere: pattern_storage='host'"
+    if settings.pattern_storage != "disk" and scan.frames.in_file:
+        yield engines, {"pattern_storage": "disk"}, "keep the patterns elsewhere: frames='disk'"
+    if room.device is not None:
+        for count in range(engines + 1, MOST_ENGINES + 1):
+            if can_share(scan, settings, count):
+                yield count, {}, f"use {count} engines, each on a GPU of its own"
+    else:
+        for count in range(engines - 1, 0, -1):
+            yield count, {}, f"use fewer engines, which each hold the object: {count}"
+    batch = settings.batch // 2
+    while batch >= (1 if settings.batch_per == "engine" else engines):
+        smaller = {"batch": batch, "gradient_accumulation": min(settings.gradient_accumulation, batch)}
+        yield engines, smaller, f"use smaller batches: batch={batch}"
+        batch //= 2
+    if settings.optimiser in ("lbfgs", *PROJECTIONS):
+        adam = {"optimiser": "adam", "object": {"learning_rate": 0.01}, "probe": {"learning_rate": 0.01}}
+        yield engines, adam, "use the optimiser 'adam'"

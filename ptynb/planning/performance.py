@@ -1,0 +1,218 @@
+"""Time of an update on several engines: a model, and the measurement of its numbers on a real cluster.
+
+    t(P) = a + b n / P + exchange        n patterns a batch, P engines; a: independent of the patterns
+    exchange = l + 2 (P - 1) / P · N / w     all-reduce of N bytes in a ring: latency l, bandwidth w
+
+Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 117 (2009), for the ring. If engines exchange only every k updates
+(`Settings.sync_every`), the exchange counts one k-th. Overlap with computing is not considered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.devices import Device
+from ptynb.cluster.groups import joining
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import Scan
+from ptynb.engine.update_timing import time_messages, time_updates
+from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
+from ptynb.optimize.optimizers import moments
+from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics.model_builder import model_window, object_frame, window_places
+from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
+
+UPDATES_LOOKED_AT = 64
+"""Updates of an epoch, by which the touched part of the object is estimated."""
+MOST_PATTERNS = 64
+"""Patterns of the largest update that is measured; larger ones follow from the straight line."""
+MOST_BYTES = 2**27
+"""Of its exit waves."""
+TIMEOUT = 300.0
+"""Longest time of all measurements with one number of engines [s]."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Time of an update of one engine [s]: `fixed`, and `each` for every pattern of its own."""
+
+    fixed: float
+    each: float
+
+    @classmethod
+    def through(cls, fewer: tuple[int, float], more: tuple[int, float]) -> Compute:
+        """The straight line through two of (patterns, seconds); neither of its parts is below 0."""
+        (few, short), (many, long) = fewer, more
+        each = max(long - short, 0) / (many - few) if many > few else long / many
+        return cls(max(long - each * many, 0), min(each, long / many))
+
+    def seconds(self, patterns: float) -> float:
+        """With so many patterns."""
+        return self.fixed + self.each * patterns
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """Between engines: latency of an all-reduce [s], bandwidth [bytes/s]."""
+
+    latency: float
+    bandwidth: float
+
+    @classmethod
+    def through(cls, small: tuple[int, float], large: tuple[int, float], engines: int) -> Interconnect:
+        """Latency from a message that is all latency and bandwidth from one that has more, of (bytes, seconds)."""
+        more = wire_bytes(large[0] - small[0], engines)
+        return cls(small[1], more / max(large[1] - small[1], 1e-9))
+
+    def seconds(self, count: float, engines: int) -> float:
+        """All-reduce of so many bytes."""
+        return self.latency + wire_bytes(count, engines) / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured with so many engines at work at the same time. link: None for one engine."""
+
+    compute: Compute
+    link: Interconnect | None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of an update, on average [s]. wire: what each engine sends [bytes]. epoch: seconds of one."""
+
+    computing: float
+    exchanging: float
+    wire: float
+    epoch: float
+
+
+def cost_of(scan: Scan, settings: Settings, engines: int, found: Measured) -> Cost:
+    """What these settings cost on so many engines."""
+    computing, exchanging, wire = found.compute.seconds(patterns_per_update(scan, settings, engines)), 0.0, 0.0
+    if found.link is not None:
+        count, every = exchanged_bytes(scan, settings, engines), settings.sync_every
+        exchanging, wire = found.link.seconds(count, engines) / every, wire_bytes(count, engines) / every
+    return Cost(computing, exchanging, wire, updates(scan, settings, engines) * (computing + exchanging))
+
+
+def wire_bytes(count: float, engines: int) -> float:
+    """What each engine sends in an all-reduce of so many bytes: 2 (P - 1) / P of them."""
+    return 2 * (engines - 1) / engines * count
+
+
+def updates(scan: Scan, settings: Settings, engines: int) -> int:
+    """In an epoch."""
+    return 1 if settings.optimiser in WHOLE_PASSES else BatchSampler.of(scan, settings, engines).updates
+
+
+def patterns_per_update(scan: Scan, settings: Settings, engines: int) -> float:
+    """Patterns of one engine behind an update, on average."""
+    return len(scan) / updates(scan, settings, engines) / engines
+
+
+def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
+    """What one exchange is about, on average over an epoch [bytes], before it becomes 2 (P - 1) / P of it on the wire.
+
+    After every update gradients (or an algorithm's sums) travel; after several of them parameters and moments.
+    """
+    rows, columns = object_frame(scan, settings).shape
+    plane = rows * columns * touched_part(scan, settings, engines)
+    window = float(np.prod(model_window(scan, settings)))
+    object, probe = 2.0 * plane * settings.slices.count * settings.object.modes, 2.0 * window * settings.probe.modes
+    numbers = object + probe
+    if settings.sync_every > 1:
+        numbers *= 1 + moments(settings)
+    elif settings.optimiser in ("rpie", *THIN_ONLY):
+        numbers += plane + window  # the light on both
+    if settings.optimiser == "lsqml":
+        numbers += plane  # lengths of steps
+    return numbers * (8 if settings.precision == "double" else 4)
+
+
+def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
+    """The mean part of the object that is sent: tiles that the windows of a batch (or several) reach into, or all.
+
+    Engines that go their own ways for some updates send what any of them touched meanwhile.
+    """
+    if settings.gradient_sync == "dense" or settings.optimiser in ("lbfgs", *THIN_ONLY):
+        return 1.0
+    window, shape = model_window(scan, settings), object_frame(scan, settings).shape
+    corners = np.rint(window_places(scan, settings)).astype(np.int64)
+    layers = settings.slices.count * settings.object.modes
+    nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
+    every = settings.sync_every
+    table = BatchSampler.of(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
+
+    def part(patterns: NDArray[np.int64]) -> float:
+        found = Region(shape, touched_tiles(corners[patterns[patterns >= 0]], window, shape))
+        return found.pixels / (shape[0] * shape[1]) if saves_enough(found, nbytes) else 1.0
+
+    edges = [*range(0, table.shape[1], every), table.shape[1]]
+    return float(np.mean([part(table[:, first:end]) for first, end in pairwise(edges)]))
+
+
+@contextmanager
+def running(engines: int | Cluster | None, device: Device) -> Iterator[Cluster]:
+    """The cluster that was given, or one of so many engines for the time being."""
+    if isinstance(engines, Cluster):
+        yield engines
+    else:
+        with Cluster(engines, device=device) as cluster:
+            yield cluster
+
+
+def measure(cluster: Cluster, scan: Scan, settings: Settings, counts: Sequence[int]) -> dict[int, Measured]:
+    """What updates and messages take with the first 1, 2 ... of the cluster's engines at work at the same time.
+
+    counts: numbers of engines, at most the cluster's. On a CPU fewer engines have more threads each, as they would have
+    in a cluster of their own. Raises ClusterError where a reconstruction is open on the engines.
+    """
+    part = part_of(scan, settings)
+    return {count: _measure(cluster, part, scan, settings, count) for count in counts}
+
+
+def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count: int) -> Measured:
+    plan = cluster.plan.engines[:count]
+    cores = sum(engine.threads for engine in cluster.plan.engines)
+    threads = plan[0].threads if cluster.plan.on_gpu else max(1, cores // count)
+    most = max(1, min(round(patterns_per_update(scan, settings, count)), len(part)))
+    sizes, shape = [max(1, most // 2), most], object_frame(scan, settings).shape
+    arguments = [(part, shape, settings, sizes, engine.device, threads) for engine in plan]
+    answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
+    # The slowest one is waited for.
+    fewer, more = zip(sizes, map(max, zip(*answers, strict=True)), strict=True)
+    return Measured(Compute.through(fewer, more), _measure_link(cluster, count) if count > 1 else None)
+
+
+def _measure_link(cluster: Cluster, count: int) -> Interconnect:
+    with joining(cluster, count) as memberships:
+        answers = cluster.call_all([*range(count)], time_messages, [(one,) for one in memberships], timeout=TIMEOUT)
+    small, large = answers[0]
+    return Interconnect.through(small, large, count)
+
+
+def part_of(scan: Scan, settings: Settings) -> Scan:
+    """Some patterns, evenly from all over the scan, in memory, all at the middle of the object (in its pixels).
+
+    Their positions keep what they have beside whole pixels, which decides how much there is to compute; where they are
+    does not, nor what they show.
+    """
+    height, width = model_window(scan, settings)
+    one = 8 * height * width * settings.probe.modes * settings.object.modes * settings.slices.count
+    count = min(len(scan), MOST_PATTERNS, max(2, MOST_BYTES // one))
+    chosen = np.linspace(0, len(scan) - 1, count).round().astype(np.int64)
+    frames = np.empty((count, *scan.pattern_shape), scan.frames.dtype)
+    scan.frames.take(chosen, frames)
+    own = scan.positions[chosen]
+    middle = (np.array(object_frame(scan, settings).shape) - scan.pattern_shape) // 2
+    positions = middle + own - np.rint(own)
+    return dataclasses.replace(scan, frames=ArrayFrames.of(frames), positions=positions, object=None, ground_truth=None)

@@ -1,0 +1,39 @@
+"""RunSpec: everything that is needed to open a reconstruction on engines, or to attach to it later."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from ptynb.data.patterns import AbsentFrames
+from ptynb.data.scan import Scan
+from ptynb.settings import Checkpointing, Settings
+
+OnFailure = Literal["pause", "continue"]
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Arguments of a reconstruction; engines remember them for `attach`.
+
+    extensions: the user's components and constraints, pickled (cloudpickle). checkpointing: None: no checkpoints.
+    timeout: after which engines give up waiting for each other [s]. opened: when [s since 1970].
+    ranks: engines of the cluster that it uses, in the order of the group's; None: all.
+    """
+
+    scan: Scan
+    settings: Settings
+    extensions: bytes
+    checkpointing: Checkpointing | None
+    timeout: float
+    on_failure: OnFailure
+    opened: float
+    ranks: tuple[int, ...] | None = None
+
+    def without_patterns(self) -> RunSpec:
+        """A copy for engines to remember, without patterns that are in no file."""
+        frames = self.scan.frames
+        if frames.in_file:
+            return self
+        return dataclasses.replace(self, scan=self.scan.with_frames(AbsentFrames(frames.shape, frames.dtype.str)))

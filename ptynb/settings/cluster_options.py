@@ -1,0 +1,312 @@
+"""Options of clusters: the one list that `ptynb.Cluster`, run files and the command line follow.
+
+Each entry of a `TypedDict` below has type, range, default and description of one option. They are keywords of
+`Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`documented` adds them to signature and docstring), fields
+of the section `cluster` of a run file, and options of the command line (`ptynb.cli.cluster_arguments`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
+from pydantic.config import JsonDict
+
+from ptynb.exceptions import ClusterError, InvalidValueError, SettingsError
+from ptynb.settings.validation import MOST_SECONDS, TRUST, SettingsModel
+
+Device = Literal["auto", "cpu", "cuda"]
+Target = TypeVar("Target")
+
+
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    """A text with this pattern; an empty one is no choice, as None."""
+
+    def check(text: str) -> str:
+        if text and not re.fullmatch(pattern, text):
+            raise InvalidValueError(f"expected {expected}", code="argument.invalid-value")
+        return text
+
+    return AfterValidator(check)
+
+
+Count = Annotated[int, Field(ge=1, le=4096)]
+"""Of what one machine has: engines, GPUs, cores."""
+CountOrNone = Annotated[int, Field(ge=0, le=4096)]
+"""The same; 0 is no choice, as None."""
+Time = Annotated[
+    str,
+    _matching(
+        r"\d+-\d{1,2}(:\d{1,2}){0,2}|\d+(:\d{1,2}){0,2}|UNLIMITED",
+        "hours:minutes:seconds, days-hours, minutes or UNLIMITED, such as '01:00:00'",
+    ),
+]
+Memory = Annotated[str, _matching(r"\d+[KMGT]?", "a number and K, M, G or T, such as '64G'")]
+SlurmName = Annotated[
+    str, _matching(r"[\w.+@][\w.,+@-]*", "a name without spaces or quotes that does not begin with '-'")
+]
+SbatchOption = Annotated[
+    str, _matching(r"-[^\x00-\x1f\x7f]+", "options of sbatch, each a text that begins with '-', such as '--qos=high'")
+]
+
+DeviceOption = Annotated[Device, Field(default="auto", description="Device of the engines; auto: GPUs if present")]
+DetachedTimeout = Annotated[
+    Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None,
+    Field(
+        default=None,
+        description="Time that a run continues after the process that holds its cluster has ended [s]; none: 3600 in a "
+        "notebook, 0 elsewhere",
+    ),
+]
+Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
+LISTENS: JsonDict = {TRUST: "is the address on which this machine listens for engines"}
+Address = Annotated[
+    str | None,
+    Field(
+        default=None,
+        description="Address of this machine to which engines connect; none: the one on the route to them",
+        json_schema_extra=LISTENS,
+    ),
+]
+START_TIMEOUT = "Longest time that engines may take to start [s]"
+THREADS = "Threads of each engine on the CPU; none: an equal share of the cores"
+
+
+class LocalOptions(TypedDict, total=False):
+    """Options of engines on this machine."""
+
+    device: DeviceOption
+    threads: Annotated[Count | None, Field(default=None, description=THREADS)]
+    detached_timeout: DetachedTimeout
+    timeout: Annotated[Timeout, Field(default=120.0, description=START_TIMEOUT)]
+
+
+class AloneOptions(TypedDict, total=False):
+    """Options of a run without engines."""
+
+    device: DeviceOption
+    threads: Annotated[Count | None, Field(default=None, description="Threads on the CPU; none: all cores")]
+
+
+class SlurmOptions(TypedDict, total=False):
+    """Options of engines on nodes of a Slurm cluster."""
+
+    gpus_per_node: Annotated[
+        CountOrNone | None, Field(default=None, description="GPUs of each node, with one engine on each GPU")
+    ]
+    engines_per_node: Annotated[
+        CountOrNone | None, Field(default=None, description="CPU engines of each node; none: 1")
+    ]
+    device: DeviceOption
+    cpus_per_engine: Annotated[
+        CountOrNone | None,
+        Field(default=None, description="Cores and threads of each engine; none: its share of the present job, or 4"),
+    ]
+    time: Annotated[
+        Time | None, Field(default=None, description="Time limit of the job as hours:minutes:seconds or days-hours")
+    ]
+    partition: Annotated[SlurmName | None, Field(default=None, description="Partition of the job")]
+    account: Annotated[SlurmName | None, Field(default=None, description="Account of the job")]
+    memory: Annotated[
+        Memory | None, Field(default=None, description="Memory of each node, a number and K, M, G or T, such as 64G")
+    ]
+    extra: Annotated[
+        tuple[SbatchOption, ...] | None,
+        Field(
+            default=None,
+            max_length=64,
+            description="Further options of sbatch, such as --qos=high; they override the others",
+            json_schema_extra={TRUST: "goes to sbatch"},
+        ),
+    ]
+    address: Address
+    detached_timeout: DetachedTimeout
+    timeout: Annotated[
+        Timeout, Field(default=300.0, description="Longest time that engines may take to start, after the queue [s]")
+    ]
+
+
+class SshOptions(TypedDict, total=False):
+    """Options of engines on hosts that ssh reaches."""
+
+    device: DeviceOption
+    threads: Annotated[Count | None, Field(default=None, description=THREADS)]
+    python: Annotated[
+        str | None,
+        Field(
+            default=None,
+            description="Path of Python on the hosts; none: the path of this one",
+            json_schema_extra={TRUST: "is the program that is run on the hosts"},
+        ),
+    ]
+    ssh: Annotated[
+        tuple[str, ...] | None,
+        Field(
+            default=None,
+            max_length=64,
+            description="Command that connects to a host, with its options; none: ssh",
+            json_schema_extra={TRUST: "is the command that is run here for each host"},
+        ),
+    ]
+    address: Address
+    detached_timeout: DetachedTimeout
+    timeout: Annotated[Timeout, Field(default=120.0, description=START_TIMEOUT)]
+
+
+class ClusterSection(SettingsModel):
+    """Base class of the sections `cluster` of a run file; `kind` selects one."""
+
+    if TYPE_CHECKING:
+        kind: str = ""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class _SlurmRules(ClusterSection):
+    @property
+    def threads(self) -> int | None:
+        """Threads of an engine on the CPU."""
+        return self.cpus_per_engine or None
+
+    @model_validator(mode="after")
+    def _one_engine_per_gpu(self) -> Self:
+        if self.gpus_per_node and self.engines_per_node not in (None, 0, self.gpus_per_node):
+            raise InvalidValueError(
+                f"engines_per_node is {self.engines_per_node} and gpus_per_node is {self.gpus_per_node}; expected one "
+                "engine on each GPU: omit engines_per_node, or omit gpus_per_node for CPU engines",
+                code="argument.conflict",
+            )
+        return self
+
+
+class _SshRules(ClusterSection):
+    @field_validator("hosts", mode="before", check_fields=False)
+    @classmethod
+    def _named(cls, hosts: Any) -> Any:
+        if not isinstance(hosts, list | tuple):
+            return hosts
+        if not all(isinstance(host, str) for host in hosts):
+            raise InvalidValueError(
+                "expected names, or names with numbers of engines as {name: 2}", code="argument.invalid-type"
+            )
+        return dict.fromkeys(hosts)
+
+
+def _section(name: str, base: type[ClusterSection], options: type, **first: Any) -> type[ClusterSection]:
+    """The section of a run file with `first` and the options."""
+    fields: dict[str, Any] = {**first, **get_type_hints(options, include_extras=True)}
+    about = (options.__doc__ or "").replace("Options of e", "E").replace("Options of a", "A")
+    return create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
+
+
+LocalCluster = _section(
+    "LocalCluster",
+    ClusterSection,
+    LocalOptions,
+    kind=(Literal["local"], "local"),
+    engines=Annotated[
+        Count | None, Field(default=None, description="Number of engines; none: one per GPU, or 2 on the CPU")
+    ],
+)
+NoCluster = _section("NoCluster", ClusterSection, AloneOptions, kind=(Literal["none"], "none"))
+SlurmCluster = _section(
+    "SlurmCluster",
+    _SlurmRules,
+    SlurmOptions,
+    kind=(Literal["slurm"], "slurm"),
+    nodes=Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        Field(default=None, description="Number of nodes; none: those of the present job"),
+    ],
+)
+SshCluster = _section(
+    "SshCluster",
+    _SshRules,
+    SshOptions,
+    kind=(Literal["ssh"], "ssh"),
+    hosts=Annotated[
+        dict[str, Count | None],
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="Names of the hosts for ssh, as a list, or with the number of engines of each",
+            json_schema_extra={TRUST: "are the hosts that ssh connects to, and that run engines as you"},
+        ),
+    ],
+)
+CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
+if TYPE_CHECKING:
+    AnyCluster = ClusterSection
+else:
+    AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
+
+
+def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:
+    """Options of a cluster, validated. Raises ClusterError."""
+    try:
+        return section(**values)
+    except SettingsError as error:
+        raise ClusterError(str(error), code="argument.invalid-value") from None
+
+
+def documented(section: type[ClusterSection], **names: str) -> Callable[[Target], Target]:
+    """Replace `**options` in a signature and {options} in a docstring by the fields of a section.
+
+    names: of parameters, by field, where they differ.
+    """
+
+    def apply(target: Target) -> Target:
+        function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+        signature = inspect.signature(function)
+        explicit = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        types, lines, keywords = get_type_hints(section), [], []
+        for name, field in section.model_fields.items():
+            if name == "kind":
+                continue
+            name = names.get(name, name)
+            if name not in signature.parameters:
+                keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
+                keywords.append(keyword.replace(annotation=types[name]))
+            optional = (
+                "" if field.is_required() else ", optional" if field.default is None else f", default {field.default!r}"
+            )
+            about = (field.description or "").replace("; none:", ". None:").replace("; auto:", ". 'auto':")
+            lines += [f"{name} : {type_text(field.annotation)}{optional}", f"    {about}."]
+        positional = [one for one in explicit if one.kind is not one.KEYWORD_ONLY]
+        own_keywords = [one for one in explicit if one.kind is one.KEYWORD_ONLY]
+        function.__signature__ = signature.replace(parameters=[*positional, *keywords, *own_keywords])
+        margin = re.search(r"^( *)\{options\}", target.__doc__ or "", re.MULTILINE)
+        if margin:
+            target.__doc__ = (target.__doc__ or "").replace("{options}", f"\n{margin[1]}".join(lines))
+        return target
+
+    return apply
+
+
+def type_text(annotation: Any) -> str:
+    """A type as numpydoc writes it: 'int', "{'auto', 'cpu'}", 'dict of str to int', 'sequence of str'."""
+    inner = [one for one in get_args(annotation) if one is not type(None) and one is not ...]
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return "{" + ", ".join(map(repr, inner)) + "}"
+    if origin is Annotated:
+        return type_text(inner[0])
+    if origin is tuple:
+        return f"sequence of {type_text(inner[0])}"
+    if origin is dict:
+        return f"mapping of {type_text(inner[0])} to {type_text(inner[1])}, or sequence of {type_text(inner[0])}"
+    return " or ".join(map(type_text, inner)) if inner else annotation.__name__

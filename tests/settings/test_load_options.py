@@ -1,0 +1,121 @@
+"""One list of the options of `load`: signature, documentation, run files and the command line follow from it."""
+
+import argparse
+import inspect
+import re
+
+import numpy as np
+import pytest
+import yaml
+
+from ptynb.cli import main
+from ptynb.cli.load_arguments import add_load_options, load_options_as_text, load_options_of
+from ptynb.io.file_info import info
+from ptynb.io.load import load
+from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_file_example import example
+from tests.raising import raises
+
+FIELDS = LoadOptions.model_fields
+VALUES = {
+    "patterns": ("entry/data", ["entry/data"]),
+    "positions": ("places.npy", ["places.npy"]),
+    "mask": ("entry/mask", ["entry/mask"]),
+    "units": ("pixels", ["pixels"]),
+    "raster": ((3, 4), ["3", "4"]),
+    "step": ((1e-7, 2e-7), ["1e-07", "2e-07"]),
+    "rotation": (0.1, ["0.1"]),
+    "wavelength": (1e-10, ["1e-10"]),
+    "energy": (8000.0, ["8000.0"]),
+    "voltage": (3e5, ["300000.0"]),
+    "distance": (2.0, ["2.0"]),
+    "detector_pixel": ((5e-5, 5e-5), ["5e-05", "5e-05"]),
+    "angular_pixel": ((1e-3, 2e-3), ["0.001", "0.002"]),
+    "clip_negative": (True, []),
+    "links": ("anywhere", ["anywhere"]),
+}
+"""A value of each option, and how it is written on a command line."""
+
+
+def parser():
+    made = argparse.ArgumentParser()
+    add_load_options(made)
+    return made
+
+
+@pytest.mark.parametrize("function", [load, info])
+def test_signature_and_documentation_have_every_option(function):
+    parameters = dict(inspect.signature(function).parameters)
+    del parameters["path"]
+    assert {name: one.default for name, one in parameters.items()} == {
+        name: one.default for name, one in FIELDS.items()
+    }
+    assert list(parameters) == list(FIELDS)
+    documented = re.findall(r"^    (\w+) : .*\n        (.*)\.$", function.__doc__, re.MULTILINE)
+    assert documented[1:] == [(name, field.description) for name, field in FIELDS.items()]
+
+
+def test_run_files_have_every_option():
+    unmarked = yaml.safe_load(example().replace("#: ", ""))
+    assert list(unmarked["load"]) == list(FIELDS)
+    base = {"scan": "a.h5", "epochs": 1, "result": "b.h5"}
+    for name, (value, _) in VALUES.items():
+        assert RunFile(**base, load={name: value}).load.arguments == {name: value}
+    assert RunFile(**base, load=dict.fromkeys(FIELDS)).load == LoadOptions(), "null is the default"
+    with pytest.raises(ValueError, match=r"positions"):
+        RunFile(**base, load={"positions": [[0, 1]]})
+
+
+def test_the_command_line_has_every_option(capsys):
+    assert list(VALUES) == list(FIELDS)
+    for name, (value, text) in VALUES.items():
+        written = [f"--{name.replace('_', '-')}", *text]
+        chosen = parser().parse_args(written)
+        assert load_options_of(chosen) == {name: value}
+        assert load_options_as_text(chosen) == written
+    assert load_options_of(parser().parse_args(["--step", "1e-7"])) == {"step": (1e-7, 1e-7)}
+    assert load_options_of(parser().parse_args([])) == {}
+    with pytest.raises(SystemExit):
+        main.main(["info", "--help"])
+    described = capsys.readouterr().out.partition("lacks or has wrong:")[2]
+    names = [f"--{name.replace('_', '-')}" for name in FIELDS]
+    assert re.findall(r"^  (--[\w-]+)", described, re.MULTILINE) == names
+
+
+def test_files_are_found_from_a_folder_and_other_names_are_datasets(tmp_path):
+    (tmp_path / "places.npy").write_bytes(b"")
+    options = LoadOptions(positions="places.npy", mask="entry/" + "x" * 300).resolved(tmp_path)
+    assert options.positions == str(tmp_path / "places.npy")
+    assert options.mask == "entry/" + "x" * 300
+
+
+def test_numbers_of_numpy_and_arrays_are_accepted():
+    options = LoadOptions.from_arguments(
+        {
+            "raster": (np.int64(3), np.int32(4)),
+            "step": np.array([1e-7, 2e-7]),
+            "energy": np.float32(8000),
+            "mask": np.ones((4, 4), bool),
+            "positions": [[0.0, 1.0]],
+        }
+    )
+    assert (options.raster, options.step, options.energy) == ((3, 4), (1e-7, 2e-7), 8000.0)
+    assert set(options.names) == {"raster", "step", "energy", "mask", "positions"}
+
+
+def test_invalid_options_are_errors():
+    for code, arguments, *facts in [
+        ("argument.unknown", {"enrgy": 8e3}, "enrgy", "energy"),
+        ("argument.invalid-value", {"energy": "8 keV"}, "energy", "8 keV"),
+        ("argument.invalid-value", {"energy": -1.0}, "energy", -1.0),
+        ("argument.invalid-value", {"step": "small"}, "step", "small"),
+        ("argument.invalid-value", {"detector_pixel": True}, "detector_pixel", True),
+        ("argument.invalid-value", {"raster": 4}, "raster", 4),
+        ("argument.invalid-value", {"units": "mm"}, "units", "mm", "metres", "pixels"),
+        ("argument.invalid-value", {"links": "no"}, "links", "folder", "anywhere"),
+        ("argument.conflict", {"energy": 8e3, "wavelength": 1e-10}, "energy=8000.0", "wavelength=1e-10"),
+        ("argument.conflict", {"angular_pixel": 1e-3, "distance": 1.0}, "angular_pixel", "distance"),
+    ]:
+        with raises(code, *facts):
+            LoadOptions.from_arguments(arguments)

@@ -1,0 +1,29 @@
+"""A command passes few files on its way from the user to an engine: who follows it walks little."""
+
+from __future__ import annotations
+
+import pytest
+
+import ptynb as pt
+from tests.cases import a_scan
+from tests.corridors import files_until_sent
+
+MOST_FILES = 5
+"""From the assignment of a setting to the send; see `files_until_sent`."""
+
+
+@pytest.mark.timeout(120)
+def test_a_setting_reaches_an_engine_through_five_files() -> None:
+    with (
+        pt.Cluster(1, device="cpu") as cluster,
+        pt.Reconstruction(a_scan(), pt.Settings(), cluster, checkpointing=None) as recon,
+    ):
+        recon.step()
+
+        def change() -> None:
+            recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})
+
+        files = files_until_sent(change, "settings")
+        assert len(files) <= MOST_FILES, files
+        assert {"session/reconstruction.py", "cluster/rpc.py"} <= {*files}, "from one end to the other"
+        assert recon.status()[0].changes[-1].new == 0.005
