@@ -115,7 +115,7 @@ def test_a_branch_goes_on_where_it_is_and_the_other_keeps_its_states(recon: pt.R
     assert (main.present, trial.present) == (False, False)
     with pytest.raises(ValueError, match="There is a branch 'trial' already"):
         recon.branch("trial")
-    with pytest.raises(ValueError, match="can't be named"):
+    with pytest.raises(ValueError, match="is not a valid name"):
         recon.branch("../trial")
     with pytest.raises(pt.ReconstructionError, match="There is no branch 'nothing'; there are: main, branch, trial"):
         recon.switch_branch("nothing")
