@@ -159,7 +159,7 @@ class Keeper:
                 raise InvalidValueError(
                     f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
                     "choose another folder, or resume from that state.",
-                    code="checkpoint.other-run",
+                    code="checkpoint.exists",
                 )
 
     # When

@@ -261,8 +261,8 @@ class Worker:
         """The result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            result: Result = self._in_thread(lambda: _result_of(loop, float("nan")))
-            return result
+            data: Result = self._in_thread(lambda: _present_result(loop, float("nan")))
+            return data
         return self._result
 
     def close(self) -> None:
@@ -420,7 +420,7 @@ class Worker:
             case "evaluate":
                 r_factor = self._measure(loop)
                 if self._membership.rank == 0:
-                    self._result = _result_of(loop, r_factor)
+                    self._result = _present_result(loop, r_factor)
             case "measure":
                 self._measure_every = command.value
             case "words":
@@ -525,7 +525,7 @@ def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def _result_of(loop: Loop, r_factor: float) -> Result:
+def _present_result(loop: Loop, r_factor: float) -> Result:
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
     optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
     return Result(

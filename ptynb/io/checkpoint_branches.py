@@ -67,8 +67,8 @@ def folder_of(root: Path, name: str) -> Path:
         return root
     if not NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{name!r} is not a valid name of a branch; expected at most 64 letters, digits, '-', '_' and '.', and "
-            "a letter or digit first.",
+            f"{name!r} is not a valid name of a branch; expected letters, digits, '-', '_' and '.', at most 64, the "
+            "first a letter or digit.",
             code="branch.invalid-name",
         )
     return root / FOLDER / name

@@ -358,7 +358,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
             if version not in range(1, VERSION + 1):
                 raise FileError(
                     f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
-                    code="file.unknown-format",
+                    code="file.unsupported-version",
                 )
             arrays: dict[str, Array] = {}
             checked = Checked(file, path)

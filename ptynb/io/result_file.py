@@ -97,7 +97,7 @@ def _read(source: Checked) -> Result:
         raise FileError(
             f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
             "ptynb.",
-            code="file.unknown-format",
+            code="file.unsupported-version",
         )
     return _with_centred_background(source, result)
 

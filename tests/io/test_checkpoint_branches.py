@@ -14,11 +14,11 @@ import pytest
 
 from ptynb.data.snapshot import Epoch
 from ptynb.engine.checkpoint_writer import Keeper
-from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches, checkpoint_dir
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state, states
 from ptynb.settings import Checkpointing, Settings
 from tests.io.cases import of_case
+from tests.raising import raises
 
 PLAIN = Settings().model_dump(mode="json")
 STATE = ReconstructionState(
@@ -74,10 +74,10 @@ def test_a_line_begins_at_a_state_without_taking_room(root: Path) -> None:
     assert checkpoint_branches.root_of(start.parent) == checkpoint_branches.root_of(root) == root
     note = checkpoint_branches.read_note(start.parent)
     assert (note.origin, note.epoch, note.stays) == ("main", 4, ("state-00004.h5",))
-    with pytest.raises(ValueError, match="There is a branch 'trial' already"):
+    with raises("branch.exists", "trial"):
         checkpoint_branches.begin(root, "trial", root / "state-00004.h5")
     for name in ("../out", "", ".hidden", "a/b", "x" * 65):
-        with pytest.raises(ValueError, match="can't be named"):
+        with raises("branch.invalid-name", repr(name)):
             checkpoint_branches.begin(root, name, root / "state-00004.h5")
     assert checkpoint_branches.free_name(root, "trial") == "trial-2"
 
@@ -128,7 +128,7 @@ def test_the_newest_is_that_of_the_line_worked_on_last(root: Path) -> None:
     put(root, 8)
     assert checkpoint_branches.newest(root) == root / "state-00008.h5"
     assert checkpoint_branches.newest(start.parent) == start
-    with pytest.raises(FileError, match="There is no state"):
+    with raises("checkpoint.not-found", root / "nothing"):
         checkpoint_branches.newest(root / "nothing")
 
 
@@ -172,7 +172,7 @@ def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypat
     assert checkpoint_branches.read_note(root).stays == ("state-00002.h5",)
     (root / checkpoint_branches.NOTE).write_text("{")
     keeper._remove_old(root)
-    with pytest.raises(FileError, match="damaged; remove it"):
+    with raises("file.damaged", root / "branch.json"):
         checkpoint_branches.newest(root)
     assert len(names(root)) == 3
     (root / checkpoint_branches.NOTE).unlink()
@@ -188,7 +188,7 @@ def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
     put(root, 10)
     keeper._remove_old(root)
     assert names(root) == ["state-00002.h5", "state-00008.h5", "state-00010.h5"]
-    with pytest.raises(FileError, match="was removed meanwhile"):
+    with raises("checkpoint.not-found", "state-00004.h5"):
         checkpoint_branches.stay(root / "state-00004.h5")
 
 
@@ -218,7 +218,7 @@ def test_a_note_with_other_values_is_damaged(tmp_path: Path) -> None:
         with of_case(note, tmp_path) as home:
             root = three(home)
             (root / checkpoint_branches.NOTE).write_text(note)
-            with pytest.raises(FileError, match="is damaged; remove it"):
+            with raises("file.damaged", "branch.json"):
                 checkpoint_branches.newest(root)
             assert len(checkpoint_branches.all_states(root)) == 3
             (root / checkpoint_branches.NOTE).unlink()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
 
 from ptynb.data.snapshot import Change, Epoch
 from ptynb.exceptions import FileError
@@ -26,6 +25,7 @@ from ptynb.io.checkpoint_file import (
     save_state,
     states,
 )
+from tests.raising import raises
 
 
 def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> ReconstructionState:
@@ -96,16 +96,16 @@ def test_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     assert refused > 30
     for size in (0, 100, 512, 600, len(whole) // 2, len(whole) - 1):
         damaged.write_bytes(whole[:size])
-        with pytest.raises(FileError, match=r"state-00004.h5 .*Use .*state-00003.h5, the one before it"):
+        with raises("file.damaged", "state-00004.h5", "Use", "state-00003.h5"):
             newest_state(tmp_path)
 
 
 def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="There is no state of a reconstruction"):
+    with raises("checkpoint.not-found", tmp_path):
         newest_state(tmp_path)
     foreign = tmp_path / file_name(7, 0)
     foreign.write_text("not HDF5 at all")
-    with pytest.raises(FileError, match="not a readable HDF5 file") as refusal:
+    with raises("file.damaged", tmp_path) as refusal:
         newest_state(tmp_path)
     assert "the one before" not in str(refusal.value)
     for epoch in (1, 2):
@@ -114,17 +114,17 @@ def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -
     with h5py.File(foreign, "w") as file:
         file.attrs["format"] = "ptynb result"
     os.utime(foreign, (time.time() + 10,) * 2)
-    with pytest.raises(FileError, match=r"state-00007.h5 is not a state .*Use .*state-00002.h5, the one before it"):
+    with raises("file.unknown-format", "state-00007.h5", "Use", "state-00002.h5"):
         newest_state(tmp_path)
     with h5py.File(foreign, "w") as file:
         file.attrs.update(format="ptynb state", version=3)
-    with pytest.raises(FileError, match=r"state of version 3; this ptynb reads 1 to 2\. Update ptynb"):
+    with raises("file.unsupported-version", "version 3", "1 to 2"):
         load_state(foreign)
     with h5py.File(foreign, "w") as file:
         file.attrs.update(format="ptynb state", version=1)
         file["record"] = np.frombuffer(b'{"epoch": 3}', dtype=np.uint8)
         file["record"].attrs["shape"] = (12,)
-    with pytest.raises(FileError, match="is not a whole state"):
+    with raises("file.damaged", "settings"):
         load_state(foreign)
 
 
@@ -144,7 +144,7 @@ def test_rows_are_found_by_pattern_in_whatever_file_they_are(tmp_path: Path) -> 
         part = dataclasses.replace(a_state(), patterns=patterns, rows={"waves": waves[patterns]}, parts=2)
         put(companion(path, rank), image(part, rank))
         if rank == 0:
-            with pytest.raises(FileError, match=r"the parts of ranks \[1\] \(state-00003.rank1.h5 and so on\)"):
+            with raises("checkpoint.incomplete", "[1]", "state-00003.rank1.h5"):
                 load_state(path)
     state = load_state(path)
     for wanted in ([0, 1, 2], [3, 4], [0, 1, 2, 3, 4]):

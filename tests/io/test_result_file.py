@@ -17,6 +17,7 @@ from ptynb.settings import Settings
 from ptynb.simulation.simulated_scan import simulate
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
+from tests.raising import raises
 
 ARRAYS = ("object", "probe", "positions")
 PAGE = Path(ptynb.__file__).parent / "result_file.md"
@@ -124,25 +125,25 @@ def test_a_crash_while_writing_leaves_no_file(tmp_path):
 
 def test_a_scan_is_no_result(tmp_path):
     simulate(4, window=16, path=tmp_path / "scan.h5")
-    with pytest.raises(FileError, match=r"scan\.h5 is not a result of ptynb; scans are opened with load"):
+    with raises("file.unknown-format", "scan.h5", "load"):
         load_result(tmp_path / "scan.h5")
 
 
 def test_a_foreign_file_is_no_result(tmp_path):
     with h5py.File(tmp_path / "foreign.h5", "w") as file:
         file["object"] = np.ones((3, 3))
-    with pytest.raises(FileError, match="is not a result of ptynb"):
+    with raises("file.unknown-format", "foreign.h5"):
         load_result(tmp_path / "foreign.h5")
 
 
 def test_text_is_no_result(tmp_path):
     (tmp_path / "text.h5").write_text("object")
-    with pytest.raises(FileError, match="is not a readable HDF5 file"):
+    with raises("file.damaged", "text.h5"):
         load_result(tmp_path / "text.h5")
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileError, match=r"There is no file .*nowhere\.h5"):
+    with raises("file.not-found", "nowhere.h5"):
         load_result(tmp_path / "nowhere.h5")
 
 
@@ -150,7 +151,7 @@ def test_a_newer_result_is_refused(tmp_path):
     path = save_result(FULL, tmp_path / "result.h5")
     with h5py.File(path, "r+") as file:
         file.attrs["version"] = 4
-    with pytest.raises(FileError, match=r"of version 4; this ptynb reads versions 1 to 3\. Update ptynb"):
+    with raises("file.unsupported-version", path, 4, "1 to 3"):
         load_result(path)
 
 
@@ -160,7 +161,7 @@ def test_a_result_without_a_dataset_is_refused(tmp_path):
             path = save_result(FULL, home / "result.h5")
             with h5py.File(path, "r+") as file:
                 del file[name]
-            with pytest.raises(FileError, match=f"has no dataset {name}; the file is incomplete"):
+            with raises("file.incomplete", path, name):
                 load_result(path)
 
 
@@ -412,7 +413,7 @@ def test_a_truncated_result_is_refused_with_one_sentence(tmp_path):
             path = save_result(FULL, home / "result.h5")
             whole = path.read_bytes()
             path.write_bytes(whole[: int(part * len(whole))])
-            with pytest.raises(FileError, match=r"result\.h5 is not a readable HDF5 file"):
+            with raises("file.damaged", path):
                 load_result(path)
 
 

@@ -116,7 +116,7 @@ def test_a_branch_goes_on_where_it_is_and_the_other_keeps_its_states(recon: pt.R
     assert (main.present, trial.present) == (False, False)
     with pytest.raises(ValueError, match="There is a branch 'trial' already"):
         recon.branch("trial")
-    with pytest.raises(ValueError, match="can't be named"):
+    with pytest.raises(ValueError, match="is not a valid name"):
         recon.branch("../trial")
     with raises("branch.not-found", "'nothing'", "main, branch, trial"):
         recon.switch_branch("nothing")
