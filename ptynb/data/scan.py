@@ -435,7 +435,8 @@ def _check_positions(
         raise ScanError(
             f"Position {bad}{others} at {_place(positions[bad])} pixels "
             f"is more than a probe window ({window[0]} x {window[1]}) away from all others, which requires an "
-            f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check the units of the positions.",
+            f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check the "
+            "units of the positions.",
             code="scan.position-disconnected",
         )
 

@@ -12,6 +12,7 @@ from ptynb.data.patterns import ArrayFrames, HDF5Frames, PlacedFrames, StackedFr
 from ptynb.data.patterns.hdf5_filters import require_filters
 from ptynb.exceptions import PtynbWarning
 from ptynb.io.load import load
+from tests.raising import raises
 
 GRID, WINDOW = (5, 7), (6, 8)
 PATTERNS = np.random.default_rng(0).integers(0, 60000, (35, *WINDOW)).astype(np.uint16)
@@ -31,7 +32,6 @@ STORED = {
     "Zstandard": ({"chunks": (3, 7, *WINDOW), **hdf5plugin.Zstd()}, False, 21),
     "LZ4": ({"chunks": (5, 7, *WINDOW), **hdf5plugin.LZ4()}, False, 35),
 }
-from tests.raising import raises
 
 
 def taken(frames, indices):
