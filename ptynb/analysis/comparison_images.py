@@ -38,8 +38,10 @@ def objects(
     fields, problems = _fields(together, registered)
     # Registered objects have the phase, the ramp and the limits of the first one.
     flatten = images.flattening(fields[together.first])
+    measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
+    measure = measures.get(quantity, np.asarray)
     values = {
-        name: _quantity(_flat(field, flatten if registered and name in together.placed else None), quantity)
+        name: measure(_flat(field, flatten if registered and name in together.placed else None))
         for name, field in fields.items()
     }
     limits = None if quantity == "complex" else images.limits_of(values[together.first])
@@ -99,11 +101,6 @@ def _flat(field: Array, flatten: tuple[Array, Array] | None) -> Array:
     down, across = images.flattening(field) if flatten is None else flatten
     flat: Array = field * down[:, None] * across[None, :]
     return flat
-
-
-def _quantity(field: Array, quantity: Quantity) -> Array:
-    measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
-    return measures[quantity](field) if quantity in measures else field
 
 
 def _difference(difference: Difference, quantity: Quantity) -> Array:

@@ -152,7 +152,7 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
     if len(bright) > 2 * NEIGHBOURS and median > 0:
         _, around = cKDTree(scan.positions[bright]).query(scan.positions[bright], k=NEIGHBOURS + 1)
         change = _against(np.log(seen.sums[bright])[:, None], around)[:, 0]
-        bound = max(SIGMAS * _spread_of(change), np.log1p(LEAST_CHANGE))
+        bound = max(SIGMAS * 1.4826 * float(np.median(np.abs(change))), np.log1p(LEAST_CHANGE))
         found["brighter"], found["darker"] = bright[change > bound], bright[change < -bound]
         shift = np.hypot(*_against(seen.moments[bright], around).T)
         # The length of two normal numbers has the median 1.177 standard deviations.
@@ -163,11 +163,6 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
 def _against(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
     """Return each value (pattern, …) minus the median of its neighbours."""
     return values - np.median(values[around[:, 1:]], axis=1)
-
-
-def _spread_of(values: NDArray[np.float64]) -> float:
-    """Return the standard deviation, estimated from the median of absolute values."""
-    return 1.4826 * float(np.median(np.abs(values)))
 
 
 def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:

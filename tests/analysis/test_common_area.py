@@ -144,7 +144,7 @@ SCANS = {
     "the resolution of a half": ("dots, half 2 of 2", "dots, half 1 of 2"),
     "different scans": ("dots", "lines"),
     "different  scans": ("dots, half 1 of 2", "lines, half 2 of 2"),
-    "is not known": ("dots", ""),
+    "are not known": ("dots", ""),
 }
 
 
