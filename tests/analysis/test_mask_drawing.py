@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from ptynb import analysis
 from ptynb.analysis.mask_drawing import MaskHistory, painted
