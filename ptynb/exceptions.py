@@ -210,7 +210,17 @@ class ScanError(PtynbError, ValueError):
 
 
 class SettingsError(PtynbError, ValueError):
-    """Settings are invalid; `problems` has one entry of pydantic for each invalid field."""
+    """Settings are invalid.
+
+    Parameters
+    ----------
+    message : str
+        What was found, what was expected and what to do.
+    problems : tuple of ErrorDetails
+        Entry of pydantic for each invalid field.
+    code : str
+        The kind of the first problem, one of `ptynb.exceptions.CODES`.
+    """
 
     def __init__(self, message: str = "", problems: tuple[ErrorDetails, ...] = (), *, code: str = "") -> None:
         super().__init__(message, code=code)

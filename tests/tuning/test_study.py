@@ -113,7 +113,7 @@ def test_what_was_cut_off_by_the_kernels_end_is_tried_again(small: Scan, tmp_pat
 def test_stop_ends_the_trials_under_way_and_start_tries_them_again(small: Scan, tmp_path: Path) -> None:
     study = tune(small, tmp_path, trials=2, epochs=2000)
     until(lambda: any(trial.losses for trial in study.trials))
-    with raises("tuning.already-running"):
+    with raises("tuning.already-running", "call stop() or wait() first"):
         study.start()
     with pytest.raises(TimeoutError, match="running, 0 of 2"):
         study.wait(0.01)
@@ -151,7 +151,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(small: Scan, tmp_pat
     path = tmp_path / "study.journal"
     for content in (b"batch: 16\n", b'{"a": 1}\n', b"\x89HDF\r\n\x1a\n"):
         path.write_bytes(content)
-        with raises("file.unknown-format", path):
+        with raises("file.unknown-format", path, "give a new file, or one written by tune()"):
             tune(small, tmp_path)
         assert path.read_bytes() == content
     with raises("file.not-writable", "/proc"):
