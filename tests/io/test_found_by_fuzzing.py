@@ -146,19 +146,19 @@ FOUND = {
     ),
     "a CXI mask of records": ("CXI of CXIDB", put(f"{DETECTOR}/mask", RECORD), "file.unexpected-content", "mask"),
     "an object of ptypy's without a mode": (
-        "a start of ptypy",
+        "a guess of ptypy",
         put("content/obj/SMFG00/data", np.ones((0, 40, 40), np.complex64)),
         "file.incomplete",
         "(0, 40, 40)",
     ),
     "an object of PtyRAD's without a state": (
-        "a start of PtyRAD",
+        "a guess of PtyRAD",
         lambda path: [put(f"optimizable_tensors/{name}", np.ones((0, 1, 40, 40)))(path) for name in ("obja", "objp")],
         "file.incomplete",
         "(0, 1, 40, 40)",
     ),
     "a pixel of ptypy's of nothing": (
-        "a start of ptypy",
+        "a guess of ptypy",
         put("content/obj/SMFG00/_psize", h5py.Empty("f8")),
         "file.incomplete",
         "_psize",
@@ -182,7 +182,7 @@ FOUND = {
         "weights",
     ),
     "a sampling of py4DSTEM of a thousand numbers": (
-        "a start of py4DSTEM",
+        "a guess of py4DSTEM",
         put(SAMPLING, np.full(1000, np.nan)),
         "file.unexpected-content",
         "(1000,)",
