@@ -99,7 +99,7 @@ def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench
     click(bench, "Scan", "Load")
     assert "nowhere.h5" in bench._message.value
     click(bench, "Compare", "Compare")
-    assert "choose two or more" in bench._message.value
+    assert "select 2 or more" in bench._message.value
     reconstruct(bench, 1)
     assert bench._message.value == ""
     click(bench, "Run", "Save result")
@@ -173,7 +173,7 @@ def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> No
     assert "press Stop before" in bench._message.value
     assert bench.recon is recon
     assert recon.state == "running"
-    click(bench, "Run", "Stop the engines")
+    click(bench, "Run", "Stop engines")
     assert "has not started engines" in bench._message.value
     button(bench, "Run", "Stop").click()
     until = time.monotonic() + 60

@@ -170,7 +170,7 @@ def reconstruct(session: Session) -> None:
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("run")
     block(session)
-    session.bench.get_by_text("Kept states and branches").click()
+    session.bench.get_by_text("Checkpoints and branches").click()
     session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
