@@ -196,7 +196,7 @@ def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
             cluster.stop()
             field(bench, "Run", "Epochs").value = 1
             click(bench, "Run", "New run")
-            told = "The cluster that this workbench was opened with has been stopped; start() it again."
+            told = "The cluster of this workbench was stopped; call its start() again."
             assert told in bench._message.value
             assert bench.recon is None
             cluster.start()

@@ -1,8 +1,8 @@
 """Viewer: pictures side by side in the notebook, at the pace of the browser.
 
 A frame is one message with all pictures. The browser confirms a frame when it is drawn, and the next one is sent while
-at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While a
-cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
+at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
+a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
 Real pictures are sent as grey levels between limits. The browser does colours, contrast, zoom, overlays and values
 under the cursor, which therefore work while the kernel is busy.
