@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from pathlib import Path
 
 import ipywidgets
@@ -37,11 +38,11 @@ class CompareTab(Whole):
         show = ipywidgets.Button(
             description="Compare", icon="columns", tooltip="Shows the selected results side by side"
         )
-        show.on_click(lambda _: self._put_show())
+        show.on_click(lambda _: self._put(self._show))
         written = ipywidgets.Button(
             description="Report", icon="file-text-o", tooltip="Writes a report (HTML) of the selected results"
         )
-        written.on_click(lambda _: self._put_report())
+        written.on_click(lambda _: self._put(self._report))
         self._status = ipywidgets.HTML()
         self._comparison: Compare | None = None
         self._place = ipywidgets.VBox(layout=free())
@@ -80,13 +81,10 @@ class CompareTab(Whole):
             source = f"recon.branch_result({branch.name!r})"
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
-    def _put_show(self) -> None:
+    def _put(self, action: Callable[[list[str]], None]) -> None:
+        """Queues an action on the results that are selected now."""
         names = [name for name in self._desk.results if name in self._names.chosen]
-        self._actions.put(lambda: self._show(names))
-
-    def _put_report(self) -> None:
-        names = [name for name in self._desk.results if name in self._names.chosen]
-        self._actions.put(lambda: self._report(names))
+        self._actions.put(lambda: action(names))
 
     def _report(self, names: list[str]) -> None:
         put(self._status, "")

@@ -92,7 +92,7 @@ class Desk:
         self._changed("recon")
 
     def add_result(self, name: str, result: Result, source: str) -> str:
-        """Keeps a result for comparing and returns its name, which is its own; source: the Python it comes from."""
+        """Adds a result to the comparison and returns its unique name; source: the Python expression of it."""
         unique, number = name, 2
         while unique in self.results:
             unique, number = f"{name} ({number})", number + 1

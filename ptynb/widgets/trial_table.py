@@ -58,10 +58,10 @@ def _rank(trial: TunedTrial) -> tuple[float, float, int]:
 def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     number = f"★ {trial.number} best" if best else str(trial.number)
     score = "" if trial.score is None else f"{trial.score:.5g}"
-    places = ", ".join(str(place) for place in trial.ranks) or "this process"
+    ranks = ", ".join(str(rank) for rank in trial.ranks) or "this process"
     time = duration(trial.seconds) if trial.seconds else ""
     cells = [html.escape(value_text(trial.values.get(name, ""))) for name in names]
-    cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, places]
+    cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, ranks]
     inside = "".join(f'<td style="padding:2px 10px;text-align:left">{cell}</td>' for cell in cells)
     style = "border-top:1px solid var(--jp-border-color2,#ccc);vertical-align:middle"
     if best:

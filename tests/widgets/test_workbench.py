@@ -126,7 +126,7 @@ def look_at_the_scan(session: Session) -> None:
     session.tab("Mask")
     session.enter("y", "1")
     session.enter("x", "1")
-    session.enter("Disc radius", "2")
+    session.enter("Disc radius [pixels]", "2")
     session.click("Mask disc")
     session.click("Use mask")
     session.wait("bench.scan.mask is not None and 0 < (~bench.scan.mask).sum() < 30")

@@ -69,7 +69,7 @@ def difference_facts(difference: Difference, pair: tuple[str, str], pixel_size: 
 def _correlation(difference: Difference, pair: tuple[str, str], pixel_size: tuple[float, float] | None) -> str:
     rings = difference.correlation
     scale, unit = (1.0, "pixel") if pixel_size is None else (1e9, "nm")
-    places = (rings.frequencies / scale).tolist()
+    frequencies = (rings.frequencies / scale).tolist()
     crossing = rings.crossing()
     period = rings.resolution * scale
     if crossing is None:
@@ -84,8 +84,8 @@ def _correlation(difference: Difference, pair: tuple[str, str], pixel_size: tupl
         f"Fourier ring correlation of {pair[0]} and {pair[1]}",
         f"spatial frequency [1/{unit}]",
         (
-            Curve("FRC", places, rings.correlation.tolist()),
-            Curve("half-bit", places, rings.half_bit.tolist(), faint=True),
+            Curve("FRC", frequencies, rings.correlation.tolist()),
+            Curve("half-bit", frequencies, rings.half_bit.tolist(), faint=True),
         ),
         logarithmic=False,
         lowest=0.0,

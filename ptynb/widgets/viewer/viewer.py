@@ -219,22 +219,18 @@ class Viewer(anywidget.AnyWidget):
             self.problem = ""
             kind, name = content["kind"], str(content["name"])
             if kind == "click":
-                self._click(name, float(content["y"]), float(content["x"]))
+                y, x = float(content["y"]), float(content["x"])
+                for clicked in self._clicked:
+                    clicked(name, y, x)
             elif kind == "stroke":
                 path = np.frombuffer(buffers[0], "<f4").astype(np.float64).reshape(-1, 2)
-                self._stroke(name, path, float(content["radius"]), bool(content["erase"]))
+                radius, erase = float(content["radius"]), bool(content["erase"])
+                for stroked in self._stroked:
+                    stroked(name, path, radius, erase)
             elif kind == "value":
                 self._ask(name, int(content["y"]), int(content["x"]))
         except Exception as error:  # noqa: BLE001 - shown to the user
             self._complain(error)
-
-    def _click(self, name: str, y: float, x: float) -> None:
-        for callback in self._clicked:
-            callback(name, y, x)
-
-    def _stroke(self, name: str, path: Array, radius: float, erase: bool) -> None:
-        for callback in self._stroked:
-            callback(name, path, radius, erase)
 
     def _ask(self, name: str, y: int, x: int) -> None:
         value_at = self._value_at
