@@ -61,7 +61,7 @@ def put(widget: ipywidgets.HTML, value: str) -> None:
         widget.value = value
 
 
-def in_a_row(state: str, parts: Sequence[str]) -> str:
+def state_row(state: str, parts: Sequence[str]) -> str:
     """HTML: a state in its colour, and parts, which are HTML, to the right of it."""
     colour = STATE_COLOURS.get(state, "#555")
     badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'

@@ -16,7 +16,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.elements import Whole, complaint, in_a_row, put
+from ptynb.widgets.elements import Whole, complaint, put, state_row
 from ptynb.widgets.trial_table import score_plots, trials_table
 
 REFRESH_SECONDS = 0.4
@@ -267,4 +267,4 @@ def _summary(study: Tuned, running: bool, best: TunedTrial | None) -> str:
     if best is not None:
         parts.append(f"best score <b>{best.score:.5g}</b> in trial {best.number}")
     path = html.escape(str(study.path))
-    return f'{in_a_row(state, parts)}<small style="overflow-wrap:anywhere">file: <code>{path}</code></small>'
+    return f'{state_row(state, parts)}<small style="overflow-wrap:anywhere">file: <code>{path}</code></small>'

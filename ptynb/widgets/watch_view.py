@@ -13,7 +13,7 @@ from PIL import Image
 from ptynb.data.snapshot import Picture
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
 from ptynb.widgets.actions import repeat
-from ptynb.widgets.elements import Whole, complaint, in_a_row, put
+from ptynb.widgets.elements import Whole, complaint, put, state_row
 from ptynb.widgets.loss_curve import loss_curve
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -64,7 +64,7 @@ class Watch(Whole):
             put(self._message, f'<b style="color:#b26a00">{html.escape(folder.problem)}</b>' if folder.problem else "")
             if shown is None:
                 return
-            put(self._summary, in_a_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
+            put(self._summary, state_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
             if changed:
                 losses = [float("nan") if loss is None else loss for loss in shown.losses]
                 put(self._curve, loss_curve(losses, [epoch + 1 for epoch, _ in shown.changes]))

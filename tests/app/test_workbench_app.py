@@ -99,7 +99,7 @@ def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench
     click(bench, "Scan", "Load")
     assert "nowhere.h5" in bench._message.value
     click(bench, "Compare", "Compare")
-    assert "choose two or more" in bench._message.value
+    assert "select 2 or more" in bench._message.value
     reconstruct(bench, 1)
     assert bench._message.value == ""
     click(bench, "Run", "Save result")
@@ -173,7 +173,7 @@ def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> No
     assert "press Stop before" in bench._message.value
     assert bench.recon is recon
     assert recon.state == "running"
-    click(bench, "Run", "Stop the engines")
+    click(bench, "Run", "Stop engines")
     assert "has not started engines" in bench._message.value
     button(bench, "Run", "Stop").click()
     until = time.monotonic() + 60
@@ -196,7 +196,7 @@ def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
             cluster.stop()
             field(bench, "Run", "Epochs").value = 1
             click(bench, "Run", "New run")
-            told = "The cluster that this workbench was opened with has been stopped; start() it again."
+            told = "The cluster of this workbench was stopped; call its start() again."
             assert told in bench._message.value
             assert bench.recon is None
             cluster.start()

@@ -294,6 +294,8 @@ def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view):
 
 
 def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, view):
+    lines = []
+    view.tell = lines.append
     recon.broken = RuntimeError(f"Rank 1 {HOSTILE}\nTraceback <b>bold</b>")
     click(view._controls.buttons["Resume"])
     until(lambda: "Rank 1" in view._message.value and "<details>" in view._message.value)
@@ -305,6 +307,7 @@ def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, vi
     click(view._controls.buttons["Pause"])
     until(lambda: [name for name, _ in recon.calls] == ["resume", "pause"])
     until(lambda: view._message.value == "")
+    until(lambda: lines == ["recon.pause()"])
 
 
 @pytest.mark.parametrize("part", ["object", "probe"])
@@ -574,8 +577,10 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
     until(lambda: [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"])
 
 
-def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
+def test_slices_and_object_modes_are_offered_as_long_as_there_are_several(recon, view):
     confirm_frames(view)
+    until(lambda: recon.asked)
+    assert view._panes._slice.layout.display == view._panes._object_mode.layout.display == "none"
     recon.slices = recon.states = 3
     recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
     until(lambda: view._panes._slice.max == view._panes._object_mode.max == 3)
@@ -590,12 +595,6 @@ def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
     browser_sends(view._panes._slice, value=2)  # and it is there to stay
     until(lambda: recon.requests[-1].slice == 1)
     steady(lambda: recon.requests[-1].slice == 1, 0.2)
-
-
-def test_a_thin_object_offers_no_slices(recon, view):
-    until(lambda: recon.asked)
-    assert view._panes._slice.layout.display == "none"
-    assert view._panes._object_mode.layout.display == "none"
 
 
 def test_exact_values_come_from_the_reconstruction(recon, view):
@@ -747,12 +746,3 @@ def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, v
     recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
     until(lambda: frozen["object"].widget.value)
     steady(lambda: len(recon.assigned) == 1, 0.2)
-
-
-def test_what_a_click_raised_is_no_line_of_python(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.broken = RuntimeError("no")
-    click(view._controls.buttons["Pause"])
-    until(lambda: "no" in view._message.value)
-    assert lines == []

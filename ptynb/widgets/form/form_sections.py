@@ -28,7 +28,7 @@ class SettingsPages(ipywidgets.VBox):
             tooltip="Shows or hides all other settings",
             layout=ipywidgets.Layout(width="230px"),
         )
-        self.button.observe(lambda _: self._unfold(), "value")
+        self.button.observe(lambda _: self._show_pages(), "value")
         self.pages = ipywidgets.Accordion(self._pages, titles=[part.title for part in self._parts], selected_index=None)
         self.pages.layout.display = "none"
         self.pages.observe(lambda change: self._opened(change["new"]), "selected_index")
@@ -47,7 +47,7 @@ class SettingsPages(ipywidgets.VBox):
             self.pages.titles = titles
         self.button.description = f"More settings ({len(hidden)} changed)" if hidden else "More settings"
 
-    def _unfold(self) -> None:
+    def _show_pages(self) -> None:
         self.pages.layout.display = None if self.button.value else "none"
 
     def _opened(self, index: int | None) -> None:

@@ -130,8 +130,10 @@ def row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
 
 def real(description: str, value: float, low: float, high: float, **given: Any) -> ipywidgets.BoundedFloatText:
     """A field for a real number."""
-    layout = ipywidgets.Layout(width="180px")
-    return ipywidgets.BoundedFloatText(value=value, min=low, max=high, description=description, layout=layout, **given)
+    layout, style = ipywidgets.Layout(width="220px"), {"description_width": "initial"}
+    return ipywidgets.BoundedFloatText(
+        value=value, min=low, max=high, description=description, layout=layout, style=style, **given
+    )
 
 
 def choice(description: str, options: Sequence[str]) -> ipywidgets.Dropdown:

@@ -33,7 +33,7 @@ class MaskPanel(InspectorPanel):
         self._y, self._x = (
             real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.pattern_shape, strict=True)
         )
-        self._radius = real("Radius [pixels]", 5, 0.5, 1e4)
+        self._radius = real("Disc radius [pixels]", 5, 0.5, 1e4)
         self._file = ipywidgets.Text(value="mask.npy", description="File", placeholder="mask.npy or mask.h5")
         self._summary = ipywidgets.HTML()
         self._add_found = self.button(

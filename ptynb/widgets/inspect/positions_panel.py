@@ -51,8 +51,16 @@ class PositionsPanel(InspectorPanel):
                 self._counts,
                 self._list,
                 row(
-                    self.button("Exclude chosen", self._exclude_chosen, "Adds the pattern shown to the list"),
-                    self.button("Exclude all suspicious", self._exclude_all, "Adds them to the list"),
+                    self.button(
+                        "Exclude chosen",
+                        lambda: self._exclude([self.state.index]),
+                        "Adds the pattern shown to the list",
+                    ),
+                    self.button(
+                        "Exclude all suspicious",
+                        lambda: self._exclude([index for index, _ in self._suspicious]),
+                        "Adds them to the list",
+                    ),
                 ),
                 row(self._left_out, self.button("Remove from scan", self._use, "Removes these patterns", "check")),
             ],
@@ -108,13 +116,7 @@ class PositionsPanel(InspectorPanel):
         if self._list.value in self._list.offered:
             self.state.show_pattern(int(self._list.value.partition(":")[0]))
 
-    def _exclude_chosen(self) -> None:
-        self._add([self.state.index])
-
-    def _exclude_all(self) -> None:
-        self._add([index for index, _ in self._suspicious])
-
-    def _add(self, indices: list[int]) -> None:
+    def _exclude(self, indices: list[int]) -> None:
         self._left_out.value = number_list([*self.excluded, *indices])
 
     def _use(self) -> None:

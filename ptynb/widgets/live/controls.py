@@ -196,11 +196,9 @@ class Controls:
             try:
                 self._recon.settings = self._recon.settings.replace(**{part: {"learning_rate": rate}})
             finally:
-                self._show_rate(part, getattr(self._recon.settings, part).learning_rate)
+                now = getattr(self._recon.settings, part).learning_rate
+                self.frozen[part].show(now == 0)
+                if part in self.rates:
+                    self.rates[part].show(now)
 
         self._actions.put(change, line=f'recon.settings = recon.settings.replace({part}={{"learning_rate": {rate!r}}})')
-
-    def _show_rate(self, part: str, rate: Any) -> None:
-        self.frozen[part].show(rate == 0)
-        if part in self.rates:
-            self.rates[part].show(rate)

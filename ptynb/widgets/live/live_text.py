@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ptynb.data.snapshot import Change, Epoch, Health, Status
 from ptynb.settings import Settings
-from ptynb.widgets.elements import in_a_row
+from ptynb.widgets.elements import state_row
 from ptynb.widgets.live.protocol import Watched
 
 MOST_CHANGES = 8
@@ -35,7 +35,7 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
         html.escape(recon.engines),
         html.escape(f"batch {recon.batch}{_scaling_hint(recon.settings, status.world)}"),
     ]
-    return in_a_row(state, parts)
+    return state_row(state, parts)
 
 
 def _scaling_hint(settings: Settings, engines: int) -> str:

@@ -108,7 +108,7 @@ class Live(Whole):
         return beside
 
     def close(self) -> None:
-        """Ends the view and its threads; the reconstruction goes on."""
+        """Closes the view and ends its threads; the reconstruction continues."""
         self._ended.set()
         self._actions.close()
         self._update_soon()
