@@ -11,7 +11,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {}
+CODES: dict[str, str] = {
+    "argument.conflict": "Arguments exclude each other.",
+    "argument.invalid-type": "An argument has a type that is not supported.",
+    "argument.invalid-value": "An argument is out of range, or not among the choices.",
+    "argument.missing": "A required argument is missing.",
+    "array.shape-mismatch": "An array does not have the expected shape.",
+    "component.invalid-parameter": "A parameter of a custom component cannot be optimised.",
+    "component.unsupported-optimiser": "The optimiser supports no other components than object and probe.",
+    "kernel.unsupported": "Arrays have a size, type or device that has no compiled step.",
+    "patterns.not-enough-memory": "The patterns do not fit in memory.",
+    "patterns.not-in-file": "Patterns cannot be read for each batch, since they are in memory only.",
+    "probe.pixels-too-large": "The pixels are too large to sample the probe.",
+    "probe.too-few-pixels": "The probe is nonzero in too few pixels for its modes.",
+    "probe.window-too-small": "The probe does not fit in its window.",
+    "scan.invalid-guess": "The initial guess of probe or object does not fit the scan.",
+    "scan.near-field": "The operation does not support near-field scans.",
+    "scan.no-counts": "All patterns are empty.",
+    "scan.no-geometry": "The operation requires a geometry.",
+    "scan.position-outside": "A position lies outside the given object.",
+    "scan.tilted-geometry": "The operation does not support tilted geometries.",
+    "settings.batch-too-small": "A batch has fewer patterns than there are engines.",
+    "settings.unsupported-combination": "Settings are valid, but not supported together.",
+}
 """Each code and what it means."""
 
 

@@ -124,7 +124,9 @@ class EnginePatterns:
         """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
-            raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
+            raise InvalidValueError(
+                f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.no-counts"
+            )
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:
@@ -195,8 +197,9 @@ def choose_storage(wanted: Wanted, needed: int, everybody: int, device: torch.de
     """`storage_for` in the memory that is free now. Raises ValueError where frames can't be there."""
     if wanted == "disk" and not in_file:
         raise InvalidValueError(
-            "frames is 'disk', and the patterns of this scan are in memory, not in a file; "
-            "write them with save_scan and load that file, or choose 'auto'."
+            "pattern_storage is 'disk' and the patterns of this scan are in memory; "
+            "write them with save_scan and load that file, or use 'auto'.",
+            code="patterns.not-in-file",
         )
     free = free_on_host()
     place = storage_for(
@@ -204,8 +207,9 @@ def choose_storage(wanted: Wanted, needed: int, everybody: int, device: torch.de
     )
     if wanted == "auto" and place == "host" and everybody > free:
         raise InvalidValueError(
-            f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
-            "write them with save_scan and load that file, to have them read as they are needed."
+            f"The patterns take {everybody / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are free; "
+            "write them with save_scan and load that file, to have them read for each batch.",
+            code="patterns.not-enough-memory",
         )
     return place
 

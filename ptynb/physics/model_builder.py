@@ -51,37 +51,45 @@ def check_together(scan: Scan, settings: Settings) -> None:
     """
     check_scan(scan)
     if not isinstance(settings, Settings):
-        raise InvalidTypeError(f"The settings are a {type(settings).__name__}; expected ptynb.Settings.")
+        raise InvalidTypeError(
+            f"settings is of type {type(settings).__name__}; expected ptynb.Settings.", code="argument.invalid-type"
+        )
     geometry, window = scan.geometry, model_window(scan, settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(
-            f"slices.count is {settings.slices.count}, and the scan has no geometry: the waves between slices need a "
-            "wavelength and a pixel size; give the scan geometry=Geometry(...)."
+            f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
+            "requires a wavelength and a pixel size: give the scan geometry=Geometry(...).",
+            code="scan.no-geometry",
         )
     if isinstance(geometry, TiltedGeometry) and (settings.slices.count > 1 or settings.detector.oversampling > 1):
         raise ScanError(
-            "With tilted planes the object is one thin slice seen by single detector samples; "
-            "leave slices.count and detector.oversampling at 1."
+            f"slices.count is {settings.slices.count} and detector.oversampling is {settings.detector.oversampling}; a "
+            "tilted geometry supports neither: leave slices.count and detector.oversampling at 1.",
+            code="scan.tilted-geometry",
         )
     if isinstance(geometry, TiltedGeometry) and settings.optimiser in THIN_ONLY:
         raise ScanError(
-            f"The optimiser '{settings.optimiser}' needs the way back from detector to sample, which with tilted "
-            "planes is not known in one step; use 'adam'."
+            f"optimiser is '{settings.optimiser}', which requires an invertible propagation; with a tilted geometry it "
+            "is not: use 'adam'.",
+            code="scan.tilted-geometry",
         )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(
-            f"detector.oversampling is {settings.detector.oversampling}, and in the near field a finer grid changes "
-            "the object's pixel; leave it at 1."
+            f"detector.oversampling is {settings.detector.oversampling}; in the near field a finer grid would change "
+            "the pixel size of the object: leave it at 1.",
+            code="scan.near-field",
         )
     if scan.object is not None and scan.object.ndim == 3 and len(scan.object) not in (1, settings.slices.count):
         raise ScanError(
-            f"The object guess has {len(scan.object)} slices, and slices.count is {settings.slices.count}; "
-            "make them equal, or give a guess of one slice."
+            f"The initial object has {len(scan.object)} slices and slices.count is {settings.slices.count}; "
+            "make them equal, or give an initial object of one slice.",
+            code="scan.invalid-guess",
         )
     if window[0] > 8192 or window[1] > 8192:
         raise ScanError(
-            f"With detector.oversampling {settings.detector.oversampling} the probe has {window[0]} x {window[1]} "
-            "pixels; expected at most 8192. Lower it."
+            f"detector.oversampling is {settings.detector.oversampling}, so the probe has {window[0]} x {window[1]} "
+            "pixels; expected at most 8192: use a lower oversampling.",
+            code="settings.unsupported-combination",
         )
 
 
@@ -290,7 +298,10 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     while len(result) < modes:
         order_y, order_x = next(orders, (None, None))
         if order_y is None or order_x is None:
-            raise InvalidValueError(f"The probe lights too few pixels for {modes} modes that differ; ask for fewer.")
+            raise InvalidValueError(
+                f"The initial probe is nonzero in too few pixels for {modes} independent modes; use fewer modes.",
+                code="probe.too-few-pixels",
+            )
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])
         whole = mode.abs().square().sum()
         for other in basis:
