@@ -1,14 +1,14 @@
 """Model components: one effect in the forward model, with the parameters that describe it.
 
-A pattern comes about in four steps, and a component takes part in those it overrides:
+The forward model has four steps; a component takes part in those that it overrides:
 
     shift_positions  where the probe window of each pattern lies in the object
     illuminate       what shines on it: the probe's modes
     exit_wave        the exit waves, before they travel to the detector
     detect           the intensity, before it is compared with the counts
 
-`update_done` brings parameters back to what is allowed after an update. Everything in between is recorded by automatic
-differentiation, so a component needs no gradient of its own.
+`update_done` restricts parameters to their allowed range after an update. Gradients follow by automatic
+differentiation.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class ModelComponent(nn.Module):
         return intensity
 
     def update_done(self) -> None:
-        """Restrict the parameters to their allowed range; called after every update, on all engines, without gradients."""
+        """Restrict parameters to their allowed range, after every update, on all engines, without gradients."""
 
     def arrays(self) -> dict[str, Tensor]:
         """Return what the result stores of this component.
@@ -176,6 +176,6 @@ class ModelComponent(nn.Module):
 STEPS = "shift_positions", "illuminate", "exit_wave", "detect"
 
 
-def overrides(piece: ModelComponent, step: str) -> bool:
-    """Whether this piece has a step of its own."""
-    return getattr(type(piece), step) is not getattr(ModelComponent, step)
+def overrides(component: ModelComponent, step: str) -> bool:
+    """Whether this component overrides a step."""
+    return getattr(type(component), step) is not getattr(ModelComponent, step)
