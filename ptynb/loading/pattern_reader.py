@@ -38,7 +38,7 @@ def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
 
 @final
 class PatternReader:
-    """Reads patterns of a scan as counts (pattern, y, x) in the pixel order of the model, checked, with bad pixels 0."""
+    """Reads patterns of a scan as counts (pattern, y, x) in the pixel order of the model, checked, bad pixels 0."""
 
     def __init__(self, scan: Scan, working: torch.dtype) -> None:
         """working: the model's real type."""

@@ -12,10 +12,7 @@ from ptynb.physics.components.component import ModelComponent
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
-    """The algorithm that the settings name.
-
-    Raises ValueError where a piece of the user's takes part that the algorithm does not know.
-    """
+    """The algorithm of the settings. Raises InvalidValueError where it does not support an active component."""
     match problem.settings.optimiser:
         case "lbfgs":
             return LBFGS(problem)

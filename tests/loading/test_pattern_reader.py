@@ -111,7 +111,7 @@ def test_no_chunk_is_cut(tmp_path: Path) -> None:
         frames = HDF5Frames.of(file.create_dataset("frames", data=data, chunks=(3, *WINDOW), compression="gzip"))
     source = PatternReader(dataclasses.replace(a_scan(data), frames=frames), torch.float32)
     own = np.flatnonzero(np.random.default_rng(3).random(COUNT) > 0.4)
-    pieces = [(part, stored.copy()) for part, stored in source.pieces(own)]
+    pieces = [(part, stored.copy()) for part, stored in source.chunks(own)]
     assert np.concatenate([own[part] for part, _ in pieces]).tolist() == own.tolist()
     ends = [set((own[part] // 3).tolist()) for part, _ in pieces]
     assert sum(len(chunks) for chunks in ends) == len(set().union(*ends))
