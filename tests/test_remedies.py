@@ -352,9 +352,9 @@ RUNS = {
     ),
     "a pinhole too wide": Case(
         lambda _: illumination.pinhole_probe((16, 16), (1e-7, 1e-7), 1e-10, diameter=2e-6, distance=0.0),
-        "take at least",
+        "use at least",
         lambda _, told: illumination.pinhole_probe(
-            tuple(map(int, re.search(r"take at least (\d+) x (\d+)", told).groups())),
+            tuple(map(int, re.search(r"use at least (\d+) x (\d+)", told).groups())),
             (1e-7, 1e-7),
             1e-10,
             diameter=2e-6,
@@ -363,7 +363,7 @@ RUNS = {
     ),
     "a pinhole too small": Case(
         lambda _: illumination.pinhole_probe((16, 16), (1e-7, 1e-7), 1e-10, diameter=1e-7, distance=0.0),
-        "take pixels of at most",
+        "use pixels of at most",
         lambda _, told: illumination.pinhole_probe(
             (16, 16), (float(re.search(r"at most ([\d.e-]+\d)", told)[1]),) * 2, 1e-10, diameter=1e-7, distance=0.0
         ),

@@ -227,8 +227,9 @@ def amplitude_loss(
     """
     if model.shape != frames.shape or (mask is not None and mask.shape != model.shape[1:]):
         raise InvalidValueError(
-            f"The modelled patterns' shape is {tuple(model.shape)}, the measured ones' {tuple(frames.shape)}, their "
-            f"mask's {None if mask is None else tuple(mask.shape)}: a step of the model that changes it is wrong."
+            f"Modelled patterns have shape {tuple(model.shape)}, measured ones {tuple(frames.shape)} and the mask "
+            f"{None if mask is None else tuple(mask.shape)}; expected equal shapes: a component must keep them.",
+            code="array.shape-mismatch",
         )
     slope, values = copied(model), np.empty(len(model))
     detected = seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype)

@@ -69,10 +69,14 @@ def plans(height: int, width: int, kind: Any) -> Plans:
     Raises ValueError where waves are not complex, or a side can't be divided.
     """
     if kind not in LETTERS:
-        raise InvalidValueError(f"Waves of type {kind} can't be transformed: complex64 or complex128 is expected.")
+        raise InvalidValueError(
+            f"The waves are of type {kind}; expected complex64 or complex128.", code="kernel.unsupported"
+        )
     if not possible(height, width):
         raise InvalidValueError(
-            f"Planes of {height} x {width} can't be transformed: sides without prime factors above {RADICES[-1]} are."
+            f"Unsupported size of a Fourier transform: {height} x {width}; expected prime factors of at most "
+            f"{RADICES[-1]}.",
+            code="kernel.unsupported",
         )
     letter = LETTERS[kind]
     with _making:

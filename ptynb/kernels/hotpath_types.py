@@ -1,4 +1,4 @@
-"""What the hot path is given: two records that travel together through all of it."""
+"""The two input records of the hot path."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 
 
 class Illumination(NamedTuple):
-    """What a batch's patterns are lit by, and where.
+    """Object, probes and window origins of a batch.
 
     object: (state, slice, y, x), complex. window_origins: of the windows (pattern, yx), int64, on the CPU.
-    probes: before they are moved, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
-    kernel: (y, x) or (pattern, y, x), from `propagate.angular_spectrum_kernel`; needed for more than one slice.
+    probes: before their subpixel shifts, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
+    kernel: (y, x) or (pattern, y, x), from `propagation.angular_spectrum_kernel`; needed for more than one slice.
     """
 
     object: Tensor
@@ -23,7 +23,7 @@ class Illumination(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """What the detector saw of them, and how.
+    """Measured counts of a batch, and how they are compared with the model.
 
     stored, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
     [counts].

@@ -1,7 +1,7 @@
-"""Phases of a wave, and grey levels, for somebody who looks: one pass over memory, in the processor's vectors.
+"""Phases of complex images and grey levels for the screen, in one vectorised pass over memory.
 
 Numpy and torch take a pass for every operation: 10 ms for the phases of 1024 x 1024 pixels and 3 ms for their grey
-levels, and as much of the memory's bandwidth, which updates want meanwhile; these take 3 and 0.2.
+levels, and as much of the memory's bandwidth, which updates need; these take 3 and 0.2.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class _Crew:
             finally:
                 self._busy.release()
         if failed:
-            raise MemoryError("There is no memory left for a step of the update.")
+            raise MemoryError("Not enough memory for the buffers of a compiled step.")
 
     def _grow(self, helpers: int) -> None:
         """Makes sure of this many; mailboxes are moved, so all others are at rest."""

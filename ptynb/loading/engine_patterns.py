@@ -20,10 +20,10 @@ from ptynb.physics.components.component import Batch, selected
 from ptynb.physics.losses import Sums
 
 Storage = Literal["device", "host", "disk"]
-Wanted = Literal["auto", "device", "host", "disk"]
+StorageOption = Literal["auto", "device", "host", "disk"]
 
 FREE_PART = 0.5
-"""Of the free memory, what frames may take by themselves; the rest is for object, optimiser and waves."""
+"""Fraction of the free memory that patterns may take; the rest is for object, optimiser and waves."""
 NUMPY = {
     torch.uint8: np.uint8,
     torch.uint16: np.uint16,
@@ -34,7 +34,7 @@ NUMPY = {
 
 
 def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
-    """The mask (y, x) in the order of the model, 1 where the detector works; None where it works everywhere."""
+    """The mask (y, x) in the pixel order of the model, 1 at valid pixels; None if all are valid."""
     if scan.mask is None or scan.mask.all():
         return None
     mask = np.fft.ifftshift(scan.mask) if shifted(scan) else scan.mask
@@ -42,10 +42,10 @@ def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
 
 
 class EnginePatterns:
-    """This engine's patterns as counts of the smallest exact type, and how to make a batch of some.
+    """This engine's patterns as counts of the smallest exact type, and batches of them.
 
-    place: "device" or "host", where they are held, or "disk", where they are read from. Whatever is not on the device
-    comes by a `ThreadPrefetch`, or by `ParallelPrefetch`; on a CPU the host's memory is the device's.
+    place: where they are stored: "device", "host", or "disk" (read for each batch). Patterns that are not on the device
+    are read ahead by `ThreadPrefetch` or `ParallelPrefetch`; on a CPU the host's memory is the device's.
     """
 
     def __init__(
@@ -54,62 +54,62 @@ class EnginePatterns:
         patterns: NDArray[np.int64],
         group: Group,
         dtype: torch.dtype,
-        frames: Literal["auto", "device", "host", "disk"] = "auto",
+        frames: StorageOption = "auto",
     ) -> None:
-        """Reads all patterns once: checks them, adds them up, and keeps them where that was asked for.
+        """Read all patterns once: check, sum and store them.
 
-        patterns: their indices in the whole scan, ascending. dtype: real, of the model.
+        patterns: their indices in the scan, ascending. dtype: real type of the model. frames: where to store them.
         """
         self.patterns, self.group, self.dtype = patterns, group, dtype
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
-        self._source = PatternReader(scan, dtype)
+        self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
         one = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
         self.place = choose_storage(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
         self._total = np.zeros(scan.pattern_shape)
         self._read()
-        at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
-        self._ahead = None if at_hand else self._reading_ahead()
+        in_place = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
+        self._ahead = None if in_place else self._make_prefetch()
 
-    def _reading_ahead(self) -> ThreadPrefetch | ParallelPrefetch:
-        if self.place == "disk" and ParallelPrefetch.possible(self._source, self.group.device):
-            return ParallelPrefetch(self._source, self._type)
+    def _make_prefetch(self) -> ThreadPrefetch | ParallelPrefetch:
+        if self.place == "disk" and ParallelPrefetch.possible(self._reader, self.group.device):
+            return ParallelPrefetch(self._reader, self._type)
         return ThreadPrefetch(self._begin, self.group.device)
 
     def _read(self) -> None:
         patterns = self.patterns
         if self.place != "disk":
-            self._held = self._room(len(self))
+            self._held = self._allocate(len(self))
         scratch = torch.empty((0, *self.window), dtype=self._type)
-        for rows, stored in self._source.pieces(patterns):
-            wider = self._source.wide_enough(self._type, stored)
+        for rows, stored in self._reader.chunks(patterns):
+            wider = self._reader.wide_enough(self._type, stored)
             if wider != self._type:
                 self._widen(wider, rows.start)
             on_host = self.place != "disk" and self._held.device.type == "cpu"
             if not on_host and (len(scratch) < len(stored) or scratch.dtype != self._type):
                 scratch = torch.empty(stored.shape, dtype=self._type)
             counts = self._held[rows] if on_host else scratch[: len(stored)]
-            self._source.arrange(stored, counts, self._total)
+            self._reader.arrange(stored, counts, self._total)
             if self.place == "device" and not on_host:
                 self._held[rows] = counts.to(self.group.device)
 
-    def _room(self, patterns: int) -> Tensor:
-        """Memory for so many patterns, as the frames have it."""
+    def _allocate(self, patterns: int) -> Tensor:
+        """Memory for this number of patterns, where they are stored."""
         shape = (patterns, *self.window)
         if self.place == "device":
             return torch.empty(shape, dtype=self._type, device=self.group.device)
         if self.group.device.type == "cuda":
             return torch.empty(shape, dtype=self._type, pin_memory=True)
-        # numpy asks for large pages, torch does not: 0.5 instead of 0.9 s for half a GB, most of it page faults.
+        # numpy requests huge pages, torch does not: 0.5 instead of 0.9 s for half a GB, most of it page faults.
         return torch.from_numpy(np.empty(shape, NUMPY[self._type]))
 
     def _widen(self, dtype: torch.dtype, done: int) -> None:
         before, self._type = self._held, dtype
         if self.place != "disk":
-            self._held = self._room(len(before))
+            self._held = self._allocate(len(before))
             self._held[:done] = before[:done].to(dtype)
 
     def __len__(self) -> int:
@@ -121,14 +121,16 @@ class EnginePatterns:
         return self._type
 
     def totals(self, count: int) -> tuple[Tensor, Sums]:
-        """Of all `count` patterns of the group: their mean (y, x) float64 in the order of the model, and sums."""
+        """Mean (y, x), float64, in the pixel order of the model, and sums of all `count` patterns of all engines."""
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
-            raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.")
+            raise InvalidValueError(
+                f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.no-counts"
+            )
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:
-        """Σ I² over all engines: another pass over all patterns, on all of them."""
+        """Σ I² over all engines, by another pass over all patterns."""
         squares = torch.zeros((), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
             values = self._frames(patterns).double()
@@ -141,25 +143,25 @@ class EnginePatterns:
             yield self.patterns[first : first + size]
 
     def follow(self, batches: Iterator[NDArray[np.int64]]) -> None:
-        """Takes over which patterns will be asked for from now on, batch by batch, so that they can be read ahead."""
+        """Set the sequence of batches to come, which are then read ahead."""
         if self._ahead is not None:
             self._ahead.follow(batches)
 
     def close(self) -> None:
-        """Ends what reads ahead; no batch is made any more where frames are not held."""
+        """Stop reading ahead; afterwards batches are available only of patterns in memory."""
         if self._ahead is not None:
             self._ahead.close()
 
     def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
-        """These patterns (indices of the whole scan) as the model takes them; `global_batch_size`: on all engines."""
-        at_hand = self._ahead is None and self.place != "disk"
+        """The batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
+        in_place = self._ahead is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
-            stored=self._held if at_hand else self._frames(patterns),
+            stored=self._held if in_place else self._frames(patterns),
             global_batch_size=global_batch_size,
             dtype=self.dtype,
             total=self.group.sum,
-            rows=torch.from_numpy(self._row_of[patterns]) if at_hand else None,
+            rows=torch.from_numpy(self._row_of[patterns]) if in_place else None,
         )
 
     def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
@@ -168,7 +170,7 @@ class EnginePatterns:
         return self._load(patterns)
 
     def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], Tensor]:
-        """Takes memory for the counts of these patterns; the function fills it, and brings it to the device."""
+        """Allocate memory for these patterns; the function that is returned fills it and copies it to the device."""
         if self.place != "disk":
             return lambda: self._load(patterns)
         counts = torch.empty(
@@ -176,13 +178,13 @@ class EnginePatterns:
         )
 
         def fill() -> Tensor:
-            self._source.batch(patterns, counts)
+            self._reader.batch(patterns, counts)
             return self._to_device(counts)
 
         return fill
 
     def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """The counts of patterns that are held (or of none), on the device."""
+        """Counts of patterns in memory (or of none), on the device."""
         if self.place == "disk":
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
         return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
@@ -191,47 +193,47 @@ class EnginePatterns:
         return counts.to(self.group.device, non_blocking=True)
 
 
-def choose_storage(wanted: Wanted, needed: int, everybody: int, device: torch.device, in_file: bool) -> Storage:
-    """`storage_for` in the memory that is free now. Raises ValueError where frames can't be there."""
-    if wanted == "disk" and not in_file:
+def choose_storage(option: StorageOption, needed: int, total: int, device: torch.device, in_file: bool) -> Storage:
+    """`storage_for` with the memory that is free now. Raises InvalidValueError if that storage is impossible."""
+    if option == "disk" and not in_file:
         raise InvalidValueError(
-            "frames is 'disk', and the patterns of this scan are in memory, not in a file; "
-            "write them with save_scan and load that file, or choose 'auto'."
+            "pattern_storage is 'disk' and the patterns of this scan are in memory; "
+            "write them with save_scan and load that file, or use 'auto'.",
+            code="patterns.not-in-file",
         )
     free = free_on_host()
-    place = storage_for(
-        wanted, needed, everybody, in_file, free, None if device.type == "cpu" else free_on_device(device)
-    )
-    if wanted == "auto" and place == "host" and everybody > free:
+    place = storage_for(option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device))
+    if option == "auto" and place == "host" and total > free:
         raise InvalidValueError(
-            f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
-            "write them with save_scan and load that file, to have them read as they are needed."
+            f"The patterns take {total / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are free; "
+            "write them with save_scan and load that file, to have them read for each batch.",
+            code="patterns.not-enough-memory",
         )
     return place
 
 
 def storage_for(
-    wanted: Wanted, needed: float, everybody: float, in_file: bool, host: float, device: float | None
+    option: StorageOption, needed: float, total: float, in_file: bool, host: float, device: float | None
 ) -> Storage:
-    """The place that was asked for, or with "auto" the first one with room.
+    """The storage that is set, or with "auto" the first of device, host and disk with enough memory.
 
-    needed: by this engine's frames, everybody: by those of all engines, which share the host's memory [bytes].
-    host, device: what is free there [bytes]; device is None on a CPU, whose memory is the host's.
+    needed: size of this engine's patterns, total: of those of all engines, which share the host's memory [bytes].
+    host, device: free memory [bytes]; device is None on a CPU.
     """
-    if wanted == "device" and device is None:
+    if option == "device" and device is None:
         return "host"
-    if wanted != "auto":
-        return wanted
+    if option != "auto":
+        return option
     if device is not None and needed <= FREE_PART * device:
         return "device"
-    return "host" if everybody <= FREE_PART * host or not in_file else "disk"
+    return "host" if total <= FREE_PART * host or not in_file else "disk"
 
 
 def free_on_host() -> int:
-    """Memory that this machine has to give [bytes]."""
+    """Available memory of this host [bytes]."""
     return int(psutil.virtual_memory().available)
 
 
 def free_on_device(device: torch.device) -> int:
-    """Memory that a GPU has to give [bytes]."""
+    """Free memory of a GPU [bytes]."""
     return int(torch.cuda.mem_get_info(device)[0])

@@ -1,7 +1,7 @@
-"""An engine's patterns where they are stored, and how they become counts as the model wants them.
+"""Reads stored patterns and converts them to counts in the pixel order of the model.
 
-Reading is bounded by the disk: one thread reads the next piece while another makes counts of the last, in as few passes
-as there can be, over pieces that stay in the processor's cache.
+Reading is limited by the disk: one thread reads the next chunk while another converts the last one, in few passes over
+chunks that fit in the cache of the processor.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ptynb.kernels.parallel_unpack import PatternLayout
 from ptynb.kernels.unpack import arrange, readable_by_loops
 
 PIECE_BYTES = 2**23
-"""Patterns are read in pieces of about this size: two of them are the memory beside what is kept."""
+"""Patterns are read in chunks of about this size; two of them are allocated beside the stored patterns."""
 INTEGERS = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.int32: 2**31 - 1}
-"""What counts are held as where they are integers, and the largest one that fits."""
+"""Types in which integer counts are stored, and the largest count of each."""
 
 
 def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
-    """What to keep patterns of this type as, to begin with: for integers the smallest one, which may prove too small.
+    """Initial type in which to store patterns of this type; for integers the smallest one, which may be widened.
 
     working: the model's real type.
     """
@@ -38,7 +38,7 @@ def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
 
 @final
 class PatternReader:
-    """Patterns of a scan as counts (pattern, y, x) in the order of the model, checked, bad pixels 0."""
+    """Reads patterns of a scan as counts (pattern, y, x) in the pixel order of the model, checked, bad pixels 0."""
 
     def __init__(self, scan: Scan, working: torch.dtype) -> None:
         """working: the model's real type."""
@@ -52,21 +52,21 @@ class PatternReader:
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
 
     def wide_enough(self, dtype: torch.dtype, stored: NDArray[Any]) -> torch.dtype:
-        """This type, or the next one that has all of these counts as well as the working type has them."""
+        """This type, or the next one that represents all of these counts as exactly as the working type."""
         if dtype.is_floating_point or self.frames.dtype.itemsize <= 2:
             return dtype
-        most = stored.max(initial=0)
-        fitting = [one for one, limit in INTEGERS.items() if one.itemsize >= dtype.itemsize and most <= limit]
+        largest = stored.max(initial=0)
+        fitting = [one for one, limit in INTEGERS.items() if one.itemsize >= dtype.itemsize and largest <= limit]
         return fitting[0] if fitting else self.working
 
-    def pieces(self, patterns: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """(rows, patterns as they are stored) of all `patterns`, ascending, piece by piece, read ahead by a thread.
+    def chunks(self, patterns: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Chunks (rows, stored patterns) of all `patterns`, ascending, read ahead by a thread.
 
-        Checked and without bad pixels. An array is overwritten by the one after the next.
+        Checked, with bad pixels 0. An array is overwritten by the chunk after the next.
         """
         rows = self._cut(patterns)
-        most = max((part.stop - part.start for part in rows), default=0)
-        buffers = [np.empty((most, *self.window), self.frames.dtype) for _ in range(min(2, len(rows)))]
+        largest = max((part.stop - part.start for part in rows), default=0)
+        buffers = [np.empty((largest, *self.window), self.frames.dtype) for _ in range(min(2, len(rows)))]
 
         def read(number: int) -> NDArray[Any]:
             part = rows[number]
@@ -85,12 +85,9 @@ class PatternReader:
                 yield part, stored
 
     def batch(self, patterns: NDArray[np.int64], counts: Tensor) -> None:
-        """Reads these patterns, in this order, into `counts` (pattern, y, x), on the CPU; not checked again.
-
-        To be called by one thread at a time.
-        """
+        """Read these patterns, in this order, into `counts` (pattern, y, x), on the CPU; by one thread at a time."""
         if len(self._buffer) < len(patterns):
-            # Kept for the next batch: new memory costs page faults, 0.1 of 0.3 ms for 16 patterns of 128 x 128.
+            # Reused for the next batch: new memory costs page faults, 0.1 of 0.3 ms for 16 patterns of 128 x 128.
             self._buffer = np.empty((len(patterns), *self.window), self.frames.dtype)
         stored = self._buffer[: len(patterns)]
         self.frames.take(patterns, stored)
@@ -101,25 +98,22 @@ class PatternReader:
 
     @property
     def plain(self) -> bool:
-        """Whether the stored numbers are such that loops can be compiled for them."""
+        """Whether compiled loops support the stored type."""
         return readable_by_loops(self.frames.dtype)
 
     def stored(self, file: int) -> PatternLayout:
-        """How the patterns lie in their open file."""
+        """Layout of the patterns in their open file."""
         size = self.window[0] * self.window[1] * self.frames.dtype.itemsize
         clip = self.scan.clip_negative and not np.issubdtype(self.frames.dtype, np.unsignedinteger)
         good = np.empty((0, 0), bool) if self._bad is None else ~self._bad
         return PatternLayout(file, size, self._shifts, good, clip)
 
     def arrange(self, stored: NDArray[Any], counts: Tensor, total: NDArray[np.float64] | None = None) -> None:
-        """Puts stored patterns into `counts` (pattern, y, x), on the CPU, in its type and in the order of the model.
-
-        Adds them to `total` (y, x), where it is given.
-        """
+        """Convert stored patterns to `counts` (pattern, y, x), on the CPU, and add them to `total` (y, x) if given."""
         arrange(stored, self._shifts, counts.numpy(), total)
 
     def _cut(self, patterns: NDArray[np.int64]) -> list[slice]:
-        """Rows of pieces; what the file stores together is not cut, so that nothing is read or decompressed twice."""
+        """Rows of the chunks; what the file stores together is not split, so that nothing is decompressed twice."""
         at_most = max(1, PIECE_BYTES // (self.window[0] * self.window[1] * self.frames.dtype.itemsize))
         chunks = patterns // self.frames.stored_together
         edges = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(patterns)]
@@ -136,7 +130,7 @@ class PatternReader:
             np.copyto(stored, 0, where=self._bad)
 
     def _check(self, stored: NDArray[Any], patterns: NDArray[np.int64]) -> None:
-        """Refuses what is not finite or negative; two reductions find out without memory beside."""
+        """Raise ScanError for counts that are negative or not finite; two reductions need no further memory."""
         if np.issubdtype(stored.dtype, np.unsignedinteger):
             return
         low, high = stored.min(), stored.max()
@@ -145,10 +139,10 @@ class PatternReader:
                 np.maximum(stored, 0, out=stored)
             return
         for pattern in patterns.tolist():
-            self.scan.counts(pattern, pattern + 1)  # says which, where, and what to do
+            self.scan.counts(pattern, pattern + 1)  # raises the error that names pattern and pixel
         raise AssertionError("the patterns changed while they were read")
 
 
 def shifted(scan: Scan) -> bool:
-    """Whether the file's centred patterns lie in Fourier space, where the model has zero frequency at index 0."""
+    """Whether patterns are centred in Fourier space, where the model has the zero frequency at index 0."""
     return scan.is_far_field and scan.centred

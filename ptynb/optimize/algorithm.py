@@ -1,4 +1,4 @@
-"""What an algorithm is: it takes the parameters from one update to the next, on all engines alike."""
+"""The interface of algorithms, which update the parameters in the same way on all engines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from ptynb.distributed.group import Group
 from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics.components.component import Batch
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
 from ptynb.settings import PART_OF_COMPONENT, Settings
@@ -20,9 +21,9 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 
 @dataclass(eq=False)
 class Problem:
-    """What an algorithm works on. `settings` and `epoch` (1 for the first) are kept up to date by the loop.
+    """What an algorithm optimises; the loop updates `settings` and `epoch` (1 for the first).
 
-    normaliser: what the sum of the patterns' losses is divided by. imposed: constraints of the user's.
+    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints.
     """
 
     model: Model
@@ -36,7 +37,7 @@ class Problem:
 
     @property
     def scale(self) -> float:
-        """Makes the loss of one pattern a sum over its pixels in units of the mean count of a pixel: a pure number."""
+        """Factor that makes the loss of a pattern a sum over its pixels in units of their mean count."""
         return self.pixels * self.order.count / self.normaliser
 
     @property
@@ -45,14 +46,14 @@ class Problem:
         return self.shard.window[0] * self.shard.window[1]
 
     def rate(self, component: str) -> float:
-        """The step size in this epoch of a component, ptynb's own or a piece of the user's; 0 where it is frozen."""
+        """Step size of a built-in or custom component in this epoch; 0 where it is frozen."""
         if component not in PART_OF_COMPONENT:
             return self.model.parts[component].rate
         chosen = self.settings.part(PART_OF_COMPONENT[component])
         return chosen.learning_rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
 
     def free(self, moving: Collection[str]) -> None:
-        """Lets these parts move, wakes those that slept, and freezes all others."""
+        """Activate and optimise these components; freeze all others."""
         for name, piece in self.model.parts.items():
             piece.requires_grad_(name in moving)
             piece.active = piece.active or name in moving
@@ -65,7 +66,7 @@ class Problem:
 
 
 class Algorithm(ABC):
-    """Updates of the parameters. Every method is called on all ranks in the same order, but for `state` and `rows`."""
+    """Updates of the parameters. All methods but `state` and `rows` are called on all ranks in the same order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -83,45 +84,55 @@ class Algorithm(ABC):
         """
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """The patterns of which `update` will ask the shard for a batch, in order, so that they can be read ahead."""
+        """The batches that `update` will take from the patterns, in order, so that they can be read ahead."""
         group = self.problem.group
         yield self.problem.order.part(table, update, group.rank, group.world)
 
     def prepare(self) -> None:
-        """Takes over settings and epoch from the problem: rates, and what is frozen.
-
-        Called when one of them changes; nothing to do for those that ask the problem at each update.
-        """
+        """Apply settings and epoch of the problem, after one of them has changed: step sizes, and what is frozen."""
         return
 
     @abstractmethod
     def rates(self) -> dict[str, float]:
-        """The step size of every part that moves now."""
+        """Step size of every component that is optimised now."""
 
     def settle(self) -> None:
-        """Makes parameters equal on all engines, where updates let them differ."""
+        """Average parameters over engines where updates let them differ."""
         return
 
     @property
     def equal(self) -> bool:
-        """Whether all engines have the same parameters now, so that `state` is that of any of them."""
+        """Whether all engines have the same parameters now."""
         return True
 
     def state(self) -> dict[str, Tensor | float]:
-        """What the next updates depend on beside the model, by "optimiser/part/parameter/key" or "algorithm/key".
-
-        The tensors themselves, not copies.
-        """
+        """State of the algorithm by "optimiser/part/parameter/key" or "algorithm/key"; tensors are not copied."""
         return {}
 
     def rows(self) -> dict[str, Tensor]:
-        """What this engine keeps of each of its patterns (pattern, …), in their order; real."""
+        """State of each of this engine's patterns (pattern, …), in their order; real."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Takes over copies of what `state` and `rows` said, after `prepare`. Raises KeyError where something lacks."""
+        """Restore copies of `state` and `rows`, after `prepare`. Raises KeyError where an entry is missing."""
         return
 
     def disconnect(self) -> None:
-        """Lets go of the group; no further update is made."""
+        """Release the group; no further update follows."""
         return
+
+
+def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
+    """This engine's patterns as (rows, batch), as many at once as its part of a batch, which bounds the memory.
+
+    Their number differs between engines and may be 0: nothing inside the loop may wait for other engines.
+    """
+    first = 0
+    for patterns in portions_of(problem):
+        yield slice(first, first + len(patterns)), problem.shard.batch(patterns, problem.order.count)
+        first += len(patterns)
+
+
+def portions_of(problem: Problem) -> Iterator[NDArray[np.int64]]:
+    """The patterns of each portion."""
+    return problem.shard.portions(problem.order.share(problem.group.world))

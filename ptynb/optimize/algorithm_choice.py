@@ -12,10 +12,7 @@ from ptynb.physics.components.component import ModelComponent
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
-    """The algorithm that the settings name.
-
-    Raises ValueError where a piece of the user's takes part that the algorithm does not know.
-    """
+    """The algorithm of the settings. Raises InvalidValueError where it does not support an active component."""
     match problem.settings.optimiser:
         case "lbfgs":
             return LBFGS(problem)
@@ -30,9 +27,10 @@ def make_algorithm(problem: Problem) -> Algorithm:
 
 
 def _only_object_and_probe(problem: Problem) -> None:
-    for piece in problem.model.pieces:
-        if isinstance(piece, ModelComponent) and piece.active:
+    for component in problem.model.pieces:
+        if isinstance(component, ModelComponent) and component.active:
             raise InvalidValueError(
-                f"The optimiser '{problem.settings.optimiser}' knows object and probe only, and the piece "
-                f"'{piece.name}' takes part; use 'adam', or leave the piece out."
+                f"optimiser is '{problem.settings.optimiser}', which supports no component beside object and probe, "
+                f"and '{component.name}' is active; use 'adam', or leave the component out.",
+                code="component.unsupported-optimiser",
             )

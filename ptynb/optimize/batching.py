@@ -26,5 +26,6 @@ def check_shares(scan: Scan, settings: Settings, engines: int) -> None:
     if not can_share(scan, settings, engines):
         raise SettingsError(
             f"{engines} engines can't share {len(scan)} patterns in batches of {settings.effective_batch(engines)}; "
-            f"give each at least one: a batch of at least {engines}, or fewer engines."
+            f"each needs at least one: use a batch of at least {engines}, or fewer engines.",
+            code="settings.batch-too-small",
         )

@@ -38,10 +38,10 @@ ALONE_BELOW = 2**22
 
 @final
 class Gradient(Algorithm):
-    """Adam and its kin, SGD, rPIE: one step a batch.
+    """Adam and its variants, SGD, rPIE: one step per batch.
 
-    Engines share every step, and each makes the one that one engine would make; or, with `sync_every` above 1,
-    each makes its own with its part of the batch, and `Averages` brings them together again.
+    All engines make the step of a single engine; with `sync_every` above 1 each makes its own steps with its part of
+    the batch, and `Averages` averages the parameters.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -57,32 +57,31 @@ class Gradient(Algorithm):
 
     @property
     def updates(self) -> int:
-        """One a batch."""
+        """One per batch."""
         return self.problem.order.updates
 
     @property
     def alone(self) -> bool:
-        """Whether this engine makes its own steps."""
+        """Whether each engine makes its own steps (local SGD)."""
         return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
 
     def prepare(self) -> None:
-        """Sets rates, and wraps the model again if other parts move now.
+        """Set step sizes, and wrap the model again if other components are optimised now.
 
-        What is frozen then costs nothing, and what is freed is reduced: a parameter that is frozen when
-        DistributedDataParallel wraps the model would never be.
+        DistributedDataParallel reduces only parameters that have gradients when it wraps the model.
         """
         self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
-        # With other terms gradients come in another order, and with them the messages: see `_rehearse`.
+        # With other regularizers gradients, and messages, have another order: see `_rehearse`.
         asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
-        # Before the comparison: a kept state put back meanwhile may have sent what moves to sleep again.
+        # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
         if asked == self._prepared:
             return
         self._prepared = asked
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
-        # Wrapped, it would hold another object's memory for messages; an engine alone has none to send.
+        # Wrapped, it would allocate another object for messages, which a single engine does not send.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
             if some and not self.alone
@@ -92,11 +91,11 @@ class Gradient(Algorithm):
             self._rehearse()
 
     def _rehearse(self) -> None:
-        """Goes through the wrapped model once, for nothing, with one pattern without counts.
+        """Run the wrapped model once with an empty pattern, without effect.
 
-        DistributedDataParallel puts gradients together in messages anew after the first time, in the order in which
-        they came. Where a number lies in a message decides in which order three and more engines add it up: a run that
-        goes on from a kept state would have other last digits than one that was never interrupted.
+        DistributedDataParallel rebuilds its buckets after the first pass, in the order of the gradients. The place of a
+        number in a bucket determines the order in which three and more engines sum it: a resumed run would differ in
+        the last digits from one that was not interrupted.
         """
         problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
         own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
@@ -111,7 +110,7 @@ class Gradient(Algorithm):
             parameter.grad = None
 
     def rates(self) -> dict[str, float]:
-        """Of the parts that move now."""
+        """Step sizes of the components that are optimised now."""
         rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
@@ -153,12 +152,12 @@ class Gradient(Algorithm):
         return total
 
     def settle(self) -> None:
-        """Engines that went their own ways meet at their mean."""
+        """Average the parameters of all engines."""
         self.averages.settle()
 
     @property
     def equal(self) -> bool:
-        """Not while engines go their own ways."""
+        """Not between two averages."""
         return self.averages.equal
 
     def state(self) -> dict[str, Tensor | float]:
@@ -166,18 +165,18 @@ class Gradient(Algorithm):
         return moments_of(self.optimisers)
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Takes over the moments."""
+        """Restore the moments."""
         restore_moments(self.optimisers, state)
 
     def disconnect(self) -> None:
-        """Lets go of the wrapped model, whose connections would outlive the group, and of memory for updates."""
+        """Release the wrapped model, whose connections would outlive the group, and the buffers."""
         self._distributed = self.problem.model
         buffers.forget()
 
     def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
-        """Gradients of the patterns' losses, in as many portions as were asked for; only the last one's travel.
+        """Gradients of the losses, accumulated over portions; only the last one is reduced over engines.
 
-        Returns the sum of this engine's losses. An engine without patterns has gradients too, all 0.
+        Returns the sum of this engine's losses. Without patterns the gradients are 0.
         """
         problem = self.problem
         values = list[Tensor]()
@@ -192,12 +191,12 @@ class Gradient(Algorithm):
         return sum(values[1:], values[0])
 
     def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """An engine's patterns of an update, as they are put through the model."""
+        """This engine's patterns of an update, split for gradient accumulation."""
         accumulate = self.problem.settings.gradient_accumulation
         return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
-        """`Model.descend`, with gradients summed over engines where these make steps together."""
+        """`Model.descend`, with gradients summed over engines unless each makes its own steps."""
         if self._distributed is self.problem.model:
             return self.problem.model.descend(batch, factor)
         value: Tensor = self._distributed(batch)
@@ -205,9 +204,9 @@ class Gradient(Algorithm):
         return value.detach()
 
     def _add_terms(self) -> Tensor:
-        """Adds the gradients of the object's terms to those of the patterns. Returns the terms' value.
+        """Add the gradients of the regularizers to those of the patterns, and return their value.
 
-        Every engine has the whole object and comes to the same numbers, so they need not travel.
+        They are equal on all engines, which all have the whole object, so they are not sent.
         """
         problem, model = self.problem, self.problem.model
         value = object_terms(problem.settings.regularizers, model.object.values)
@@ -228,11 +227,11 @@ class Gradient(Algorithm):
         return region(self._windows.tiles(members), self.problem.model)
 
     def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
-        """Remembers where this engine alone is about to step."""
+        """Record the part of the object that this engine is about to change."""
         problem, settings = self.problem, self.problem.settings
         world = problem.group.world
         counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
-        # Terms, and what is imposed between updates, carry differences beyond the windows.
+        # Regularizers and constraints spread differences beyond the windows.
         everywhere = bool(settings.regularizers) or any(
             constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
         )
@@ -263,5 +262,5 @@ class Gradient(Algorithm):
 
 
 def _unchanged(tensor: Tensor) -> Tensor:
-    """The sum over an engine that is alone."""
+    """The sum over a single engine."""
     return tensor

@@ -1,8 +1,8 @@
-"""What engines tell each other at an update: sums of gradients, of the object's only where windows lie.
+"""Gradient synchronisation: sums of gradients over engines, of the object only where windows are.
 
-All engines know whose turn it is and where those windows lie, so they agree on the region without a word. Outside it
-the gradient of the patterns' losses is exactly 0 on every engine. Terms of the object, which reach everywhere, are
-the same on every engine and never travel (`Gradient.update`).
+All engines know the patterns of a batch and their windows, so they agree on the region without communication. Outside
+it the gradient of the losses is exactly 0 on every engine. Regularizers, which act everywhere, are equal on all engines
+and are not sent (`Gradient.update`).
 
 Bytes: an all-reduce over P engines moves 2 (P - 1) / P times the message through every engine's link.
 """
@@ -23,7 +23,7 @@ from ptynb.physics.model import Model
 
 @dataclass(frozen=True, eq=False)
 class _Packed:
-    """What travels of a bucket's gradients, one after the other: the region of the object's, all of the others'."""
+    """The parts of a bucket's gradients that are sent: the region of the object's, all of the others'."""
 
     region: Region
     parts: int
@@ -70,7 +70,7 @@ class Exchange:
         self._under_way = list[tuple[Callable[[], None], _Packed | None]]()
 
     def hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        """Sums the bucket over engines; done when the hook of the last bucket is."""
+        """Sum the bucket over engines; complete after the hook of the last bucket."""
         packed = self._pack(bucket)
         numbers = bucket.buffer() if packed is None else packed.numbers
         self.sent_bytes += numbers.nbytes
@@ -97,7 +97,7 @@ class Exchange:
         return illumination
 
     def _pack(self, bucket: dist.GradBucket) -> _Packed | None:  # type: ignore[name-defined]
-        """None where all of the bucket is to travel, which then needs no copy."""
+        """None where the whole bucket is sent, which needs no copy."""
         of_object = [id(parameter) in self._object for parameter in bucket.parameters()]
         if self.region is None or not any(of_object):
             return None
@@ -108,7 +108,7 @@ class Exchange:
         return packed
 
     def _room(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
-        """Memory for so many numbers, kept from update to update."""
+        """Buffer of this size, reused by later updates."""
         kept = self._buffers.get(bucket.index())
         if kept is None or len(kept) < count:
             kept = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
@@ -116,5 +116,5 @@ class Exchange:
 
 
 def sizes(region: Region, tensors: list[Tensor], of_object: list[bool]) -> list[int]:
-    """How many numbers of each tensor travel."""
+    """How many numbers of each tensor are sent."""
     return [region.numbers(tensor) if of else tensor.numel() for tensor, of in zip(tensors, of_object, strict=True)]

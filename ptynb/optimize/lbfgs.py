@@ -22,8 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.optimize.algorithm import Algorithm, Problem
-from ptynb.optimize.chunks import portions, portions_of
+from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
 from ptynb.physics.regularizers import object_terms
 
 HISTORY = 10
@@ -35,7 +34,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 SHORTEST = 1e-9
 """A line search ends where the steps that it has still to choose from differ by less in every parameter."""
 FLATTEST = 1e-10
-"""A step along which the gradient changes by less says nothing of the curvature."""
+"""A step along which the gradient changes by less is not used to estimate the curvature."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class LineSearchStep:
 
 @final
 class LBFGS(Algorithm):
-    """One step along a quasi-Newton direction an epoch, of a length that a line search finds.
+    """One step along a quasi-Newton direction per epoch, with a line search.
 
-    A part moves where its rate is above 0; how far is up to the line search, so the rate's size does not matter.
+    Components with a rate above 0 are optimised; the size of the rate has no effect.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -60,7 +59,7 @@ class LBFGS(Algorithm):
         self._objective: object = None
         self._start_anew()
         self.passes = 0
-        """Times that the loss of all patterns was computed so far."""
+        """How often the loss of all patterns has been computed."""
 
     def _start_anew(self) -> None:
         self._history: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)

@@ -1,13 +1,13 @@
-"""Engines that go their own ways for some updates, and then meet at the mean of where they are.
+"""Local SGD: engines make some updates independently, and then average their parameters.
 
 Each engine steps with its own part of every batch. After `Settings.sync_every` updates, parameters and the
-optimisers' moments become means over engines, weighted with the patterns that each has seen since the last time: local
-SGD, Stich, arXiv:1805.09767. This is NOT one engine's answer, which only `sync_every=1` gives: steps follow from
+optimisers' moments become means over engines, weighted with the patterns that each has processed since the last time:
+Stich, arXiv:1805.09767. This is NOT one engine's answer, which only `sync_every=1` gives: steps follow from
 smaller batches at parameters that differ. (One step of plain SGD between two averages is the exception.)
 
 Rows of parameters that belong to a pattern (its position, its weight) are taken from the engine that holds it.
 
-Of the object only what some engine's windows touched since the last time is sent: elsewhere all engines did the same.
+Only the part of the object that some engine's windows touched since the last time is sent; elsewhere it is equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESSAGE_BYTES = 2**25
 
 @dataclass(eq=False)
 class _Part:
-    """What travels of one tensor: its region, or all of it. scale: () or a part of 1 for each row."""
+    """The part of one tensor that is sent: its region, or all of it. scale: () or one factor for each row."""
 
     values: Tensor
     scale: Tensor
@@ -60,7 +60,7 @@ class _Part:
 @final
 @dataclass(eq=False)
 class Averages:
-    """What happened since the engines were last equal, and how they become so again.
+    """The updates since engines were last equal, and the average that makes them equal.
 
     own: this engine's patterns. covered: patterns behind the updates since, by rank. tiles: that this engine's windows
     touched; None: all.
@@ -90,12 +90,12 @@ class Averages:
 
     @property
     def equal(self) -> bool:
-        """Whether the engines are at one place."""
+        """Whether the engines have equal parameters."""
         return self.updates == 0
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Makes engines equal, if they are not. To be called on all of them."""
+        """Average over engines, if they differ. Call it on all of them."""
         if self.updates == 0:
             return
         together: list[_Part] = []
@@ -112,14 +112,14 @@ class Averages:
         self.covered[:] = 0
 
     def _region(self) -> Region | None:
-        """What any engine touched. Only each engine knows its own windows, since their places may have moved."""
+        """What any engine touched; positions, and so windows, may differ between engines."""
         if self.tiles is None:
             return None
         touched = self.group.sum(torch.from_numpy(self.tiles.astype(np.int32)).to(self.group.device))
         return region(touched.cpu().numpy() > 0, self.model)
 
     def _parts(self, touched: Region | None) -> Iterator[_Part]:
-        """Parameters and moments, in an order that all engines share."""
+        """Parameters and moments, in the same order on all engines."""
         share = float(self.covered[self.group.rank] / self.covered.sum())
         states = {
             parameter: state for optimiser in self.optimisers for parameter, state in optimiser.state.items() if state

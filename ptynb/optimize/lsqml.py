@@ -3,14 +3,14 @@
 Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018). With Ψ_jm the wave on the detector, M_j its
 intensity, and P_jm, O_j the probe's modes and the object's window of pattern j,
 
-    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      what the exit waves lack; 0 at bad pixels, and damped
+    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      correction of the exit waves; 0 at bad pixels, damped
                                                              where M_j is nearly 0 (`losses.Amplitude`)
     ΔO   = Σ_jm P_jm* χ_jm / (Σ_jm |P_jm|² + δ max)          the direction of the object; that of the probe likewise
-    a_j, b_j = argmin Σ_m ‖χ_jm - a ΔO_j P_jm - b ΔP_jm O_j‖²   real: how far this pattern would go
+    a_j, b_j = argmin Σ_m ‖χ_jm - a ΔO_j P_jm - b ΔP_jm O_j‖²   real: the best step of this pattern
     O   += rate ΔO Σ_j a_j |P_j|² / Σ_j |P_j|²               by the mean of the steps, weighted with the illumination
     P   += rate ΔP Σ_j b_j / J                               by their mean over the batch's J patterns
 
-Every sum over j is one over all engines, so neither their number nor the size of a batch is in the result.
+Every sum over j is one over all engines, so the result does not depend on their number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ptynb.physics.hotpath import intensity_of, moved_probes
 from ptynb.physics.patches import add_windows, read_windows
 
 DAMPING = 0.1
-"""δ: of the brightest illumination; what is lit less moves less."""
+"""δ, relative to the largest illumination; weakly illuminated pixels change less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +49,15 @@ class _Lit:
 
 @final
 class LeastSquares(Algorithm):
-    """LSQML: one step of object and probe a batch."""
+    """LSQML: one step of object and probe per batch."""
 
     @property
     def updates(self) -> int:
-        """One a batch."""
+        """One per batch."""
         return self.problem.order.updates
 
     def rates(self) -> dict[str, float]:
-        """What the steps of object and probe are multiplied by."""
+        """Factors of the steps of object and probe."""
         return {name: self.problem.rate(name) for name in ("object", "probe")}
 
     @torch.no_grad()

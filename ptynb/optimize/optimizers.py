@@ -153,12 +153,14 @@ def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) ->
     """Refuses what loops can't move, or would move beyond its end."""
     if parameter.is_complex() or not parameter.is_contiguous():
         raise InvalidValueError(
-            f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view."
+            f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view.",
+            code="component.invalid-parameter",
         )
     if name in piece.rows and len(parameter) != len(model.initial_positions):
         raise InvalidValueError(
-            f"Parameter {name!r} of {piece.name!r} is one of `rows` and has {len(parameter)} of them; there are "
-            f"{len(model.initial_positions)} patterns, and each has to have one."
+            f"Parameter {name!r} of {piece.name!r} is one of `rows` and has length {len(parameter)}; expected "
+            f"{len(model.initial_positions)}, one row for each pattern.",
+            code="component.invalid-parameter",
         )
 
 

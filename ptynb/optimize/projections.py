@@ -1,4 +1,4 @@
-"""Difference map and RAAR: exit waves of all patterns, projected in turn on what was measured and on what overlaps.
+"""Difference map and RAAR: alternating projections of the exit waves of all patterns.
 
 The modulus projection gives waves on the detector the measured amplitudes, modes together, and leaves bad pixels, and
 pixels where the waves are nearly 0 and so have no phase (the damping of `losses.Amplitude`):
@@ -24,21 +24,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.optimize.algorithm import Algorithm, Problem
-from ptynb.optimize.chunks import portions, portions_of
+from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
 from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
 from ptynb.physics.components.component import Batch
 from ptynb.physics.hotpath import intensity_of
 
 TURNS = 1
-"""How often object and probe are found from the waves, by turns, in an epoch."""
+"""How often object and probe are alternately computed from the waves in an epoch."""
 INERTIA = 1e-2
-"""What keeps pixels at their value, as a part of the brightest illumination: those that are hardly lit would jump."""
+"""Weight of the previous value, relative to the largest illumination; it stabilises weakly illuminated pixels."""
 
 
 @final
 class Projections(Algorithm):
-    """DM or RAAR, one update with all patterns an epoch.
+    """DM or RAAR, with one update of all patterns per epoch.
 
     Object and probe are those of the present waves; what constraints make of them between updates is where the next
     one goes on from, the waves stay. RAAR finishes its step only then:

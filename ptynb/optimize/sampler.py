@@ -1,16 +1,16 @@
-"""Which patterns are behind which update, and which engine holds them: the same batches for any number of engines.
+"""The patterns of each update and of each engine; batches are the same for any number of engines.
 
-(Where `Settings.batch` counts each engine's patterns, their number decides how large a batch is, and nothing else.)
+(With `batch_per="engine"` the number of engines determines the size of a batch, and nothing else.)
 
-spread: the scan is cut into as many contiguous lanes as a batch has patterns. An update takes one pattern of every
-lane, each lane shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of
-engines, and an engine that holds a run of lanes holds one contiguous part of the file and as much of every batch as any
-other.
+spread: the scan is cut into as many contiguous strata as a batch has patterns. An update takes one pattern of every
+stratum, each stratum shuffled anew every epoch. So a batch is spread over the scan, it does not depend on the number of
+engines, and an engine that holds a run of strata holds one contiguous part of the file and as much of every batch as
+any other.
 
 random: any patterns make a batch. Engines hold contiguous parts, and unequal parts of a batch.
 
-compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their members are dealt to
-the lanes, so again each engine holds as much of every batch as any other, from all over the file.
+compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their patterns are
+distributed over the strata, so again each engine holds as much of every batch as any other, from all over the file.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class BatchSampler:
 
     @classmethod
     def of(cls, scan: Scan, settings: Settings, world: int) -> BatchSampler:
-        """The order that these settings ask for, on `world` engines: their number matters with a batch per engine."""
+        """The sampler of these settings on `world` engines."""
         return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batch_sampling, scan.positions)
 
     @property
     def strata(self) -> int:
-        """Number of lanes: the largest batch."""
+        """Number of strata: the largest batch."""
         return min(self.batch, self.count)
 
     @property
@@ -55,7 +55,7 @@ class BatchSampler:
         return -(-self.count // self.strata)
 
     def share(self, world: int) -> int:
-        """Patterns that an engine has of a batch at most (random batches: about so many)."""
+        """Largest number of patterns of a batch on one engine (with random batches approximately)."""
         return -(-self.strata // world)
 
     def owned(self, rank: int, world: int) -> NDArray[np.int64]:
@@ -63,10 +63,10 @@ class BatchSampler:
         return np.flatnonzero(self._owner(world) == rank)
 
     def epoch(self, number: int) -> NDArray[np.int64]:
-        """(lane, update): the pattern that a lane gives to an update, or -1 for none.
+        """(stratum, update): the pattern of a stratum in an update, or -1 for none.
 
-        Each pattern stands there once. Lanes that are one short leave out an update, spread evenly, so that no batch
-        is much smaller than the others.
+        Each pattern occurs once. Strata with one pattern less skip an update, evenly spread, so that no batch is much
+        smaller than the others.
         """
         random = np.random.default_rng([self.seed, number])
         match self.kind:
@@ -86,16 +86,16 @@ class BatchSampler:
 
     def _spread(self, random: np.random.Generator) -> NDArray[np.int64]:
         table = np.full((self.strata, self.updates), -1, dtype=np.int64)
-        lengths = np.diff([self._edge(lane) for lane in range(self.strata + 1)])
+        lengths = np.diff([self._edge(stratum) for stratum in range(self.strata + 1)])
         short = np.flatnonzero(lengths < self.updates)
         stride = max(1, self.updates // max(len(short), 1))
         gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
         gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
-        for lane in range(self.strata):
-            patterns = self._edge(lane) + random.permutation(lengths[lane])
-            if lane in gap_of:
-                patterns = np.insert(patterns, gap_of[lane], -1)
-            table[lane] = patterns
+        for stratum in range(self.strata):
+            patterns = self._edge(stratum) + random.permutation(lengths[stratum])
+            if stratum in gap_of:
+                patterns = np.insert(patterns, gap_of[stratum], -1)
+            table[stratum] = patterns
         return table
 
     def _columns(self, batches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -111,27 +111,27 @@ class BatchSampler:
         return _bisected(np.arange(self.count), self.positions, sizes)
 
     def _owner(self, world: int) -> NDArray[np.int64]:
-        """The rank that holds each pattern."""
+        """The rank of each pattern."""
         if world not in self._owners:
             owner = np.empty(self.count, dtype=np.int64)
-            rank_of_lane = np.empty(self.strata, dtype=np.int64)
+            rank_of_stratum = np.empty(self.strata, dtype=np.int64)
             for rank in range(world):
-                rank_of_lane[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
+                rank_of_stratum[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
             if self.kind == "compact":
                 for patterns in self._groups():
-                    owner[patterns] = rank_of_lane[self._dealt(len(patterns))]
+                    owner[patterns] = rank_of_stratum[self._dealt(len(patterns))]
             else:
-                for lane, rank in enumerate(rank_of_lane.tolist()):
-                    owner[self._edge(lane) : self._edge(lane + 1)] = rank
+                for stratum, rank in enumerate(rank_of_stratum.tolist()):
+                    owner[self._edge(stratum) : self._edge(stratum + 1)] = rank
             self._owners[world] = owner
         return self._owners[world]
 
     def _dealt(self, global_batch_size: int) -> NDArray[np.int64]:
-        """The lanes that a batch of so many patterns takes, evenly spread over all."""
+        """The strata of a batch of this size, evenly spread over all."""
         return np.arange(global_batch_size) * self.strata // max(global_batch_size, 1)
 
-    def _edge(self, lane: int) -> int:
-        return lane * self.count // self.strata
+    def _edge(self, stratum: int) -> int:
+        return stratum * self.count // self.strata
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

@@ -26,20 +26,42 @@ from ptynb.settings import constraints as settings
 
 
 class CustomConstraint(ABC):
-    """A constraint of the user's own: called after updates, on all engines, without gradients, with the model.
+    """Base class of constraints defined by the user, which are applied to the model after updates.
 
-    after: "epoch" or "update". It has to be deterministic, and the same on all engines.
+    It is called on all engines, without gradients, and has to be deterministic and the same on all engines.
+
+    Attributes
+    ----------
+    after : {"epoch", "update"}
+        When it is applied.
     """
 
     after: Literal["epoch", "update"] = "epoch"
 
     def due(self, epoch: int) -> bool:
-        """Whether it is imposed in this epoch (1 for the first)."""
+        """Return whether the constraint is applied in an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, 1 for the first.
+
+        Returns
+        -------
+        bool
+            True, unless overridden.
+        """
         return True
 
     @abstractmethod
     def impose(self, model: Model) -> None:
-        """Changes the model's parameters in place: `model.object.set(...)`, `model.probe.set(...)`."""
+        """Change the parameters of the model in place: `model.object.set(...)`, `model.probe.set(...)`.
+
+        Parameters
+        ----------
+        model : Model
+            The model, with its object, probe and components.
+        """
 
 
 Extension = ModelComponent | CustomConstraint
@@ -183,7 +205,10 @@ def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
 @singledispatch
 def impose(constraint: settings.Constraint, model: Model) -> None:
     """Imposes a constraint on the model's parameters, in place, without gradients."""
-    raise InvalidTypeError(f"{type(constraint).__name__} is no constraint that is known here.")
+    raise InvalidTypeError(
+        f"{type(constraint).__name__} has no implementation; expected a constraint of pt.constraints.",
+        code="argument.invalid-type",
+    )
 
 
 @impose.register

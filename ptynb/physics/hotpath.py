@@ -54,8 +54,9 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     probes = probes if probes.ndim == 4 else probes[None]
     if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
         raise InvalidValueError(
-            f"Probes {_named(probes)} can't be moved by shifts {_named(shifts)}: expected are "
-            "(pattern or 1, mode, y, x) and (pattern, 2)."
+            f"probes is {_named(probes)} and shifts {_named(shifts)}; expected (pattern or 1, mode, y, x) and "
+            "(pattern, 2).",
+            code="array.shape-mismatch",
         )
     # Whether they are 0 is asked on a CPU only: a GPU would have to be waited for.
     if shifts.device.type == "cpu" and not shifts.requires_grad and not shifts.any():
@@ -142,16 +143,20 @@ def _check(given: Illumination, detection: Detection) -> None:
         or (mask is not None and mask.shape != window)
     ):
         raise InvalidValueError(
-            f"The frames' shape is {tuple(held.shape)}, their mask's {None if mask is None else tuple(mask.shape)}, "
-            f"their rows {numbers.tolist()}; there are {len(corners)} windows of {window[0]} x {window[1]} pixels."
+            f"stored has shape {tuple(held.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
+            f"{numbers.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
+            code="array.shape-mismatch",
         )
     for name, own, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
         if own is not None and (own.shape != shape or own.dtype != probes.real.dtype):
-            raise InvalidValueError(f"The {name} are {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.")
+            raise InvalidValueError(
+                f"{name} is {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
+            )
     if not compiled_for(probes.device, window, kernel):
         raise InvalidValueError(
-            f"This is done in one step on a CPU only, without prime factors above 13 in the window of {window[0]} x "
-            f"{window[1]} pixels, and with a kernel that does not move."
+            f"The misfit has no compiled step for a window of {window[0]} x {window[1]} pixels on {probes.device}; "
+            "expected a CPU, prime factors of at most 13, and a kernel without gradient.",
+            code="kernel.unsupported",
         )
 
 
@@ -177,10 +182,11 @@ def _window(
     kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
     if not fitting or len(kinds) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
         raise InvalidValueError(
-            f"Object {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} do "
-            f"not fit {len(window_origins)} patterns: expected are one type, (state, slice, y, x), (pattern or 1, "
-            "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and corners (pattern, 2) of "
-            "whole numbers."
+            f"object is {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} "
+            f"for {len(window_origins)} patterns; expected one complex type, (state, slice, y, x), (pattern or 1, "
+            "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and window_origins (pattern, 2) "
+            "int64.",
+            code="array.shape-mismatch",
         )
     check_inside(object, window_origins, window)
     return window

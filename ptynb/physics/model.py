@@ -1,9 +1,9 @@
-"""The forward model of a reconstruction: pieces in the order in which light meets them.
+"""The forward model of a reconstruction, from the positions to the loss, with the steps of its components below.
 
-    positions  ->  probes  ->  probes x object windows  ->  detector waves  ->  intensity  ->  loss
-    move        illuminate  interact, leave             propagate           detect
+    positions        ->  probes      ->  exit waves  ->  detector waves  ->  intensity  ->  loss
+    shift_positions      illuminate      exit_wave       propagate           detect
 
-What takes the time is in `hotpath`, with gradients written out; around it, gradients are recorded piece by piece.
+The time-critical steps are in `hotpath`, with explicit gradients; the others use automatic differentiation.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ from ptynb.physics.torch_steps import shift_ramps
 
 
 class Propagation(ABC):
-    """From the exit waves to the detector.
-
-    fourier: whether the intensity comes in FFT order.
-    """
+    """Propagation of exit waves to the detector; `fourier`: whether intensities are in FFT order."""
 
     fourier: bool
 
@@ -52,7 +49,7 @@ class Propagation(ABC):
 
     @abstractmethod
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The adjoint of the propagation; its inverse too, where no wave is lost on the way."""
+        """The adjoint of the propagation, which is its inverse where it is unitary."""
 
 
 @final
@@ -72,7 +69,7 @@ class FarFieldPropagation(Propagation):
 
 @final
 class NearFieldPropagation(Propagation):
-    """Free space over a distance that is short for the grid: an angular spectrum of plane waves."""
+    """Near-field propagation by the angular spectrum."""
 
     fourier = False
 
@@ -85,13 +82,13 @@ class NearFieldPropagation(Propagation):
         return propagate(waves, self.kernel)
 
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The same distance backwards."""
+        """Propagation over the negative distance."""
         return propagate(waves, self.kernel.conj())
 
 
 @final
 class TiltedFarField(Propagation):
-    """Fraunhofer diffraction between tilted planes: the spectrum where the detector's pixels see it."""
+    """Fraunhofer diffraction between tilted planes: the spectrum at the frequencies of the detector pixels."""
 
     fourier = True
 
@@ -100,7 +97,7 @@ class TiltedFarField(Propagation):
         self.points = points
 
     def __call__(self, waves: Tensor) -> Tensor:
-        """Ψ where the pixels are."""
+        """Ψ at the frequencies of the pixels."""
         return tilted_far_field(waves, self.points)
 
     def adjoint(self, waves: Tensor) -> Tensor:
@@ -112,7 +109,7 @@ class TiltedFarField(Propagation):
 
 @final
 class Slab:
-    """What lies between the slices of a thick object: free space, crossed by a beam that may be tilted."""
+    """Free space between the slices of a thick object, with an optional tilt of the beam."""
 
     def __init__(self, slices: Slices, tilt: Tilt, pixel: tuple[float, float], wavelength: float) -> None:
         """pixel: of the object (y, x) [m]. wavelength: [m]."""
@@ -140,13 +137,13 @@ class Slab:
 
 @final
 class Model(nn.Module):
-    """All parameters of a reconstruction, and how a batch's loss follows from them."""
+    """All parameters of a reconstruction, and the loss of a batch."""
 
     def __init__(
         self,
         object: Object,
         probe: Probe,
-        pieces: Sequence[ModelComponent],
+        components: Sequence[ModelComponent],
         *,
         positions: Tensor,
         propagation: Propagation,
@@ -154,14 +151,16 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         slab: Slab | None = None,
     ) -> None:
-        """positions: top-left corners of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
+        """positions: top-left origins of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
 
-        mask: (y, x) 0 or 1 in the detector's order inside, on the device; None: 1 everywhere.
+        mask: (y, x), 1 at valid pixels, 0 elsewhere, in the pixel order of `Batch`, on the device; None: all are valid.
         """
         super().__init__()
         self.object, self.probe = object, probe
-        self.pieces = nn.ModuleList(pieces)
-        self._taking = {step: tuple(piece for piece in pieces if overrides(piece, step)) for step in STEPS}
+        self.pieces = nn.ModuleList(components)
+        self._by_step = {
+            step: tuple(component for component in components if overrides(component, step)) for step in STEPS
+        }
         self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
@@ -174,12 +173,14 @@ class Model(nn.Module):
         whole = torch.round(positions)
         self._window_origins = whole.to(torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
-        self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, ModelComponent)}
-        """Every piece by its name, the object and the probe among them."""
+        self.parts = {
+            component.name: component for component in self.modules() if isinstance(component, ModelComponent)
+        }
+        """All components by name, including object and probe."""
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
-        if len(batch) and self._bare:
+        """The loss of these patterns, a sum (scalar). Call it on all engines, also with an empty batch."""
+        if len(batch) and self._in_one_step:
             return far_field_misfit(self._illumination(batch), self._detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
@@ -188,34 +189,34 @@ class Model(nn.Module):
         return value
 
     def descend(self, batch: Batch, factor: float) -> Tensor:
-        """The loss of these patterns, a sum (scalar) without gradient: `factor` times that is added to `.grad`.
+        """The loss of these patterns, a sum (scalar); adds `factor` times its gradient to `.grad`.
 
-        What calling the model and `backward` do. Where one step computes it all, object and probe get their gradients
-        without being recorded, which takes a fifth of an update of a small batch.
+        Equivalent to calling the model and `backward`. Where one compiled step computes everything, object and probe
+        get their gradients without autograd, whose recording takes a fifth of an update of a small batch.
         """
-        if not (len(batch) and self._bare):
+        if not (len(batch) and self._in_one_step):
             value = self(batch)
             if value.requires_grad:
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
-        given, detection = self._illumination(batch), self._detection(batch)
-        sum_of_losses, *gradients = far_field_descent(given, detection, factor)
-        found = [
+        illumination, detection = self._illumination(batch), self._detection(batch)
+        sum_of_losses, *gradients = far_field_descent(illumination, detection, factor)
+        pairs = [
             (tensor, gradient)
-            for tensor, gradient in zip(varied(given, detection), gradients, strict=True)
+            for tensor, gradient in zip(varied(illumination, detection), gradients, strict=True)
             if tensor is not None and gradient is not None
         ]
-        recorded = [pair for pair in found if not self._add_gradient(*pair, given)]
+        recorded = [pair for pair in pairs if not self._add_gradient(*pair, illumination)]
         if recorded:
             torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
         return self.probe.parts.new_tensor(sum_of_losses)
 
     @torch.no_grad()
-    def _add_gradient(self, tensor: Tensor, gradient: Tensor, given: Illumination) -> bool:
-        """Adds the gradient of the object or the probes to that of their parameter, if there is nothing in between."""
-        if tensor is given.object and not self.object.polar:
+    def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
+        """Add a gradient to that of the parameter of object or probe; False if other operations are in between."""
+        if tensor is illumination.object and not self.object.polar:
             parameter = self.object.parts
-        elif tensor is given.probes and not self._taking_part("illuminate"):
+        elif tensor is illumination.probes and not self._active("illuminate"):
             parameter, gradient = self.probe.parts, gradient[0].mul_(self.probe.scale)
         else:
             return False
@@ -225,61 +226,61 @@ class Model(nn.Module):
 
     @property
     def compiled(self) -> bool:
-        """Whether most of an update is compiled, with threads that are not torch's."""
+        """Whether most of an update is compiled and runs in the threads of `kernels`."""
         still = self.slab is None or not self.slab.moving
         return isinstance(self.propagation, FarFieldPropagation) and still and compiled_for(self._device, self.window)
 
     @property
-    def _bare(self) -> bool:
-        """Whether only weights and a background stand between exit waves and their loss: one step computes it all."""
+    def _in_one_step(self) -> bool:
+        """Whether one compiled step computes the loss: nothing but weights and a background follows the exit waves."""
         return (
             isinstance(self.loss, AmplitudeLoss)
             and self.object.states == 1
-            and not (self.mean_pattern_weight or self._taking_part("exit_wave"))
-            and all(isinstance(piece, Weights | Background) for piece in self._taking_part("detect"))
+            and not (self.mean_pattern_weight or self._active("exit_wave"))
+            and all(isinstance(component, Weights | Background) for component in self._active("detect"))
             and self.compiled
         )
 
     def _detection(self, batch: Batch) -> Detection:
-        """What the detector saw, with weights and a background where there are any."""
+        """Measured counts, with weights and background of active components."""
         weights, background = None, None
-        for piece in self._taking_part("detect"):
-            if isinstance(piece, Weights):
-                weights = piece.of(batch)
-            elif isinstance(piece, Background):
-                background = piece.counts
+        for component in self._active("detect"):
+            if isinstance(component, Weights):
+                weights = component.of(batch)
+            elif isinstance(component, Background):
+                background = component.counts
         loss = self.loss
         assert isinstance(loss, AmplitudeLoss)
         return Detection(batch.stored, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
 
     def intensities(self, batch: Batch) -> Tensor:
-        """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
+        """Modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""
         states = self.object.values.shape[0]
-        if isinstance(self.propagation, FarFieldPropagation) and not self._taking_part("exit_wave"):
+        if isinstance(self.propagation, FarFieldPropagation) and not self._active("exit_wave"):
             intensity = far_field_patterns(self._illumination(batch))
         elif isinstance(self.propagation, FarFieldPropagation):
-            intensity = far_field_intensity(self.leaving(batch))
+            intensity = far_field_intensity(self.exit_waves_of(batch))
         else:
-            intensity = intensity_of(self.to_detector(self.leaving(batch), batch))
+            intensity = intensity_of(self.to_detector(self.exit_waves_of(batch), batch))
         if states > 1:
             intensity = intensity / states
-        for piece in self._taking_part("detect"):
-            intensity = piece.detect(intensity, batch)
+        for component in self._active("detect"):
+            intensity = component.detect(intensity, batch)
         return intensity
 
-    def leaving(self, batch: Batch) -> Tensor:
-        """Waves that leave for the detector (pattern, state, mode, y, x)."""
-        object, corners, probes, rests, kernel = self._illumination(batch)
-        waves = exit_waves(object, corners, moved_probes(probes, rests), kernel)
-        for piece in self._taking_part("exit_wave"):
-            waves = piece.exit_wave(waves, batch)
+    def exit_waves_of(self, batch: Batch) -> Tensor:
+        """Exit waves (pattern, object mode, probe mode, y, x)."""
+        object, origins, probes, shifts, kernel = self._illumination(batch)
+        waves = exit_waves(object, origins, moved_probes(probes, shifts), kernel)
+        for component in self._active("exit_wave"):
+            waves = component.exit_wave(waves, batch)
         return waves
 
     def to_detector(self, waves: Tensor, batch: Batch) -> Tensor:
         """Exit waves (pattern, …, y, x) -> waves on the detector.
 
-        Inside, windows lie at whole pixels and the probe is moved by the rest. A near-field detector stands still with
-        the probe, so its waves are moved back; in the far field that would be a phase which nobody sees.
+        Windows are at whole pixels and the probe is shifted by the subpixel part. In the near field the detector is
+        fixed to the probe, so waves are shifted back; in the far field this would be a phase without effect.
         """
         if isinstance(self.propagation, NearFieldPropagation):
             waves = self._shifted_by_subpixels(waves, batch, back=True)
@@ -301,17 +302,17 @@ class Model(nn.Module):
 
     def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
-        object, corners, probes, rests, _ = self._illumination(batch)
-        return moved_probes(probes, rests), windows_of(object, corners, self.window)
+        object, origins, probes, shifts, _ = self._illumination(batch)
+        return moved_probes(probes, shifts), windows_of(object, origins, self.window)
 
     def _illumination(self, batch: Batch) -> Illumination:
-        """What shines on the windows before it is moved, and their rests, which move it."""
-        corners, rests = self.window_origins_and_shifts(batch)
+        """Object, window origins, probes before their subpixel shifts, and these shifts."""
+        origins, shifts = self.window_origins_and_shifts(batch)
         probes = self.probe.values[None]
-        for piece in self._taking_part("illuminate"):
-            probes = piece.illuminate(probes, batch)
+        for component in self._active("illuminate"):
+            probes = component.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        return Illumination(self.object.values, corners, probes, rests, kernel)
+        return Illumination(self.object.values, origins, probes, shifts, kernel)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
@@ -323,18 +324,18 @@ class Model(nn.Module):
 
     @property
     def movers(self) -> list[ModelComponent]:
-        """The pieces that move windows now."""
-        return self._taking_part("shift_positions")
+        """Active components that shift positions."""
+        return self._active("shift_positions")
 
     def positions_of(self, batch: Batch) -> Tensor:
-        """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
+        """Current positions (pattern, yx) [pixels of the object array], float64."""
         positions = self.initial_positions[batch.patterns]
-        for piece in self._taking_part("shift_positions"):
-            positions = piece.shift_positions(positions, batch)
+        for component in self._active("shift_positions"):
+            positions = component.shift_positions(positions, batch)
         return positions
 
     def all_positions(self) -> Tensor:
-        """Where all probe windows lie now, (pattern, yx), float64, on the CPU."""
+        """Current positions of all patterns (pattern, yx), float64, on the CPU."""
         patterns = torch.arange(len(self.initial_positions), device=self.initial_positions.device)
         with torch.no_grad():
             return (
@@ -346,18 +347,18 @@ class Model(nn.Module):
             )
 
     def start_arrays(self) -> dict[str, Tensor]:
-        """What the optimised positions began as, on the CPU: "positions/start" (pattern, yx), where they may move."""
+        """Initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
         return (
             {"positions/start": self.initial_positions.double().cpu().clone()}
-            if self._taking_part("shift_positions")
+            if self._active("shift_positions")
             else {}
         )
 
-    def _taking_part(self, step: str) -> list[ModelComponent]:
-        """Pieces that are awake and override this step."""
-        return [piece for piece in self._taking[step] if piece.active]
+    def _active(self, step: str) -> list[ModelComponent]:
+        """Active components that override this step."""
+        return [component for component in self._by_step[step] if component.active]
 
     def _nothing(self, batch: Batch) -> Tensor:
-        """No patterns (0, y, x), and yet gradients, all 0, for every parameter: other engines wait for them."""
+        """Patterns (0, y, x) with zero gradients for every parameter, which other engines wait for."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
         return batch.counts + zero.to(batch.counts)

@@ -38,50 +38,55 @@ from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.settings import THIN_ONLY, Settings
 
 STATE_PHASE = 0.05
-"""How far the phases of an object's states lie apart at the start [rad]: equal ones would stay equal for ever."""
+"""Standard deviation of the initial phases of further object modes [rad]; equal modes would stay equal."""
 
 NOTHING_NEW = 1e-6
-"""Power left of a mode without those before it, as a part of its own, at or below which it is rounding."""
+"""Relative power of a mode's orthogonal part at or below which it is rounding."""
 
 
 def check_together(scan: Scan, settings: Settings) -> None:
-    """Raises ScanError, with one sentence, where this scan can't be reconstructed with these settings.
-
-    Raises TypeError where one of them is something else.
-    """
+    """Raise ScanError if this scan cannot be reconstructed with these settings, InvalidTypeError for other types."""
     check_scan(scan)
     if not isinstance(settings, Settings):
-        raise InvalidTypeError(f"The settings are a {type(settings).__name__}; expected ptynb.Settings.")
+        raise InvalidTypeError(
+            f"settings is of type {type(settings).__name__}; expected ptynb.Settings.", code="argument.invalid-type"
+        )
     geometry, window = scan.geometry, model_window(scan, settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(
-            f"slices.count is {settings.slices.count}, and the scan has no geometry: the waves between slices need a "
-            "wavelength and a pixel size; give the scan geometry=Geometry(...)."
+            f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
+            "requires a wavelength and a pixel size: give the scan geometry=Geometry(...).",
+            code="scan.no-geometry",
         )
     if isinstance(geometry, TiltedGeometry) and (settings.slices.count > 1 or settings.detector.oversampling > 1):
         raise ScanError(
-            "With tilted planes the object is one thin slice seen by single detector samples; "
-            "leave slices.count and detector.oversampling at 1."
+            f"slices.count is {settings.slices.count} and detector.oversampling is {settings.detector.oversampling}; a "
+            "tilted geometry supports neither: leave slices.count and detector.oversampling at 1.",
+            code="scan.tilted-geometry",
         )
     if isinstance(geometry, TiltedGeometry) and settings.optimiser in THIN_ONLY:
         raise ScanError(
-            f"The optimiser '{settings.optimiser}' needs the way back from detector to sample, which with tilted "
-            "planes is not known in one step; use 'adam'."
+            f"optimiser is '{settings.optimiser}', which requires an invertible propagation; with a tilted geometry it "
+            "is not: use 'adam'.",
+            code="scan.tilted-geometry",
         )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(
-            f"detector.oversampling is {settings.detector.oversampling}, and in the near field a finer grid changes "
-            "the object's pixel; leave it at 1."
+            f"detector.oversampling is {settings.detector.oversampling}; in the near field a finer grid would change "
+            "the pixel size of the object: leave it at 1.",
+            code="scan.near-field",
         )
     if scan.object is not None and scan.object.ndim == 3 and len(scan.object) not in (1, settings.slices.count):
         raise ScanError(
-            f"The object guess has {len(scan.object)} slices, and slices.count is {settings.slices.count}; "
-            "make them equal, or give a guess of one slice."
+            f"The initial object has {len(scan.object)} slices and slices.count is {settings.slices.count}; "
+            "make them equal, or give an initial object of one slice.",
+            code="scan.invalid-guess",
         )
     if window[0] > 8192 or window[1] > 8192:
         raise ScanError(
-            f"With detector.oversampling {settings.detector.oversampling} the probe has {window[0]} x {window[1]} "
-            "pixels; expected at most 8192. Lower it."
+            f"detector.oversampling is {settings.detector.oversampling}, so the probe has {window[0]} x {window[1]} "
+            "pixels; expected at most 8192: use a lower oversampling.",
+            code="settings.unsupported-combination",
         )
 
 
@@ -92,25 +97,25 @@ def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
 
 
 def corner_shift(scan: Scan, settings: Settings) -> tuple[int, int]:
-    """How much earlier (y, x) the model's window begins than the patterns' one, so that both have one centre."""
+    """Offset (y, x) of the pattern's window in the model's window of the same centre."""
     window = model_window(scan, settings)
     return window[0] // 2 - scan.pattern_shape[0] // 2, window[1] // 2 - scan.pattern_shape[1] // 2
 
 
 def object_frame(scan: Scan, settings: Settings) -> ObjectFrame:
-    """The array that holds the object, for windows of the model's size."""
+    """Frame of the object array, for windows of the model's size."""
     return scan.object_frame(settings.margin, model_window(scan, settings), corner_shift(scan, settings))
 
 
 def window_positions(scan: Scan, settings: Settings) -> NDArray[np.float64]:
-    """Top-left corners of the model's windows (pattern, yx) [pixels of the object's array] at the start."""
+    """Initial positions of the model's windows (pattern, yx) [pixels of the object array]."""
     return scan.positions - np.array(object_frame(scan, settings).origin) - np.array(corner_shift(scan, settings))
 
 
 def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Object (state, slice, y, x) and probe (mode, y, x) at the start, complex of this type, on the CPU.
+    """Initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
 
-    mean_pattern: (y, x) [counts], in the order of the detector's pixels inside.
+    mean_pattern: (y, x) [counts], in the pixel order of `Batch`.
     """
     if scan.object is not None:
         given = torch.from_numpy(scan.object).to(dtype)
@@ -144,25 +149,25 @@ def make_model(
 ) -> Model:
     """The model of this scan; object (state, slice, y, x) and probe (mode, y, x), complex, on the model's device.
 
-    mean_count: of a pixel [counts]. mask: (y, x) 0 or 1, on the device. extensions: pieces of the user's, which come
-    after ptynb's own in each step.
+    mean_count: of a pixel [counts]. mask: (y, x) 0 or 1, on the device. extensions: custom
+    components, which follow the built-in ones in each step.
     """
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
     positions = torch.from_numpy(window_positions(scan, settings))
     probe_part = Probe(probe)
-    pieces: list[ModelComponent] = [
+    components: list[ModelComponent] = [
         Affine(positions.to(device), dtype),
         Positions(patterns, settings.positions.max_shift, dtype),
         Offset(dtype),
         Weights(patterns, dtype),
     ]
     if settings.opr.modes:
-        ways = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
-        ways = ways / ways.abs().square().mean((1, 2), keepdim=True).sqrt()
-        pieces.append(Variations(patterns, ways.to(device), probe_part.scale))
-    pieces += _detector_pieces(scan, settings, mean_count, dtype, device)
-    for piece in pieces:
-        piece.active = not [*piece.parameters()]
+        variations = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
+        variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
+        components.append(Variations(patterns, variations.to(device), probe_part.scale))
+    components += _detector_components(scan, settings, mean_count, dtype, device)
+    for component in components:
+        component.active = not [*component.parameters()]
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
         seen = propagation.points.covered.to(device, dtype)
@@ -170,7 +175,7 @@ def make_model(
     return Model(
         Object(object, settings.object.parametrization == "amplitude_phase"),
         probe_part,
-        [piece.to(device) for piece in (*pieces, *extensions)],
+        [component.to(device) for component in (*components, *extensions)],
         positions=positions,
         propagation=propagation,
         loss=loss,
@@ -180,7 +185,7 @@ def make_model(
 
 
 def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Propagation:
-    """What carries the waves of this scan to the detector."""
+    """The propagation from the exit wave to the detector for the geometry of this scan."""
     geometry = scan.geometry
     if isinstance(geometry, NearField):
         kernel = angular_spectrum_kernel(
@@ -197,7 +202,7 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
     return FarFieldPropagation()
 
 
-def _detector_pieces(
+def _detector_components(
     scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
 ) -> list[ModelComponent]:
     detector, found = settings.detector, list[ModelComponent]()
@@ -236,7 +241,7 @@ def split_in_depth(object: Tensor, slices: int) -> Tensor:
 
 
 def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
-    """States (state, slice, y, x) of an object (slice, y, x); those after the first differ by small random phases."""
+    """Object modes (state, slice, y, x) of an object (slice, y, x); further modes differ by small random phases."""
     if states == 1:
         return slices[None]
     random = torch.Generator().manual_seed(seed)
@@ -246,7 +251,7 @@ def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
 
 
 def centred_in(probe: Tensor, window: tuple[int, int]) -> Tensor:
-    """The probe (mode, y, x) in the middle of a window that is not smaller, dark around it."""
+    """The probe (mode, y, x) padded with zeros to a window."""
     larger = probe.new_zeros((len(probe), *window))
     top, left = (outer // 2 - inner // 2 for outer, inner in zip(window, probe.shape[-2:], strict=True))
     larger[:, top : top + probe.shape[-2], left : left + probe.shape[-1]] = probe
@@ -271,11 +276,11 @@ def scale_to_counts(probe: Tensor, counts: float) -> Tensor:
 def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     """The probe (mode, y, x) extended to `modes` modes, or cut to them.
 
-    A new mode is the first one times a product of Hermite polynomials over its own width, made orthogonal to the modes
-    before it, and gets `fraction` of the total power. The total power stays. Horizontal ones come first: sources are
-    mostly wider than high. One that is among the modes already, as after a run, is passed over.
+    A new mode is the first one times a product of Hermite polynomials of its width, orthogonalised to the previous
+    modes, with `fraction` of the total power, which does not change. Horizontal ones come first, since sources are
+    mostly wider than high. Products that depend linearly on the given modes are skipped.
 
-    Raises ValueError where the probe lights too few pixels for so many.
+    Raises InvalidValueError where the probe is nonzero in too few pixels.
     """
     total = probe.abs().square().sum()
     given = probe[:modes]
@@ -285,12 +290,15 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     weight = weight / weight.sum()
     y, x = (_standardised(side, weight.sum(1 - axis)) for axis, side in enumerate((height, width)))
     orders = ((k, n - k) for n in range(1, modes + 2) for k in range(n + 1))
-    # The guess's own modes need not be orthogonal; what is orthogonal to this basis is orthogonal to all of them.
+    # The given modes need not be orthogonal; a vector orthogonal to this basis is orthogonal to all of them.
     basis = list(torch.linalg.qr(given.flatten(1).T)[0].T.reshape(given.shape))
     while len(result) < modes:
         order_y, order_x = next(orders, (None, None))
         if order_y is None or order_x is None:
-            raise InvalidValueError(f"The probe lights too few pixels for {modes} modes that differ; ask for fewer.")
+            raise InvalidValueError(
+                f"The initial probe is nonzero in too few pixels for {modes} independent modes; use fewer modes.",
+                code="probe.too-few-pixels",
+            )
         mode = probe[0] * (_hermite(order_y, y)[:, None] * _hermite(order_x, x)[None, :])
         whole = mode.abs().square().sum()
         for other in basis:

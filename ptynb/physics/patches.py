@@ -51,10 +51,10 @@ def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int])
         positions.min() < 0 or int(positions[:, 0].max()) > last[0] or int(positions[:, 1].max()) > last[1]
     ):
         raise InvalidValueError(
-            f"Windows of {window[0]} x {window[1]} pixels have their corners from {window_origins.amin(0).tolist()} to "
-            f"{window_origins.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be "
-            "from 0 "
-            f"to {[*last]}."
+            f"Windows of {window[0]} x {window[1]} pixels have origins from {window_origins.amin(0).tolist()} to "
+            f"{window_origins.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]} pixels; expected "
+            f"[0, 0] to {[*last]}.",
+            code="scan.position-outside",
         )
 
 

@@ -109,12 +109,15 @@ def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[
     """
     if not (math.isfinite(sample_to_detector) and sample_to_detector > 0):
         raise InvalidValueError(
-            f"The distance from sample to detector is {sample_to_detector!r} m; it has to be a positive, finite number."
+            f"The distance from sample to detector is {sample_to_detector!r} m; expected a positive, finite number.",
+            code="argument.invalid-value",
         )
     if math.isnan(focus_to_sample) or focus_to_sample == 0 or 1 + sample_to_detector / focus_to_sample <= 0:
         raise InvalidValueError(
             f"The distance from focus to sample is {focus_to_sample!r} m with the detector {sample_to_detector!r} m "
-            "behind the sample; it has to be positive, or negative with the detector before the focus, or math.inf."
+            "behind the sample; expected a positive number, a negative one with the detector before the focus, or "
+            "math.inf.",
+            code="argument.invalid-value",
         )
     magnification = 1 + sample_to_detector / focus_to_sample
     return magnification, sample_to_detector / magnification

@@ -51,10 +51,10 @@ def disc(
     return covered((radius - distance) / np.maximum(step, edge))
 
 
-def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64], what: str) -> NDArray[np.complex128]:
+def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64], cause: str) -> NDArray[np.complex128]:
     """The probe (y, x) of power 1 in the middle of its window, whose spectrum is A exp(-iχ).
 
-    amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. what: subject and verb of the sentence when it fails.
+    amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. cause: named by the error's message.
 
     Raises ValueError where a ray misses the window: it arrives (n / 2π) Δχ pixels from the middle, with Δχ from one
     frequency to the next.
@@ -70,8 +70,9 @@ def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64],
             needed[axis] = math.ceil(farthest * side)
     if needed != list(sides):
         raise InvalidValueError(
-            f"The {what} rays beyond the window of {sides[0]} x {sides[1]} pixels; take at least "
-            f"{needed[0]} x {needed[1]} of this size, or larger pixels."
+            f"Because of the {cause}, the probe does not fit in the window of {sides[0]} x {sides[1]} pixels; use at "
+            f"least {needed[0]} x {needed[1]} of this size, or larger pixels.",
+            code="probe.window-too-small",
         )
     return normalised(np.fft.fftshift(np.fft.ifft2(amplitude * np.exp(-1j * phase))))
 
@@ -91,21 +92,25 @@ def check_pupil(
 ) -> None:
     """Raises ValueError for a pupil of half-widths `reach` (y, x) [1/m], and `edge`, that the grid can't hold."""
     for axis, side, size, half in zip("yx", window, pixel, reach, strict=True):
-        outer, room = half + edge / 2, max(side / 2 - 1, 0)
+        outer, most = half + edge / 2, max(side / 2 - 1, 0)
         if outer * wavelength >= 1:
             raise InvalidValueError(
-                f"The pupil reaches {outer * wavelength:.3g} (the sine of an angle) along {axis}; it has to be below 1."
+                f"The pupil has a numerical aperture of {outer * wavelength:.3g} along {axis}; expected less than 1.",
+                code="argument.invalid-value",
             )
-        if outer * side * size > room:
+        if outer * side * size > most:
             raise InvalidValueError(
-                f"The pupil reaches {outer * wavelength:.3g} rad along {axis}, and {side} pixels of {size!r} m hold "
-                f"{room / (side * size) * wavelength:.3g} rad; take pixels of at most "
-                f"{rounded_down(max(room, 1) / (side * outer))} m."
+                f"The pupil has a half-angle of {outer * wavelength:.3g} rad along {axis}, and {side} pixels of "
+                f"{size!r} m sample at most {most / (side * size) * wavelength:.3g} rad; use pixels of at most "
+                f"{rounded_down(max(most, 1) / (side * outer))} m.",
+                code="probe.pixels-too-large",
             )
         if half * side * size < 1:
             raise InvalidValueError(
-                f"The pupil reaches {half * wavelength:.3g} rad along {axis}, and its spot is wider than the window of "
-                f"{side} pixels; take at least {math.ceil(1 / (half * size))} of this size, or larger pixels."
+                f"The pupil has a half-angle of {half * wavelength:.3g} rad along {axis}, and its focus is wider than "
+                f"the window of {side} pixels; use at least {math.ceil(1 / (half * size))} of this size, or larger "
+                "pixels.",
+                code="probe.window-too-small",
             )
 
 
@@ -118,7 +123,10 @@ def rounded_down(value: float) -> str:
 def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
     """Raises ValueError for a window without pixels, and lengths that are not positive."""
     if min(window) < 1:
-        raise InvalidValueError(f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.")
+        raise InvalidValueError(
+            f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.",
+            code="argument.invalid-value",
+        )
     for size in pixel:
         check_positive(size, "pixel size", "m")
     check_positive(wavelength, "wavelength", "m")
@@ -127,16 +135,22 @@ def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: 
 def check_positive(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a positive, finite number.")
+        raise InvalidValueError(
+            f"The {name} is {value!r} {unit}; expected a positive, finite number.", code="argument.invalid-value"
+        )
 
 
 def check_not_negative(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
-        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a finite number, not negative.")
+        raise InvalidValueError(
+            f"The {name} is {value!r} {unit}; expected a finite number of at least 0.", code="argument.invalid-value"
+        )
 
 
 def check_finite(value: float, name: str, unit: str) -> None:
     """Raises ValueError for a number that is not finite."""
     if not math.isfinite(value):
-        raise InvalidValueError(f"The {name} is {value!r} {unit}; it has to be a finite number.")
+        raise InvalidValueError(
+            f"The {name} is {value!r} {unit}; expected a finite number.", code="argument.invalid-value"
+        )

@@ -65,7 +65,8 @@ def resampling(
     """
     if frequencies.ndim < 2 or frequencies.shape[-1] != 2 or scale.shape != frequencies.shape[:-1]:
         raise InvalidValueError(
-            f"Frequencies {frequencies.shape} and scale {scale.shape} don't fit; give (…, yx) and (…) of equal lengths."
+            f"frequencies has shape {frequencies.shape} and scale {scale.shape}; expected (…, yx) and (…).",
+            code="array.shape-mismatch",
         )
     half = np.array(window) / 2
     seen = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)

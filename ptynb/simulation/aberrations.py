@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.exceptions import InvalidValueError
+from ptynb.physics.pupil import check_positive
 
 Aberrations: TypeAlias = Mapping[str, float | tuple[float, float]]
 """Names, Krivanek's or Haider's, with magnitude [m] and azimuth [rad], or the magnitude alone for azimuth 0."""
@@ -71,22 +72,27 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
         if name not in _KRIVANEK:
             known = ", ".join(f"{krivanek} ({haider})" for krivanek, haider, _ in _FAMILIES)
             raise InvalidValueError(
-                f"There is no aberration {name!r}; give some of {known}, and a defocus as C10, positive where the "
-                "sample lies downstream of the focus."
+                f"There is no aberration {name!r}; expected one of {known}; give a defocus as C10, which is positive "
+                "for a sample downstream of the focus.",
+                code="argument.invalid-value",
             )
         krivanek, factor = _KRIVANEK[name]
         if krivanek in found:
             raise InvalidValueError(
-                f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; keep one of both names."
+                f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; use one of the two names.",
+                code="argument.conflict",
             )
         magnitude, azimuth = value if isinstance(value, tuple) else (value, 0.0)
         if not (math.isfinite(magnitude) and math.isfinite(azimuth)):
             raise InvalidValueError(
-                f"The aberration {name} is {magnitude!r} m at {azimuth!r} rad; both have to be finite numbers."
+                f"The aberration {name} is {magnitude!r} m at {azimuth!r} rad; expected finite numbers.",
+                code="argument.invalid-value",
             )
         if krivanek.endswith("0") and azimuth != 0:
             raise InvalidValueError(
-                f"The aberration {name} has the azimuth {azimuth!r} rad, and it is round; give its magnitude alone."
+                f"The aberration {name} is rotationally symmetric and has the azimuth {azimuth!r} rad; give its "
+                "magnitude alone.",
+                code="argument.invalid-value",
             )
         found[krivanek] = (factor * magnitude, azimuth)
     return found
@@ -114,8 +120,7 @@ def aberration_phase(
 
     Raises ValueError as `krivanek_aberrations` does, and for a wavelength that is not positive.
     """
-    if not (math.isfinite(wavelength) and wavelength > 0):
-        raise InvalidValueError(f"The wavelength is {wavelength!r} m; it has to be a positive, finite number.")
+    check_positive(wavelength, "wavelength", "m")
     y, x = np.broadcast_arrays(np.asarray(angles_y, np.float64), np.asarray(angles_x, np.float64))
     angle, square = x + 1j * y, y**2 + x**2
     path = np.zeros_like(square)

@@ -39,19 +39,53 @@ def simulate_diffraction(
     guess: ArrayLike | None = None,
     name: str = "exposed",
 ) -> Scan:
-    """A scan of a known object (`scan.ground_truth`), in memory, with centred patterns.
+    """Simulate the diffraction patterns of a known object (`scan.ground_truth`).
 
-    object: complex (y, x), (slice, y, x), or (state, slice, y, x): incoherent states of equal weight.
-    probe: complex (mode, y, x), or (pattern, mode, y, x) where it changes; in square roots of counts.
-    positions: (pattern, yx), top-left corners of the probe windows in pixels of `object`.
-    geometry: a near-field one makes shadows; a thick object needs one.
-    thickness: distance between two slices [m], crossed in `steps` steps.
-    tilt: of the beam, (yx) or (pattern, yx) [rad].
-    weights: (pattern,), brightness. background: counts, a number or (y, x).
-    oversampling: samples behind a detector pixel; the patterns are so much smaller than the probe.
-    blur: standard deviation of the detector's point spread [detector pixels]. saturation: highest count.
-    noise: counts are drawn from Poisson's distribution, a random stream for each pattern from `seed`.
-    guess: first guess of the probe for the scan, (mode, y, x); none: the true one (of the first pattern).
+    Parameters
+    ----------
+    object : array_like
+        Complex object (y, x), (slice, y, x), or (mode, slice, y, x) with incoherent modes of equal weight.
+    probe : array_like
+        Complex probe (mode, y, x), or (pattern, mode, y, x) where it varies [square roots of counts].
+    positions : array_like
+        Top-left corners (pattern, yx) of the probe windows [object pixels].
+    geometry : Geometry or NearField, optional
+        Geometry of the scan; required for several slices. With NearField the patterns are holograms.
+    thickness : float, optional
+        Distance between two slices [m]; required for several slices.
+    steps : int
+        Number of propagation steps between two slices, and to a near-field detector.
+    tilt : array_like
+        Tilt of the beam, (yx) or (pattern, yx) [rad].
+    weights : array_like, optional
+        Relative intensity (pattern,) of each pattern.
+    background : array_like
+        Background, a number or (y, x) [counts].
+    oversampling : int
+        Samples along y and x that are summed to a detector pixel.
+    blur : float
+        Standard deviation of the detector's point spread function [detector pixels].
+    saturation : float, optional
+        Largest count.
+    noise : bool
+        Whether counts are drawn from the Poisson distribution.
+    seed : int
+        Seed of the random numbers; each pattern has its own stream.
+    guess : array_like, optional
+        Initial probe (mode, y, x) of the scan; by default the true one (of the first pattern).
+    name : str
+        Name of the scan.
+
+    Returns
+    -------
+    Scan
+        The scan, in memory, with centred patterns.
+
+    Raises
+    ------
+    ScanError
+        An argument is missing for several slices ("argument.missing"), or the number of probes is neither 1 nor that of
+        the positions ("array.shape-mismatch").
     """
     objects = np.asarray(object, dtype=np.complex128)
     objects = objects.reshape((1,) * (4 - objects.ndim) + objects.shape)
@@ -59,9 +93,15 @@ def simulate_diffraction(
     probes = probes[None] if probes.ndim == 3 else probes
     positions = np.asarray(positions, dtype=np.float64)
     if objects.shape[1] > 1 and (geometry is None or thickness is None):
-        raise ScanError("An object of several slices needs geometry=... and thickness=... [m]; give both.")
+        raise ScanError(
+            "An object of several slices requires geometry=... and thickness=... [m]; give both.",
+            code="argument.missing",
+        )
     if len(probes) not in (1, len(positions)):
-        raise ScanError(f"There are {len(probes)} probes for {len(positions)} positions; give one, or one for each.")
+        raise ScanError(
+            f"There are {len(probes)} probes and {len(positions)} positions; give one probe, or one for each position.",
+            code="array.shape-mismatch",
+        )
     window = (probes.shape[-2], probes.shape[-1])
     beam = _Beam(geometry, window, 0.0 if thickness is None else thickness, steps)
     tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), positions.shape)

@@ -28,17 +28,37 @@ def simulate_from_result(
     seed: int = 0,
     guesses: bool = False,
 ) -> Scan:
-    """A scan of a result's object with its probe, in memory, with the object as `scan.ground_truth`.
+    """Simulate a scan from the object, probe and positions of a result, with the object as `scan.ground_truth`.
 
-    positions: (pattern, yx), top-left corners of the probe windows in pixels of the result's object; None: those that
-        were found, with the weights, varying probe and beam's tilts of each pattern that were found too.
-    dose: mean counts of a pattern; None: as the probe has them. The background stays what it was found to be.
-    noise: counts are drawn from Poisson's distribution, from `seed`.
-    guesses: whether object and probe are the scan's first guesses, from which a reconstruction would be at the level
-        of the noise at once; else the probe alone.
+    Oversampling, point spread function and saturation of the detector are those of the result's settings.
 
-    What the detector does (oversampling, blur, saturation) is as in the settings. Raises ScanError where the geometry
-    is not known and needed, or tilted, and where a window would lie outside the object.
+    Parameters
+    ----------
+    result : Result
+        Result of a reconstruction.
+    positions : array_like, optional
+        Top-left corners (pattern, yx) of the probe windows [pixels of the result's object]; by default those of the
+        result, with its pattern intensities, probe variations and tilts.
+    dose : float, optional
+        Mean counts of a pattern; by default that of the result's probe. The background does not change.
+    noise : bool
+        Whether counts are drawn from the Poisson distribution.
+    seed : int
+        Seed of the random numbers.
+    guesses : bool
+        Whether the object, too, is an initial guess of the scan; a reconstruction then begins at the level of the
+        noise.
+
+    Returns
+    -------
+    Scan
+        The scan, in memory.
+
+    Raises
+    ------
+    ScanError
+        The geometry is tilted or unknown ("scan.tilted-geometry", "scan.no-geometry"), a probe window lies outside the
+        object ("scan.position-outside"), or `guesses` is set for an object of several modes ("argument.conflict").
     """
     own = positions is None
     positions = result.positions if positions is None else _checked(positions)
@@ -67,14 +87,20 @@ def simulate_from_result(
     if not guesses:
         return scan
     if result.object.ndim == 4:
-        raise ScanError("An object with several states can't be a first guess; leave out guesses=True.")
+        raise ScanError(
+            f"The object has {len(result.object)} modes and cannot be an initial guess; leave out guesses=True.",
+            code="argument.conflict",
+        )
     return dataclasses.replace(scan, object=result.object)
 
 
 def _checked(positions: ArrayLike) -> NDArray[np.float64]:
     positions = np.asarray(positions, dtype=np.float64)
     if positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not np.isfinite(positions).all():
-        raise ScanError(f"The positions have shape {positions.shape}; expected (pattern, yx), finite numbers.")
+        raise ScanError(
+            f"positions has shape {positions.shape}; expected (pattern, yx), finite numbers.",
+            code="array.shape-mismatch",
+        )
     return positions
 
 
@@ -86,18 +112,21 @@ def _check_inside(positions: NDArray[np.float64], result: Result) -> None:
         bad = int(outside.argmax())
         raise ScanError(
             f"Position {bad} is ({positions[bad][0]:.6g}, {positions[bad][1]:.6g}): its window of {window[0]} x "
-            f"{window[1]} pixels is not inside the object of {shape[0]} x {shape[1]} pixels; give them in pixels of "
-            "the object of the result."
+            f"{window[1]} pixels is not inside the object of {shape[0]} x {shape[1]} pixels; give positions in "
+            "pixels of the object of the result.",
+            code="scan.position-outside",
         )
 
 
 def _geometry(result: Result) -> Geometry | NearField | None:
     if result.scan.geometry.get("kind") == "TiltedGeometry":
-        raise ScanError("The result is of a tilted geometry, which can't be simulated.")
+        raise ScanError(
+            "The result has a tilted geometry, which simulation does not support.", code="scan.tilted-geometry"
+        )
     geometry = geometry_from(result.scan.geometry)
     assert not isinstance(geometry, TiltedGeometry)
     if geometry is None and not result.scan.is_far_field:
-        raise ScanError("The result is of a near-field scan whose geometry it does not say.")
+        raise ScanError("The result is of a near-field scan and contains no geometry.", code="scan.no-geometry")
     return geometry
 
 

@@ -1,4 +1,4 @@
-"""Probes to start from: what lenses, zone plates, mirrors and pinholes make, as arrays.
+"""Probes of lenses, zone plates, mirrors and pinholes, as initial guesses.
 
 Each probe is complex128 (y, x), centred at index n // 2 of its window, with Σ |P|² = 1. `defocus` and `distance` are
 positive downstream (see `ptynb/conventions.md`), and 2π z / λ, common to all waves, is left out.
@@ -32,8 +32,16 @@ from ptynb.physics.pupil import (
 )
 from ptynb.simulation.aberrations import Aberrations, aberration_phase
 
+__all__ = [
+    "Aberrations",
+    "electron_probe",
+    "focused_probe",
+    "pinhole_probe",
+    "propagate",
+    "zone_plate_probe",
+]
 MOST_LOST = 0.05
-"""What part of a wave's power may leave the window on its way: three rings of a far pinhole's pattern stay."""
+"""Largest fraction of the power that may leave the window; three rings of a far pinhole's pattern remain."""
 
 
 def electron_probe(
@@ -45,16 +53,38 @@ def electron_probe(
     *,
     edge: float = 0.0,
 ) -> NDArray[np.complex128]:
-    """The probe (y, x) of a round aperture and a lens with aberrations: F⁻¹[A exp(-iχ)].
+    """Return the probe of a round aperture and a lens with aberrations: F⁻¹[A exp(-iχ)].
 
+    Parameters
+    ----------
+    window : tuple of int
+        Pixels (y, x) of the probe.
+    pixel : tuple of float
+        Pixel size (y, x) of the object [m].
+    wavelength : float
+        Wavelength [m]; for electrons see `ptynb.electrons`.
+    convergence_angle : float
+        Convergence semi-angle [rad].
+    aberrations : mapping, optional
+        Aberrations by name, see `ptynb.simulation.aberrations`. {"C10": z} is a sample at the distance z downstream of
+        the focus; z = -Δf for a defocus Δf that is positive for underfocus.
+    edge : float
+        Width [rad] over which the amplitude falls at the rim of the aperture; at least a step of the grid.
+
+    Returns
+    -------
+    ndarray
+        Probe (y, x), complex128.
+
+    Raises
+    ------
+    InvalidValueError
+        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
+        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+
+    References
+    ----------
     Kirkland, Advanced Computing in Electron Microscopy (2020), 3.4.
-
-    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m], see `ptynb.data.electrons`.
-    convergence_angle: half the cone [rad]. aberrations: see `ptynb.simulation.aberrations`; {"C10": z} is a sample at z
-        downstream of the focus, and z = -Δf for the microscopist's defocus Δf, positive for underfocus.
-    edge: width [rad] over which the amplitude falls at the aperture's rim, at least a step of the grid.
-
-    Raises ValueError for values that are not positive, unknown aberrations, and what the window or pixel can't hold.
     """
     check_grid(window, pixel, wavelength)
     check_positive(convergence_angle, "convergence angle", "rad")
@@ -64,7 +94,7 @@ def electron_probe(
     check_pupil(window, pixel, wavelength, (reach, reach), softness)
     aperture = disc(y, x, reach, _steps(window, pixel), softness)
     phase = aberration_phase(wavelength * y, wavelength * x, wavelength, aberrations or {})
-    return probe_from_pupil(aperture, phase, "aberrations throw")
+    return probe_from_pupil(aperture, phase, "aberrations")
 
 
 def zone_plate_probe(
@@ -77,17 +107,42 @@ def zone_plate_probe(
     central_stop: float = 0.0,
     defocus: float = 0.0,
 ) -> NDArray[np.complex128]:
-    """The probe (y, x) at the first-order focus of a Fresnel zone plate, or downstream of it.
+    """Return the probe at, or downstream of, the first-order focus of a Fresnel zone plate.
 
-    Its outermost zones, of period 2 Δr, send light to spatial frequencies of 1 / (2 Δr): NA = λ / (2 Δr), and the focal
-    length is D Δr / λ. Attwood, Soft X-Rays and Extreme Ultraviolet Radiation (1999), 9.3. A central stop and an
-    order-sorting aperture that keep away all other orders are taken for granted.
+    Its outermost zones, of period 2 Δr, give NA = λ / (2 Δr); its focal length is D Δr / λ. A central stop and an
+    order-sorting aperture that block all other orders are assumed.
 
-    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m].
-    diameter: of the zone plate, D [m]. outermost_zone_width: Δr [m]. central_stop: its diameter [m].
-    defocus: distance from the focus to the sample [m], positive downstream.
+    Parameters
+    ----------
+    window : tuple of int
+        Pixels (y, x) of the probe.
+    pixel : tuple of float
+        Pixel size (y, x) of the object [m].
+    wavelength : float
+        Wavelength [m]; for electrons see `ptynb.electrons`.
+    diameter : float
+        Diameter D of the zone plate [m].
+    outermost_zone_width : float
+        Width Δr of the outermost zone [m].
+    central_stop : float
+        Diameter of the central stop [m].
+    defocus : float
+        Distance from the focus to the sample [m], positive downstream.
 
-    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    Returns
+    -------
+    ndarray
+        Probe (y, x), complex128.
+
+    Raises
+    ------
+    InvalidValueError
+        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
+        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+
+    References
+    ----------
+    Attwood, Soft X-Rays and Extreme Ultraviolet Radiation (1999), 9.3.
     """
     check_grid(window, pixel, wavelength)
     check_positive(diameter, "diameter of the zone plate", "m")
@@ -95,8 +150,9 @@ def zone_plate_probe(
     check_finite(defocus, "defocus", "m")
     if not 0 <= central_stop < diameter:
         raise InvalidValueError(
-            f"The central stop is {central_stop!r} m wide, and the zone plate {diameter!r} m; the stop has to be "
-            "smaller, or 0 for none."
+            f"The central stop is {central_stop!r} m wide and the zone plate {diameter!r} m; use a smaller stop, or 0 "
+            "for none.",
+            code="argument.invalid-value",
         )
     y, x = frequencies(window, pixel)
     reach, steps = 1 / (2 * outermost_zone_width), _steps(window, pixel)
@@ -104,7 +160,7 @@ def zone_plate_probe(
     aperture = disc(y, x, reach, steps)
     if central_stop > 0:
         aperture = aperture - disc(y, x, reach * central_stop / diameter, steps)
-    return probe_from_pupil(aperture, -free_space(y, x, wavelength, defocus), "defocus throws")
+    return probe_from_pupil(aperture, -free_space(y, x, wavelength, defocus), "defocus")
 
 
 def focused_probe(
@@ -116,16 +172,40 @@ def focused_probe(
     *,
     defocus: float | tuple[float, float] = 0.0,
 ) -> NDArray[np.complex128]:
-    """The probe (y, x) of a rectangular aperture, as of a pair of Kirkpatrick-Baez mirrors behind slits.
+    """Return the probe of a rectangular aperture, as of a pair of Kirkpatrick-Baez mirrors behind slits.
 
-    In focus it is sinc(a_y y / λ f_y) sinc(a_x x / λ f_x). Born and Wolf, Principles of Optics (1999), 8.5.1.
+    In focus it is sinc(a_y y / λ f_y) sinc(a_x x / λ f_x).
 
-    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m].
-    aperture: full widths a (y, x) [m]. focal_length: from each mirror to its focus, f (y, x) [m].
-    defocus: distance from the focus to the sample [m], positive downstream; two (y, x) for astigmatic mirrors: their
-        mean is exact and their difference paraxial.
+    Parameters
+    ----------
+    window : tuple of int
+        Pixels (y, x) of the probe.
+    pixel : tuple of float
+        Pixel size (y, x) of the object [m].
+    wavelength : float
+        Wavelength [m]; for electrons see `ptynb.electrons`.
+    aperture : tuple of float
+        Full widths a (y, x) [m].
+    focal_length : tuple of float
+        Distance f (y, x) from each mirror to its focus [m].
+    defocus : float or tuple of float
+        Distance from the focus to the sample [m], positive downstream; two (y, x) for astigmatic mirrors: their mean is
+        exact, their difference paraxial.
 
-    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    Returns
+    -------
+    ndarray
+        Probe (y, x), complex128.
+
+    Raises
+    ------
+    InvalidValueError
+        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
+        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+
+    References
+    ----------
+    Born and Wolf, Principles of Optics (1999), 8.5.1.
     """
     check_grid(window, pixel, wavelength)
     for size, length in zip(aperture, focal_length, strict=True):
@@ -141,7 +221,7 @@ def focused_probe(
     slits = covered((reach_y - np.abs(y)) / step_y) * covered((reach_x - np.abs(x)) / step_x)
     phase = -free_space(y, x, wavelength, (along_y + along_x) / 2)
     phase += math.pi * wavelength * (along_y - along_x) / 2 * (y**2 - x**2)
-    return probe_from_pupil(slits, phase, "defocus throws")
+    return probe_from_pupil(slits, phase, "defocus")
 
 
 def pinhole_probe(
@@ -153,13 +233,33 @@ def pinhole_probe(
     distance: float = 0.0,
     edge: float = 0.0,
 ) -> NDArray[np.complex128]:
-    """The probe (y, x) behind a round pinhole in a plane wave: its transmission, carried on by `propagate`.
+    """Return the probe behind a round pinhole in a plane wave.
 
-    window: pixels (y, x). pixel: of the object (y, x) [m]. wavelength: [m]. diameter: [m].
-    distance: from the pinhole to the sample [m], not negative.
-    edge: width [m] over which the amplitude falls at the rim, at least a pixel.
+    Parameters
+    ----------
+    window : tuple of int
+        Pixels (y, x) of the probe.
+    pixel : tuple of float
+        Pixel size (y, x) of the object [m].
+    wavelength : float
+        Wavelength [m]; for electrons see `ptynb.electrons`.
+    diameter : float
+        Diameter of the pinhole [m].
+    distance : float
+        Distance from the pinhole to the sample [m], at least 0.
+    edge : float
+        Width [m] over which the amplitude falls at the rim; at least a pixel.
 
-    Raises ValueError for values that are not positive, and what the window or pixel can't hold.
+    Returns
+    -------
+    ndarray
+        Probe (y, x), complex128.
+
+    Raises
+    ------
+    InvalidValueError
+        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
+        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
     """
     check_grid(window, pixel, wavelength)
     check_positive(diameter, "diameter of the pinhole", "m")
@@ -167,8 +267,9 @@ def pinhole_probe(
     check_not_negative(edge, "width of the pinhole's edge", "m")
     if diameter < 2 * max(pixel):
         raise InvalidValueError(
-            f"The pinhole is {diameter!r} m wide, and the pixels {max(pixel)!r} m; take pixels of at most "
-            f"{rounded_down(diameter / 2)} m."
+            f"The pinhole is {diameter!r} m wide and the pixels {max(pixel)!r} m; use pixels of at most "
+            f"{rounded_down(diameter / 2)} m.",
+            code="probe.pixels-too-large",
         )
     needed = [
         max(side, math.ceil((diameter + max(edge, size)) / size) + 1) for side, size in zip(window, pixel, strict=True)
@@ -176,7 +277,8 @@ def pinhole_probe(
     if needed != [*window]:
         raise InvalidValueError(
             f"The pinhole is {diameter!r} m wide and does not fit in the window of {window[0]} x {window[1]} pixels; "
-            f"take at least {needed[0]} x {needed[1]} of this size, or larger pixels."
+            f"use at least {needed[0]} x {needed[1]} of this size, or larger pixels.",
+            code="probe.window-too-small",
         )
     y, x = (((np.arange(n) - n // 2) * p).astype(np.float64) for n, p in zip(window, pixel, strict=True))
     hole = disc(y[:, None], x[None, :], diameter / 2, pixel, edge)
@@ -189,19 +291,40 @@ def propagate(
     wavelength: float,
     distance: float,
 ) -> NDArray[np.complex128]:
-    """Fields (…, y, x) carried through free space by an angular spectrum of plane waves; complex128.
+    """Propagate fields through free space by their angular spectrum.
 
-    Waves turn by 2π z (√(1/λ² - f²) - 1/λ), exactly; evanescent ones are removed. Goodman, Introduction to Fourier
-    Optics (2005), 3.10. It is dark around the window, and what leaves the window is lost: the field is padded to twice
-    its size and frequencies that cross more than the window are left out, so nothing comes back in over the edges.
-    Matsushima and Shimobaba, Opt. Express 17, 19662 (2009).
+    The phase of each plane wave is 2π z (√(1/λ² - f²) - 1/λ); evanescent waves are removed. The field is padded with
+    zeros to twice its size, and frequencies whose rays cross more than the window are removed, so that nothing wraps
+    around.
 
-    pixel: size (y, x) [m]. wavelength: [m]. distance: [m], negative upstream.
+    Parameters
+    ----------
+    field : ndarray
+        Fields (…, y, x), real or complex.
+    pixel : tuple of float
+        Pixel size (y, x) [m].
+    wavelength : float
+        Wavelength [m].
+    distance : float
+        Distance [m], negative upstream.
 
-    Raises ValueError for lengths that make no sense, and where more than 5% of the power would leave the window.
+    Returns
+    -------
+    ndarray
+        Fields (…, y, x), complex128.
+
+    Raises
+    ------
+    InvalidValueError
+        A length is out of range or the field is zero ("argument.invalid-value"), the field has less than two axes
+        ("array.shape-mismatch"), or more than 5% of the power leaves the window ("probe.window-too-small").
+
+    References
+    ----------
+    Goodman, Introduction to Fourier Optics (2005), 3.10; Matsushima and Shimobaba, Opt. Express 17, 19662 (2009).
     """
     if field.ndim < 2:
-        raise InvalidValueError(f"The field has the shape {field.shape}; give (…, y, x).")
+        raise InvalidValueError(f"field has shape {field.shape}; expected (…, y, x).", code="array.shape-mismatch")
     window = (field.shape[-2], field.shape[-1])
     check_grid(window, pixel, wavelength)
     check_finite(distance, "distance", "m")
@@ -231,7 +354,10 @@ def _check_lost(
     power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
     sent = float(power.sum()) / runs.size
     if not (math.isfinite(sent) and sent > 0):
-        raise InvalidValueError("The field is dark, evanescent or not finite; give one with light that propagates.")
+        raise InvalidValueError(
+            "field is zero, evanescent or not finite; expected a field with propagating waves.",
+            code="argument.invalid-value",
+        )
     lost = 1 - float((np.abs(moved) ** 2).sum()) / sent
     if lost <= MOST_LOST:
         return
@@ -241,8 +367,9 @@ def _check_lost(
         begins = _holding(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
         needed.append(max(side, 2 * math.ceil((begins + abs(distance) * _holding(rays[axis][runs], power)) / size)))
     raise InvalidValueError(
-        f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; take one "
-        f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance."
+        f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; use one "
+        f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance.",
+        code="probe.window-too-small",
     )
 
 

@@ -34,29 +34,55 @@ def simulate(
     seed: int = 0,
     path: str | Path | None = None,
 ) -> Scan:
-    """Simulates a far-field X-ray scan of a test object with a known truth (`scan.ground_truth`).
+    """Simulate a far-field X-ray scan of a test object with known ground truth (`scan.ground_truth`).
 
-    patterns: their number; the scan is a raster as square as can be, each position moved at random by up to 30% of a
-        step.
-    window: pixels of a side of a pattern. modes: incoherent probe modes, 1 to 8.
-    photons: mean number behind a pattern where nothing is absorbed.
-    step: between positions [object pixels]; window / 16 unless given.
-    noise: counts are drawn from Poisson's distribution. subpixel: positions are not whole pixels.
-    path: write the patterns there (HDF5) as they are made and return a scan that reads them: for scans larger than
-        memory.
+    The initial probe (`scan.probe`) is the true aperture with three quarters of the true defocus, one mode. Equal
+    arguments give equal scans, bit for bit.
 
-    The first guess of the probe (`scan.probe`) is the true aperture with three quarters of the true defocus, one mode.
-    The same arguments give the same scan, bit for bit.
+    Parameters
+    ----------
+    patterns : int
+        Number of patterns, on a raster that is as square as possible; each position is displaced at random by up to 30%
+        of a step.
+    window : int
+        Height and width of a pattern [pixels], at least 16.
+    modes : int
+        Number of incoherent probe modes, 1 to 8.
+    photons : float
+        Mean number of photons of a pattern where the object absorbs nothing.
+    step : float, optional
+        Distance between positions [object pixels]; by default window / 16.
+    noise : bool
+        Whether counts are drawn from the Poisson distribution.
+    subpixel : bool
+        Whether positions are not rounded to whole pixels.
+    seed : int
+        Seed of all random numbers.
+    path : str or Path, optional
+        HDF5 file to which patterns are written as they are computed, for scans larger than memory.
+
+    Returns
+    -------
+    Scan
+        The scan, in memory; with `path` it reads its patterns from the file.
+
+    Raises
+    ------
+    InvalidValueError
+        A number is out of range ("argument.invalid-value").
     """
     if not (1 <= modes <= len(MODE_POWERS)):
-        raise InvalidValueError(f"modes is {modes}; expected 1 to {len(MODE_POWERS)}.")
+        raise InvalidValueError(f"modes is {modes}; expected 1 to {len(MODE_POWERS)}.", code="argument.invalid-value")
     if patterns < 1 or window < 16 or not photons > 0 or not math.isfinite(photons):
         raise InvalidValueError(
-            f"simulate got patterns={patterns}, window={window}, photons={photons}; "
-            "expected at least 1 pattern of 16 pixels and some photons."
+            f"patterns={patterns}, window={window}, photons={photons}; expected at least 1 pattern, a window of at "
+            "least 16 pixels, and a positive, finite number of photons.",
+            code="argument.invalid-value",
         )
     if step is not None and not (math.isfinite(step) and step > 0):
-        raise InvalidValueError(f"step is {step}; expected a positive number of object pixels.")
+        raise InvalidValueError(
+            f"step is {step}; expected a positive number of object pixels.", code="argument.invalid-value"
+        )
     random = np.random.default_rng(seed)
     positions = _raster(patterns, window / 16 if step is None else step, subpixel, random)
     probe, guess = _probe(window, modes, photons)

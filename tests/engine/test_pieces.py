@@ -87,7 +87,7 @@ def test_a_contiguous_real_view_is_moved_as_the_message_says(case):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (torch.zeros(3), "has 3 of them; there are 5 patterns"),
+        (torch.zeros(3), "has length 3; expected 5"),
         (torch.zeros(5, dtype=torch.complex64), "complex or not contiguous"),
         (torch.zeros(2, 5).T, "complex or not contiguous"),
     ],

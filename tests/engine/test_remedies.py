@@ -50,7 +50,7 @@ def gone_on(folder: Path) -> None:
 CASES = {
     "patterns in memory that are to be on disk": Case(
         lambda _: reconstructed(SCAN, pt.Settings(pattern_storage="disk")),
-        "write them with save_scan and load that file, or choose 'auto'",
+        "write them with save_scan and load that file, or use 'auto'",
         lambda folder, _: (
             reconstructed(in_a_file(folder), pt.Settings(pattern_storage="disk")),
             reconstructed(SCAN, pt.Settings(pattern_storage="auto")),

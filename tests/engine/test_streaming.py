@@ -28,6 +28,7 @@ from ptynb.settings import Settings
 from tests.cases import MODES, a_scan
 from tests.engine import work
 from tests.engine.ranks import Ranks
+from tests.raising import raises
 
 CPU = torch.device("cpu")
 STORED: dict[str, dict[str, Any]] = {
@@ -218,18 +219,15 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("wanted", "code", "facts"),
     [
-        (
-            "disk",
-            "frames is 'disk', and the patterns of this scan are in memory, not in a file; write them with save_scan",
-        ),
-        ("auto", "The patterns take 60 GB, and 40 GB of memory are free; write them with save_scan"),
+        ("disk", "patterns.not-in-file", ["pattern_storage", "disk", "save_scan"]),
+        ("auto", "patterns.not-enough-memory", ["60 GB", "40 GB", "save_scan"]),
     ],
 )
-def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, message: str) -> None:
+def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, code: str, facts: list[str]) -> None:
     monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 40 * GB)
-    with pytest.raises(ValueError, match=message):
+    with raises(code, *facts):
         choose_storage(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
 
 

@@ -98,7 +98,7 @@ def test_helpers_stay_awake_while_torch_is_alone(monkeypatch):
 
 def test_a_share_without_memory_is_told_after_all_have_ended():
     for failing in (0, 2):
-        with pytest.raises(MemoryError, match="no memory left"):
+        with pytest.raises(MemoryError):
             starved(2**60, failing)
     starved(10, 2)
 

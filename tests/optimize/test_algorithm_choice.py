@@ -26,6 +26,7 @@ from tests.engine.plain import (
     simulated_by_the_model,
 )
 from tests.engine.ranks import Ranks
+from tests.raising import raises
 
 OTHER_WORLDS = pytest.mark.system("worlds")
 FULL_BATCH: tuple[Optimiser, ...] = ("lbfgs", "dm", "raar")
@@ -177,7 +178,5 @@ class Brighter(ModelComponent):
 
 @pytest.mark.parametrize("name", ["lsqml", "dm", "raar"])
 def test_pieces_of_the_users_are_refused_where_they_are_not_known(name: Optimiser) -> None:
-    with pytest.raises(
-        ValueError, match=f"^The optimiser '{name}' knows object and probe only, and the piece 'brighter"
-    ):
+    with raises("component.unsupported-optimiser", f"'{name}'", "'brighter'"):
         Loop(a_scan(), Settings(optimiser=name), SingleGroup(torch.device("cpu")), [Brighter()])

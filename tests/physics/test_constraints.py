@@ -17,6 +17,7 @@ from ptynb.physics.constraints import impose, neighbours_mean, orthogonal_modes,
 from ptynb.physics.model import Model
 from ptynb.settings import constraints as kinds
 from tests.pairs import each
+from tests.raising import raises
 
 RANDOM = np.random.default_rng(0)
 THICK = {"slices": pt.Slices(count=4, thickness=1e-5), "tilt": pt.Tilt(per_position=True, learning_rate=0.1)}
@@ -121,7 +122,7 @@ def test_every_kind_is_there() -> None:
 
 
 def test_what_is_no_constraint_is_refused() -> None:
-    with pytest.raises(TypeError, match="no constraint that is known"):
+    with raises("argument.invalid-type", "Constraint"):
         impose(kinds.Constraint(), a_loop({}).model)
 
 

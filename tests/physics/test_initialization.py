@@ -3,6 +3,7 @@ import torch
 
 from ptynb.physics.model_builder import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOW = (24, 30)
 
@@ -63,7 +64,7 @@ def test_a_mode_that_is_there_already_is_passed_over():
 def test_modes_that_a_point_can_not_have_are_refused():
     point = torch.zeros(1, 8, 8, dtype=torch.complex128)
     point[0, 3, 4] = 1
-    with pytest.raises(ValueError, match="too few pixels for 2 modes"):
+    with raises("probe.too-few-pixels", "2 independent modes"):
         add_modes(point, 2)
 
 

@@ -1,9 +1,9 @@
 import numpy as np
-import pytest
 import torch
 
 from ptynb.physics.patches import _flat_indices, add_windows, read_windows
 from tests.pairs import each
+from tests.raising import raises
 
 CORNERS = torch.tensor([[0, 0], [2, 3], [2, 3], [5, 9], [1, 4]])
 WINDOW = (4, 5)
@@ -80,5 +80,5 @@ def test_the_indices_add_the_same_windows():
 
 @each("corner", [(6, 0), (0, 10), (-1, 0)])
 def test_a_window_outside_the_field_is_an_error(corner):
-    with pytest.raises(ValueError, match="in a field of 9 x 14; they have to be from 0 to"):
+    with raises("scan.position-outside", "9 x 14", [*corner]):
         read_windows(torch.zeros(FIELD), torch.tensor([corner]), WINDOW)

@@ -16,6 +16,7 @@ from ptynb.physics.propagation import (
 )
 from ptynb.physics.torch_steps import shift_ramps
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (9, 7)]
 WAVELENGTH = 2e-9
@@ -303,18 +304,18 @@ def ones(*shape):
 
 
 @each(
-    ("call", "sentence"),
+    ("call", "facts"),
     [
-        (lambda: angular_spectrum_kernel((0, 8), PIXEL, 1e-9, 1.0), "The window has 0 x 8 pixels; give at least 1"),
-        (lambda: angular_spectrum_kernel((8, 8), (1e-9, -1.0), 1e-9, 1.0), "The pixel size is -1.0 m; it has to be"),
-        (lambda: angular_spectrum_kernel((8, 8), PIXEL, 0.0, 1.0), "The wavelength is 0.0 m; it has to be"),
-        (lambda: largest_distance((8, 8), (math.inf, 1.0), 1e-9), "The pixel size is inf m; it has to be"),
-        (lambda: fresnel_scaling(1.0, 0.0), "The distance from sample to detector is 0.0 m; it has to be a positive"),
-        (lambda: fresnel_scaling(0.0, 1.0), "The distance from focus to sample is 0.0 m with the detector 1.0 m"),
-        (lambda: fresnel_scaling(-1.0, 1.0), "or negative with the detector before the focus"),
-        (lambda: fresnel_scaling(math.nan, 1.0), "The distance from focus to sample is nan m"),
+        (lambda: angular_spectrum_kernel((0, 8), PIXEL, 1e-9, 1.0), ["0 x 8"]),
+        (lambda: angular_spectrum_kernel((8, 8), (1e-9, -1.0), 1e-9, 1.0), ["pixel size", -1.0]),
+        (lambda: angular_spectrum_kernel((8, 8), PIXEL, 0.0, 1.0), ["wavelength", 0.0]),
+        (lambda: largest_distance((8, 8), (math.inf, 1.0), 1e-9), ["pixel size", math.inf]),
+        (lambda: fresnel_scaling(1.0, 0.0), ["from sample to detector is 0.0"]),
+        (lambda: fresnel_scaling(0.0, 1.0), ["from focus to sample is 0.0", 1.0]),
+        (lambda: fresnel_scaling(-1.0, 1.0), ["from focus to sample is -1.0", 1.0]),
+        (lambda: fresnel_scaling(math.nan, 1.0), ["from focus to sample is nan"]),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_sentence(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_lengths_out_of_range_are_an_error(call, facts):
+    with raises("argument.invalid-value", *facts):
         call()

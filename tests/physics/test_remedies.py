@@ -77,22 +77,22 @@ def number(words: str, sentence: str) -> float:
 PROBES = {
     "an unknown aberration": Case(
         lambda _: probe(defocus=1e-8),
-        "and a defocus as C10",
+        "give a defocus as C10",
         lambda *_: probe(C10=1e-8),
     ),
     "an aberration by both its names": Case(
         lambda _: probe(C21=1e-8, B2=(1e-8, 0.2)),
-        "keep one of both names",
+        "use one of the two names",
         lambda *_: (probe(C21=1e-8), probe(B2=(1e-8, 0.2))),
     ),
     "a direction of a round aberration": Case(
         lambda _: probe(C30=(1e-6, 0.2)),
-        "give its magnitude alone",
+        "magnitude alone",
         lambda *_: probe(C30=1e-6),
     ),
     "a stop as wide as its zone plate": Case(
         lambda _: illumination.zone_plate_probe(*FINE, 1e-4, 6e-8, central_stop=1e-4),
-        "the stop has to be smaller, or 0 for none",
+        "use a smaller stop, or 0 for none",
         lambda *_: [illumination.zone_plate_probe(*FINE, 1e-4, 6e-8, central_stop=size) for size in (5e-5, 0)],
     ),
     "a spot wider than the window": Case(
@@ -115,12 +115,12 @@ PROBES = {
     ),
     "a field of one axis": Case(
         lambda _: illumination.propagate(np.ones(8), *FINE[1:], 1e-6),
-        "; give (…, y, x).",
+        "; expected (…, y, x).",
         lambda *_: illumination.propagate(probe(), *FINE[1:], 1e-6),
     ),
     "a dark field": Case(
         lambda _: illumination.propagate(0 * probe(), *FINE[1:], 1e-6),
-        "give one with light that propagates",
+        "expected a field with propagating waves",
         lambda *_: illumination.propagate(probe(), *FINE[1:], 1e-6),
     ),
 }
@@ -138,7 +138,7 @@ MODELS = {
     ),
     "a guess of other slices": Case(
         lambda _: reconstructed(guessed(3), slices=TWO_SLICES),
-        "make them equal, or give a guess of one slice",
+        "make them equal, or give an initial object of one slice",
         lambda *_: (
             reconstructed(guessed(2), slices=TWO_SLICES),
             reconstructed(guessed(3), slices=TWO_SLICES | {"count": 3}),
@@ -147,12 +147,12 @@ MODELS = {
     ),
     "modes that one pixel can't hold": Case(
         lambda _: reconstructed(speck(), probe={"modes": 2}),
-        "ask for fewer",
+        "use fewer modes",
         lambda *_: reconstructed(speck(), probe={"modes": 1}),
     ),
     "some probes for some positions": Case(
         lambda _: exposed(2),
-        "give one, or one for each",
+        "give one probe, or one for each position",
         lambda *_: (exposed(1), exposed(len(SCAN))),
     ),
 }

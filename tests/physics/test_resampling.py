@@ -3,11 +3,11 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 
 from ptynb.physics.resampling import resampling, spectrum_at
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (5, 4)]
 
@@ -73,5 +73,5 @@ def test_gradients_and_single_precision():
     [(np.zeros((4, 3)), np.ones(4)), (np.zeros(2), np.ones(())), (np.zeros((4, 2)), np.ones(3))],
 )
 def test_shapes_that_do_not_fit_are_refused_with_a_sentence(frequencies, scale):
-    with pytest.raises(ValueError, match=r"don't fit; give \(…, yx\) and \(…\) of equal lengths"):
+    with raises("array.shape-mismatch", frequencies.shape, scale.shape):
         resampling((8, 8), frequencies, scale)

@@ -16,6 +16,7 @@ from ptynb.simulation.illumination import (
     zone_plate_probe,
 )
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOWS = [(256, 256), (255, 200), (180, 255)]
 ELECTRON = 1.9687e-12
@@ -408,8 +409,8 @@ def test_propagation_is_exact_at_large_angles_and_removes_evanescent_waves():
     np.testing.assert_allclose(propagate(dying, pixel, wavelength, 0.0), beam, atol=1e-6)
 
 
-def sentence_of(make):
-    with pytest.raises(ValueError, match=r"\w") as caught:
+def message_of(make, code, *facts):
+    with raises(code, *facts) as caught:
         make()
     return str(caught.value)
 
@@ -437,8 +438,7 @@ BAD = [0.0, -1.0, math.nan, math.inf]
     ],
 )
 def test_a_value_that_is_not_positive_is_refused(value, name, unit, make):
-    expected = f"The {name} is {value!r} {unit}; it has to be a positive, finite number."
-    assert sentence_of(lambda: make(value)) == expected
+    message_of(lambda: make(value), "argument.invalid-value", f"{name} is {value!r} {unit}; expected a positive")
 
 
 @each("value", [-1e-9, math.nan, math.inf])
@@ -451,8 +451,7 @@ def test_a_value_that_is_not_positive_is_refused(value, name, unit, make):
     ],
 )
 def test_a_negative_value_is_refused(value, name, unit, make):
-    expected = f"The {name} is {value!r} {unit}; it has to be a finite number, not negative."
-    assert sentence_of(lambda: make(value)) == expected
+    message_of(lambda: make(value), "argument.invalid-value", f"{name} is {value!r} {unit}", "at least 0")
 
 
 @each("value", [math.nan, math.inf])
@@ -466,94 +465,89 @@ def test_a_negative_value_is_refused(value, name, unit, make):
     ],
 )
 def test_a_length_that_is_not_finite_is_refused(value, name, make):
-    assert sentence_of(lambda: make(value)) == f"The {name} is {value!r} m; it has to be a finite number."
+    message_of(lambda: make(value), "argument.invalid-value", f"{name} is {value!r} m; expected a finite number")
 
 
 @each(
-    ("make", "sentence"),
+    ("make", "code", "facts"),
     [
-        (
-            lambda: electron_probe((0, 64), ANGSTROMS, ELECTRON, 0.02),
-            "The window has 0 x 64 pixels; give at least 1 along y and x.",
-        ),
+        (lambda: electron_probe((0, 64), ANGSTROMS, ELECTRON, 0.02), "argument.invalid-value", ["0 x 64"]),
         (
             lambda: electron_probe((200, 200), (40e-12, 20e-12), ELECTRON, 0.03),
-            "The pupil reaches 0.03 rad along y, and 200 pixels of 4e-11 m hold 0.0244 rad; take pixels of at most "
-            "3.24e-11 m.",
+            "probe.pixels-too-large",
+            ["0.03 rad along y", "200 pixels of 4e-11 m", "0.0244 rad", "at most 3.24e-11 m"],
         ),
         (
             lambda: electron_probe((200, 200), (20e-12, 20e-12), ELECTRON, 0.045, edge=0.02),
-            "The pupil reaches 0.055 rad along y, and 200 pixels of 2e-11 m hold 0.0487 rad; take pixels of at most "
-            "1.77e-11 m.",
+            "probe.pixels-too-large",
+            ["0.055 rad along y", "200 pixels of 2e-11 m", "0.0487 rad", "at most 1.77e-11 m"],
         ),
         (
             lambda: electron_probe((128, 300), (20e-12, 20e-12), ELECTRON, 5e-4),
-            "The pupil reaches 0.0005 rad along y, and its spot is wider than the window of 128 pixels; take at least "
-            "197 of this size, or larger pixels.",
+            "probe.window-too-small",
+            ["0.0005 rad along y", "128 pixels", "at least 197"],
         ),
         (
             lambda: zone_plate_probe((200, 200), (1e-11, 1e-11), XRAY, 1e-4, 4e-11),
-            "The pupil reaches 1.25 (the sine of an angle) along y; it has to be below 1.",
+            "argument.invalid-value",
+            ["1.25 along y"],
         ),
         (
             lambda: zone_plate_probe((64, 64), NANOMETRES, XRAY, 1e-4, 6e-8, central_stop=1e-4),
-            "The central stop is 0.0001 m wide, and the zone plate 0.0001 m; the stop has to be smaller, or 0 for "
-            "none.",
+            "argument.invalid-value",
+            ["central stop is 0.0001 m", "zone plate 0.0001 m"],
         ),
         (
             lambda: zone_plate_probe((64, 64), NANOMETRES, XRAY, 1e-4, 6e-8, central_stop=-1e-6),
-            "The central stop is -1e-06 m wide, and the zone plate 0.0001 m; the stop has to be smaller, or 0 for "
-            "none.",
+            "argument.invalid-value",
+            ["central stop is -1e-06 m", "zone plate 0.0001 m"],
         ),
         (
             lambda: pinhole_probe((64, 64), NANOMETRES, XRAY, 40e-9),
-            "The pinhole is 4e-08 m wide, and the pixels 2.5e-08 m; take pixels of at most 2e-08 m.",
+            "probe.pixels-too-large",
+            ["4e-08 m", "2.5e-08 m", "at most 2e-08 m"],
         ),
         (
             lambda: pinhole_probe((64, 100), NANOMETRES, XRAY, 1.3e-6),
-            "The pinhole is 1.3e-06 m wide and does not fit in the window of 64 x 100 pixels; take at least 67 x 100 "
-            "of this size, or larger pixels.",
+            "probe.window-too-small",
+            ["1.3e-06 m", "64 x 100", "at least 67 x 100"],
         ),
-        (lambda: propagate(np.ones(8), NANOMETRES, XRAY, 1e-3), "The field has the shape (8,); give (…, y, x)."),
-        (
-            lambda: propagate(np.zeros((8, 8)), NANOMETRES, XRAY, 1e-3),
-            "The field is dark, evanescent or not finite; give one with light that propagates.",
-        ),
+        (lambda: propagate(np.ones(8), NANOMETRES, XRAY, 1e-3), "array.shape-mismatch", ["(8,)"]),
+        (lambda: propagate(np.zeros((8, 8)), NANOMETRES, XRAY, 1e-3), "argument.invalid-value", ["field is zero"]),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, sentence):
-    assert sentence_of(make) == sentence
+def test_what_makes_no_sense_is_refused(make, code, facts):
+    message_of(make, code, *facts)
 
 
 @each(
-    ("make", "opening"),
+    ("make", "fact"),
     [
         (
             lambda w: electron_probe(w, (20e-12, 22e-12), ELECTRON, 0.02, {"C10": 100e-9, "C50": 0.1}),
-            "The aberrations throw rays beyond the window of 64 x 60 pixels; ",
+            "aberrations",
         ),
         (
             lambda w: zone_plate_probe(w, (20e-9, 20e-9), XRAY, 200e-6, 60e-9, defocus=-3e-3),
-            "The defocus throws rays beyond the window of 64 x 60 pixels; ",
+            "defocus",
         ),
         (
             lambda w: focused_probe(w, NANOMETRES, XRAY, **MIRROR, defocus=(1e-4, 4e-3)),
-            "The defocus throws rays beyond the window of 64 x 60 pixels; ",
+            "defocus",
         ),
         (
             lambda w: pinhole_probe(w, NANOMETRES, XRAY, 1e-6, distance=0.02),
-            "Over 0.02 m, 60% of the power leaves the window of 64 x 60 pixels; ",
+            "Over 0.02 m, 60%",
         ),
     ],
 )
-def test_a_window_that_is_too_small_is_refused_and_the_one_advised_does(make, opening):
-    sentence = sentence_of(lambda: make((64, 60)))
-    assert sentence.startswith(opening)
-    advised = re.search(r"take (?:at least|one of) (\d+) x (\d+)", sentence)
-    assert advised, sentence
+def test_a_window_that_is_too_small_is_refused_and_the_one_advised_does(make, fact):
+    message = message_of(lambda: make((64, 60)), "probe.window-too-small", fact, "64 x 60")
+    advised = re.search(r"use (?:at least|one of) (\d+) x (\d+)", message)
+    assert advised, message
     window = (int(advised[1]), int(advised[2]))
     assert power(make(window)) == pytest.approx(1)
-    assert sentence_of(lambda: make((window[0] // 2, window[1] // 2)))
+    message_of(lambda: make((window[0] // 2, window[1] // 2)), "probe.window-too-small")
 
 
 def test_the_window_advised_counts_where_the_light_begins_and_how_far_it_goes():
@@ -564,9 +558,9 @@ def test_the_window_advised_counts_where_the_light_begins_and_how_far_it_goes():
         beam = np.exp(-(y**2 + x**2) / (1e-6) ** 2 + 2j * np.pi * y * 3e6)
         return propagate(beam, (20e-9, 20e-9), XRAY, 5e-3)
 
-    sentence = sentence_of(lambda: carried((200, 200)))
-    advised = re.search(r"take one of (\d+) x (\d+), or larger", sentence)
-    assert advised, sentence
+    message = message_of(lambda: carried((200, 200)), "probe.window-too-small")
+    advised = re.search(r"use one of (\d+) x (\d+), or larger", message)
+    assert advised, message
     height, width = int(advised[1]), int(advised[2])
     assert (width, height) == (200, pytest.approx(2 * 2.6e-6 / 20e-9, rel=0.1))
     assert power(carried((height, width))) > 0.95 * math.pi / 2 * (1e-6 / 20e-9) ** 2
@@ -577,7 +571,7 @@ def test_the_pixel_that_is_advised_does(side):
     def make(size):
         return electron_probe((side, side), (size, size), ELECTRON, 0.0213)
 
-    advised = re.search(r"at most (\S+) m\.", sentence_of(lambda: make(60e-12)))
+    advised = re.search(r"at most (\S+) m\.", message_of(lambda: make(60e-12), "probe.pixels-too-large"))
     assert advised
     assert power(make(float(advised[1]))) == pytest.approx(1)
-    sentence_of(lambda: make(1.01 * float(advised[1])))
+    message_of(lambda: make(1.01 * float(advised[1])), "probe.pixels-too-large")

@@ -5,6 +5,7 @@ import torch
 from ptynb.physics.hotpath import exit_waves, far_field_intensity, moved_probes
 from ptynb.simulation.simulated_scan import MODE_POWERS, simulate
 from tests.pairs import each
+from tests.raising import raises
 
 
 def arrays_of(scan):
@@ -116,20 +117,20 @@ def test_the_step_is_the_mean_distance():
 
 
 @each(
-    ("options", "words"),
+    ("options", "fact"),
     [
         ({"patterns": 0}, "patterns=0"),
         ({"window": 8}, "window=8"),
         ({"photons": 0}, "photons=0"),
         ({"photons": float("nan")}, "photons=nan"),
         ({"photons": float("inf")}, "photons=inf"),
-        ({"modes": 0}, "modes is 0; expected 1 to 8"),
-        ({"modes": 9}, "modes is 9; expected 1 to 8"),
-        ({"step": 0}, "step"),
-        ({"step": -2.0}, "step"),
-        ({"step": float("nan")}, "step"),
+        ({"modes": 0}, "modes is 0"),
+        ({"modes": 9}, "modes is 9"),
+        ({"step": 0}, "step is 0"),
+        ({"step": -2.0}, "step is -2.0"),
+        ({"step": float("nan")}, "step is nan"),
     ],
 )
-def test_nonsense_is_refused(options, words):
-    with pytest.raises(ValueError, match=words):
+def test_nonsense_is_refused(options, fact):
+    with raises("argument.invalid-value", fact):
         simulate(**{"patterns": 4, "window": 16, **options})

@@ -1,4 +1,4 @@
-"""The components that ptynb has: object and probe, thick objects, positions, OPR, intensities, the detector."""
+"""The built-in components: object and probe, thick objects, positions, OPR, intensities, the detector."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Object(ModelComponent):
         return torch.polar(self.amplitude, self.phase) if self.polar else torch.view_as_complex(self.parts)
 
     def covered(self, state: int, area: tuple[slice, slice]) -> Tensor:
-        """A part (slice, y, x) of the object in one state; costs no more than that part."""
+        """A part (slice, y, x) of one object mode, without computing the rest."""
         here = (state, slice(None), *area)
         if self.polar:
             return torch.polar(self.amplitude[here], self.phase[here])
@@ -43,9 +43,9 @@ class Object(ModelComponent):
 
     @torch.no_grad()
     def set(self, values: Tensor) -> None:
-        """Takes over other values (state, slice, y, x)."""
+        """Set the values (state, slice, y, x)."""
         if self.polar:
-            # The phase turns by what it takes to get there, so that one beyond π stays there.
+            # Phases change by the wrapped difference, so that one beyond π stays beyond π.
             turned = (values * torch.polar(torch.ones_like(self.phase), -self.phase)).angle()
             self.phase.add_(turned)
             self.amplitude.copy_(values.abs())
@@ -53,7 +53,7 @@ class Object(ModelComponent):
             self.parts.copy_(torch.view_as_real(values))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Nothing: the result has its own place for it."""
+        """Empty, since the result stores it as such."""
         return {}
 
 
@@ -61,8 +61,7 @@ class Object(ModelComponent):
 class Probe(ModelComponent):
     """The probe's modes (mode, y, x), complex; parameter `parts` (mode, y, x, 2).
 
-    It is kept in units of its root-mean-square amplitude at the start, `scale`, so that one step size means the same
-    for any number of counts.
+    Its unit is its initial root-mean-square amplitude, `scale`, so that step sizes do not depend on the counts.
     """
 
     name = "probe"
@@ -82,17 +81,17 @@ class Probe(ModelComponent):
 
     @torch.no_grad()
     def set(self, values: Tensor) -> None:
-        """Takes over other values (mode, y, x)."""
+        """Set the values (mode, y, x)."""
         self.parts.copy_(torch.view_as_real(values / self.scale))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Nothing: the result has its own place for it."""
+        """Empty, since the result stores it as such."""
         return {}
 
 
 @final
 class Slices(ModelComponent):
-    """The distance between slices; parameter `stretch` () [its value at the start]."""
+    """The distance between slices; parameter `stretch` () [initial distance]."""
 
     name = "slices"
 
@@ -107,7 +106,7 @@ class Slices(ModelComponent):
         return self.stretch.double() * self.start
 
     def update_done(self) -> None:
-        """Slices stay in order."""
+        """Keep the distance positive."""
         self.stretch.clamp_(min=1e-3)
 
     def arrays(self) -> dict[str, Tensor]:
@@ -122,7 +121,7 @@ class Tilt(ModelComponent):
     name = "tilt"
 
     def __init__(self, angles: Tensor, each: bool) -> None:
-        """angles: (1 or pattern, yx) [rad]. each: whether every pattern has its own."""
+        """angles: (1 or pattern, yx) [rad]. each: one tilt for each pattern."""
         super().__init__()
         self.each = each
         if each:
@@ -134,7 +133,7 @@ class Tilt(ModelComponent):
         return 1e-3 * (self.angles[patterns] if self.each else self.angles[0])
 
     def update_done(self) -> None:
-        """No beam lies flat."""
+        """Limit tilts to 1.5 rad."""
         self.angles.clamp_(-1500, 1500)
 
     def arrays(self) -> dict[str, Tensor]:
@@ -144,7 +143,7 @@ class Tilt(ModelComponent):
 
 @final
 class Positions(ModelComponent):
-    """Each position moves by itself, at most `limit` along y and x; parameter `moves` (pattern, yx) [object pixels]."""
+    """Individual position shifts of at most `limit` along y and x; parameter `moves` (pattern, yx) [object pixels]."""
 
     name = "positions"
     rows = frozenset({"moves"})
@@ -159,25 +158,25 @@ class Positions(ModelComponent):
         return positions + self.moves[batch.patterns]
 
     def update_done(self) -> None:
-        """Cuts the moves at the limit."""
+        """Clamp shifts to the limit."""
         self.moves.clamp_(-self.limit, self.limit)
 
     def arrays(self) -> dict[str, Tensor]:
-        """Nothing: the result's positions hold the moves."""
+        """Empty, since the positions of the result include the shifts."""
         return {}
 
 
 @final
 class Affine(ModelComponent):
-    """All positions are mapped linearly about their centre: r = c + (1 + A) (r₀ - c).
+    """Linear transformation of all positions about their centre: r = c + (1 + A) (r₀ - c).
 
-    Parameter `map` (yx, yx): A times the radius of the scan [object pixels], so that a step means the same for any.
+    Parameter `map` (yx, yx): A times the radius of the scan [object pixels], so that step sizes do not depend on it.
     """
 
     name = "affine"
 
     def __init__(self, positions: Tensor, dtype: torch.dtype) -> None:
-        """positions: all positions (pattern, yx) as given, float64; dtype: of the parameter."""
+        """positions: initial positions (pattern, yx), float64. dtype: of the parameter."""
         super().__init__()
         self.centre = positions.mean(0)
         self.radius = max(1.0, float((positions - self.centre).norm(dim=1).max()))
@@ -194,7 +193,7 @@ class Affine(ModelComponent):
 
 @final
 class Offset(ModelComponent):
-    """The probe lies beside all positions by one `shift` (yx) [object pixels]."""
+    """Shift of all positions by one `shift` (yx) [object pixels]."""
 
     name = "offset"
 
@@ -228,7 +227,7 @@ class Variations(ModelComponent):
         self.coefficients = nn.Parameter(torch.zeros((patterns, len(ways), 2), dtype=self.ways.dtype))
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
-        """Adds the pattern's own variation to the first mode."""
+        """Add each pattern's variation to the first mode."""
         own = torch.view_as_complex(self.coefficients[batch.patterns])
         varied = torch.einsum("pr,ryx->pyx", own, torch.view_as_complex(self.ways)) * self.scale
         others = probes[:, 1:].expand(len(varied), -1, -1, -1)
@@ -249,7 +248,7 @@ class Variations(ModelComponent):
 
 @final
 class Weights(ModelComponent):
-    """Each pattern has its own brightness; parameter `weights` (pattern,), mean 1."""
+    """Relative intensity of each pattern; parameter `weights` (pattern,), mean 1."""
 
     name = "weights"
     rows = frozenset({"weights"})
@@ -267,7 +266,7 @@ class Weights(ModelComponent):
         return self.weights[batch.patterns]
 
     def update_done(self) -> None:
-        """No pattern is darker than a thousandth; the mean is 1, since the probe takes up any other."""
+        """Clamp to at least 0.001 and normalise the mean to 1, since the probe contains any other factor."""
         self.weights.clamp_(min=1e-3)
         self.weights.div_(self.weights.mean())
 
@@ -294,7 +293,7 @@ class Background(ModelComponent):
         return self.background * self.mean_count
 
     def update_done(self) -> None:
-        """Cuts at 0."""
+        """Clamp to at least 0."""
         self.background.clamp_(min=0)
 
     def arrays(self) -> dict[str, Tensor]:
@@ -305,7 +304,7 @@ class Background(ModelComponent):
 
 @final
 class Pixels(ModelComponent):
-    """Detector pixels of a finite size: `oversampling` samples along y and x are added up."""
+    """Finite detector pixels: the sum of `oversampling` samples along y and x."""
 
     name = "pixels"
 
@@ -325,13 +324,13 @@ class Pixels(ModelComponent):
 
 @final
 class PointSpread(ModelComponent):
-    """A detector that spreads each count by a Gaussian of `sigma` [detector pixels], around the edges too."""
+    """Gaussian point spread function of the detector, `sigma` [detector pixels], periodic at the edges."""
 
     name = "point spread"
 
     def __init__(self, window: tuple[int, int], sigma: float, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        # Sampled among the pixels, where it is positive: sampled among frequencies it would ring below 0.
+        # Sampled in real space, where it is positive; sampled in Fourier space it would have negative values.
         y, x = (
             torch.exp(-((torch.fft.fftfreq(side, 1 / side, dtype=dtype, device=device) / sigma) ** 2) / 2)
             for side in window
@@ -343,13 +342,13 @@ class PointSpread(ModelComponent):
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
         """M convolved with the spread."""
         spread = torch.fft.irfft2(torch.fft.rfft2(intensity) * self.transfer, s=self.window)
-        # Rounding alone goes below 0. Cut there, a dark pixel would lose its gradient, the steepest of all.
+        # Only rounding gives negative values; clamping with a gradient of 0 would freeze dark pixels.
         return spread + (spread.clamp(min=0) - spread).detach()
 
 
 @final
 class Saturation(ModelComponent):
-    """A detector that shows no more than `most` counts."""
+    """Saturation of the detector at `most` counts."""
 
     name = "saturation"
 
@@ -358,5 +357,5 @@ class Saturation(ModelComponent):
         self.most = most
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """min(M, most); pixels the model too finds saturated say nothing."""
+        """min(M, most); the gradient is 0 in pixels that are saturated in the model, too."""
         return intensity.clamp(max=self.most)

@@ -1,14 +1,14 @@
 """Model components: one effect in the forward model, with the parameters that describe it.
 
-A pattern comes about in four steps, and a component takes part in those it overrides:
+The forward model has four steps; a component takes part in those that it overrides:
 
     shift_positions  where the probe window of each pattern lies in the object
     illuminate       what shines on it: the probe's modes
     exit_wave        the exit waves, before they travel to the detector
     detect           the intensity, before it is compared with the counts
 
-`update_done` brings parameters back to what is allowed after an update. Everything in between is recorded by automatic
-differentiation, so a component needs no gradient of its own.
+`update_done` restricts parameters to their allowed range after an update. Gradients follow by automatic
+differentiation.
 """
 
 from __future__ import annotations
@@ -65,48 +65,117 @@ def selected(stored: Tensor, rows: Tensor) -> Tensor:
 
 
 class ModelComponent(nn.Module):
-    """One effect in the forward model; override the steps it takes part in, and leave the others.
+    """Base class of the components of the forward model: one effect, with the parameters that describe it.
 
-    name: of its parameters in the result. rate: step size of its updates, in its parameters' own unit; 0 freezes it.
-    rows: names of parameters whose first axis is the pattern; of these only the rows of a batch move.
+    A subclass overrides the steps that it takes part in. Its parameters are real: a complex one is stored as its real
+    view (…, 2), since not every backend reduces complex tensors. They are created in the constructor, equal on all
+    engines.
 
-    Parameters are real: a complex one is kept as its real view (…, 2), since not every backend reduces complex ones.
-    They are there from the start, equal on all engines.
+    Attributes
+    ----------
+    name : str
+        Name of its parameters in the result.
+    rate : float
+        Step size of its updates, in the unit of its parameters; 0 freezes them.
+    rows : frozenset of str
+        Names of parameters whose first axis is the pattern; an update changes only the rows of its batch.
+    active : bool
+        Whether it takes part. A built-in component is inactive until it is first updated.
     """
 
     name: str = "piece"
     rate: float = 0.0
     rows: frozenset[str] = frozenset()
     active: bool = True
-    """Whether it takes part; a built-in component is inactive, as good as absent, until it is first updated."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
-        """Top-left corners of the probe windows (pattern, yx) [pixels of the object's array]."""
+        """Return the positions of the probe windows.
+
+        Parameters
+        ----------
+        positions : Tensor
+            Top-left corners (pattern, yx) [object pixels], float64.
+        batch : Batch
+            The patterns, of which there may be none.
+
+        Returns
+        -------
+        Tensor
+            Shifted positions (pattern, yx), differentiable.
+        """
         return positions
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
-        """What shines on the object: (pattern or 1, mode, y, x) complex, in square roots of counts."""
+        """Return the probe modes that illuminate the object.
+
+        Parameters
+        ----------
+        probes : Tensor
+            Probe modes (1 or pattern, mode, y, x), complex [square roots of counts].
+        batch : Batch
+            The patterns, of which there may be none.
+
+        Returns
+        -------
+        Tensor
+            Probe modes (1 or pattern, mode, y, x).
+        """
         return probes
 
     def exit_wave(self, waves: Tensor, batch: Batch) -> Tensor:
-        """Exit waves (pattern, state, mode, y, x), complex."""
+        """Return the exit waves, before they are propagated to the detector.
+
+        Parameters
+        ----------
+        waves : Tensor
+            Exit waves (pattern, object mode, probe mode, y, x), complex.
+        batch : Batch
+            The patterns, of which there may be none.
+
+        Returns
+        -------
+        Tensor
+            Exit waves of the same shape.
+        """
         return waves
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """Intensity (pattern, y, x) [counts], in the order of the detector's pixels inside (FFT order in far field)."""
+        """Return the recorded intensity, before it is compared with the counts.
+
+        Parameters
+        ----------
+        intensity : Tensor
+            Intensity (pattern, y, x) [counts]; in the far field in FFT order.
+        batch : Batch
+            The patterns, of which there may be none.
+
+        Returns
+        -------
+        Tensor
+            Intensity (pattern, y, x) [counts].
+        """
         return intensity
 
     def update_done(self) -> None:
-        """Called after every update, on all engines, without gradients."""
+        """Restrict parameters to their allowed range, after every update, on all engines, without gradients."""
 
     def arrays(self) -> dict[str, Tensor]:
-        """What a result keeps of it, by name."""
+        """Return what the result stores of this component.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Arrays by name.
+        """
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
 
 STEPS = "shift_positions", "illuminate", "exit_wave", "detect"
 
 
-def overrides(piece: ModelComponent, step: str) -> bool:
-    """Whether this piece has a step of its own."""
-    return getattr(type(piece), step) is not getattr(ModelComponent, step)
+def overrides(component: ModelComponent, step: str) -> bool:
+    """Whether this component overrides a step."""
+    return getattr(type(component), step) is not getattr(ModelComponent, step)
