@@ -143,7 +143,7 @@ FILES = {
     ),
     "which patterns": Case(
         lambda folder: pt.load(hdf5(folder, a__one=COUNTS, a__two=COUNTS), positions=METRES, **KNOWN),
-        "say which: load(..., patterns='a/one')",
+        "name one: load(..., patterns='a/one')",
         lambda folder, told: pt.load(folder / "scan.h5", positions=METRES, **KNOWN, **in_the_sentence(told)),
     ),
     "which array": Case(
@@ -163,7 +163,7 @@ FILES = {
     ),
     "energy and wavelength": Case(
         lambda folder: pt.load(arrays(folder), wavelength=1e-10, **KNOWN),
-        "they say the same thing, so give one of them",
+        "define the wavelength; give one of them",
         lambda folder, _: pt.load(arrays(folder), **KNOWN),
     ),
     "a geometry of its own": Case(
@@ -190,7 +190,7 @@ FILES = {
     ),
     "a mask's name": Case(
         lambda folder: pt.save_mask(np.ones((4, 4), bool), folder / "mask.txt"),
-        "expected a name that ends with .npy",
+        "expected the suffix .npy, .h5 or .hdf5",
         lambda folder, _: pt.load_mask(pt.save_mask(np.ones((4, 4), bool), folder / "mask.npy")),
     ),
     "a scan for a result": Case(
