@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 CODES: dict[str, str] = {
-    "branch.exists": "There is a branch of this name already.",
-    "branch.invalid-name": "A name of a branch contains characters that are not allowed.",
-    "checkpoint.incomplete": "Files of other ranks that belong to a checkpoint are missing.",
-    "checkpoint.invalid-transfer": "checkpointing.transfer is not a function that can be imported.",
-    "checkpoint.other-settings": "A checkpoint has settings that cannot change in a reconstruction.",
     "argument.conflict": "arguments exclude each other",
     "argument.invalid-type": "an argument has an unsupported type",
     "argument.invalid-value": "an argument is out of range or not among the choices",
@@ -24,14 +19,20 @@ CODES: dict[str, str] = {
     "argument.unknown": "there is no argument of this name",
     "array.not-finite": "An array contains NaN or infinite values.",
     "array.shape-mismatch": "arrays have different or unexpected shapes",
+    "branch.exists": "There is a branch of this name already.",
+    "branch.invalid-name": "A name of a branch contains characters that are not allowed.",
     "branch.not-found": "A reconstruction has no branch of this name.",
     "branch.not-removable": 'The present branch and "main" cannot be removed.',
     "checkpoint.disabled": "The reconstruction writes no checkpoints (checkpointing=None).",
     "checkpoint.exists": "The folder holds checkpoints of an earlier run.",
     "checkpoint.failed": "A checkpoint could not be written.",
+    "checkpoint.incomplete": "Files of other ranks that belong to a checkpoint are missing.",
+    "checkpoint.invalid-transfer": "checkpointing.transfer is not a function that can be imported.",
     "checkpoint.not-found": "The reconstruction has no such checkpoint.",
     "checkpoint.other-model": "A checkpoint has another model than the settings and extensions make.",
+    "checkpoint.other-run": "A folder holds checkpoints of another reconstruction.",
     "checkpoint.other-scan": "A checkpoint was created from another scan.",
+    "checkpoint.other-settings": "A checkpoint has settings that cannot change in a reconstruction.",
     "checkpoint.present": "The reconstruction is at this checkpoint, or on this branch, already.",
     "checkpoint.timeout": "A checkpoint was not written in time.",
     "cluster.duplicate-rank": "Two running engines have the same rank.",
@@ -129,6 +130,7 @@ CODES: dict[str, str] = {
     "scan.wrong-survey": "The survey belongs to another scan.",
     "settings.given-twice": "A setting is given under two names.",
     "settings.invalid-name": "The name of a setting is not text.",
+    "settings.invalid-range": "A range of a setting to tune is invalid.",
     "settings.invalid-value": "A setting has an invalid type or value.",
     "settings.invalid-yaml": "The text is not valid YAML.",
     "settings.not-a-mapping": "The settings are not a mapping of names to values.",
@@ -148,6 +150,8 @@ CODES: dict[str, str] = {
     "ssh.not-installed": "The ssh command is not found.",
     "ssh.unreachable": "A host cannot be used by ssh.",
     "ssh.version-mismatch": "A host lacks a package, or has another version than this machine.",
+    "study.running": "A study is running on the engines.",
+    "survey.incomplete": "The survey of a scan has no patterns yet.",
     "sweep.no-parameters": "A notebook lacks a valid cell of parameters.",
     "tuning.already-running": "The study is already running.",
     "tuning.different-study": "The file contains a study with other choices.",
@@ -160,6 +164,13 @@ CODES: dict[str, str] = {
     "tuning.too-little-memory": "The trials need more memory than is available.",
     "tuning.too-many-engines": "A trial requires more engines than the cluster has.",
     "tuning.trials-failed": "Too many trials in a row have failed.",
+    "widget.nothing-selected": "A click needs a selection in a list, and there is none.",
+    "widget.selection-gone": "The selected item does not exist any more.",
+    "workbench.cluster-stopped": "The cluster of the workbench was stopped.",
+    "workbench.no-cluster": "The workbench has not started engines.",
+    "workbench.no-reconstruction": "The workbench has no reconstruction.",
+    "workbench.no-scan": "The workbench has no scan.",
+    "workbench.run-active": "A run is active in the workbench.",
 }
 """Each code and what it means."""
 
@@ -199,7 +210,17 @@ class ScanError(PtynbError, ValueError):
 
 
 class SettingsError(PtynbError, ValueError):
-    """Settings are invalid; `problems` has one entry of pydantic for each invalid field."""
+    """Settings are invalid.
+
+    Parameters
+    ----------
+    message : str
+        What was found, what was expected and what to do.
+    problems : tuple of ErrorDetails
+        Entry of pydantic for each invalid field.
+    code : str
+        The kind of the first problem, one of `ptynb.exceptions.CODES`.
+    """
 
     def __init__(self, message: str = "", problems: tuple[ErrorDetails, ...] = (), *, code: str = "") -> None:
         super().__init__(message, code=code)

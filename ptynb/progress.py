@@ -1,4 +1,4 @@
-"""How far a run is, for a terminal (a bar) or a log (a line now and then)."""
+"""Progress of a run, as a bar in a terminal or lines in a log."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rich.text import Text
 if TYPE_CHECKING:
     from ptynb.data.snapshot import Epoch
 
-# numpy, which the records of ptynb.data.snapshot are made with, is loaded by whoever has epochs to show.
+# Not imported at run time, since ptynb.data.snapshot imports numpy.
 
 LOOK_SECONDS = 0.05
 LINE_SECONDS = 3.0
-"""A log gets a line at most this often, and one of the last epoch."""
+"""Shortest interval of the lines in a log [s]; the last epoch has a line, too."""
 
 
 class SupportsProgress(Protocol):
-    """What `follow` needs of a reconstruction."""
+    """Interface of a reconstruction for `follow`."""
 
     @property
     def epochs(self) -> tuple[Epoch, ...]: ...  # noqa: D102
@@ -37,11 +37,11 @@ class SupportsProgress(Protocol):
 
 
 class ProgressDisplay(ABC):
-    """What shows how far a run is; used with `with`."""
+    """Base class of progress displays; context managers."""
 
     @abstractmethod
     def show(self, epoch: Epoch) -> None:
-        """Shows the newest epoch."""
+        """Show the latest epoch."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +53,7 @@ class ProgressDisplay(ABC):
 
 
 class _WholeRows(Progress):
-    """Rich's bar, which its own thread draws column by column: never one epoch's number beside another's loss."""
+    """Bar of rich with a lock for each row, so that all columns show the same epoch."""
 
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         self.row = threading.RLock()
@@ -84,7 +84,7 @@ class Bar(ProgressDisplay):
         return self
 
     def show(self, epoch: Epoch) -> None:
-        """Moves the bar."""
+        """Update the bar."""
         with self._progress.row:
             self._progress.update(
                 self._task, completed=epoch.number, loss=f"{epoch.loss:.5f}", speed=epoch.patterns_per_second
@@ -98,7 +98,7 @@ class Bar(ProgressDisplay):
 
 @final
 class LogProgress(ProgressDisplay):
-    """Lines in a log, every few seconds, and one of the last epoch."""
+    """Lines in a log, every few seconds, and for the last epoch."""
 
     def __init__(self, console: Console, target: int, every: float = LINE_SECONDS) -> None:
         self._console, self._target, self._every = console, target, every
@@ -106,7 +106,7 @@ class LogProgress(ProgressDisplay):
         self._waiting: Epoch | None = None
 
     def show(self, epoch: Epoch) -> None:
-        """Writes a line, if the last one is long enough ago or this is the last epoch."""
+        """Write a line if the interval has passed or this is the last epoch."""
         self._waiting = epoch
         if epoch.number >= self._target or time.monotonic() - self._written_at >= self._every:
             self._write()
@@ -131,18 +131,18 @@ class _SpeedColumn(ProgressColumn):
 
 
 def shown_on(console: Console, target: int, done: int = 0) -> ProgressDisplay:
-    """A bar where the console is a terminal, lines where it is a log."""
+    """Return a bar for a terminal, lines for a log."""
     return Bar(console, target, done) if console.is_terminal else LogProgress(console, target)
 
 
 def line(epoch: Epoch, target: int) -> str:
-    """An epoch for a log: 'epoch 12/200 loss 0.0123 0.52 s (940 patterns/s)'."""
+    """Return an epoch as a line of a log: 'epoch 12/200 loss 0.0123 0.52 s (940 patterns/s)'."""
     speed = f"{epoch.seconds:.3g} s ({epoch.patterns_per_second:.0f} patterns/s)"
     return f"epoch {epoch.number}/{target} loss {epoch.loss:.5g} {speed}"
 
 
 def log(console: Console, text: str) -> None:
-    """Prints a line as it is, never wrapped; in a log with the local time before it."""
+    """Print a line without wrapping; in a log with the local time."""
     stamp = "" if console.is_terminal else f"{time.strftime('%Y-%m-%dT%H:%M:%S')} "
     console.print(f"{stamp}{text}", markup=False, highlight=False, soft_wrap=True)
 
@@ -150,10 +150,10 @@ def log(console: Console, text: str) -> None:
 def follow(
     recon: SupportsProgress, target: int, console: Console, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Runs until so many epochs are done in all, and shows how far it is.
+    """Run until `target` epochs are complete in total, and show the progress.
 
-    meanwhile: called again and again.
-    Returns once the run has ended, also where it was stopped or closed from elsewhere. Raises what ended it otherwise.
+    meanwhile: called in every iteration. Returns when the run has ended, also if another caller stopped or closed it.
+    Raises the error of a failed run.
     """
     done = len(recon.epochs)
     if done >= target:
@@ -161,7 +161,7 @@ def follow(
     with shown_on(console, target, done) as shown:
         recon.start(target - done)
         while True:
-            state = recon.state  # before the epochs: those of a run that has ended are all there then
+            state = recon.state  # read before the epochs, so that all epochs of a run that has ended are shown
             epochs = recon.epochs
             if len(epochs) > done:
                 done = len(epochs)

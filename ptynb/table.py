@@ -1,25 +1,24 @@
-"""Tables that a notebook, a terminal and a text file can show."""
+"""Tables for notebooks, terminals and text files; sizes and durations as text."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, a row each, under their heads; what they say together stands above as a sentence."""
+    """Rows of text cells with column heads, and an optional caption."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
 
     def text(self) -> str:
-        """In columns of even width, numbers to the right."""
+        """Return aligned columns of text, all but the first to the right."""
         widths = [max(len(cell) for cell in column) for column in zip(self.heads, *self.rows, strict=True)]
         lines = [
             "  ".join(
@@ -31,22 +30,26 @@ class Table:
         return "\n".join([*([self.caption] if self.caption else []), *lines])
 
     def html(self) -> str:
-        """As HTML, whatever is in the cells."""
+        """Return an HTML table with escaped cells."""
         head = "".join(
             f'<th style="{_side(column)}">{html.escape(cell)}</th>' for column, cell in enumerate(self.heads)
         )
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
+        rows = (
+            "".join(f'<td style="{_side(column)}">{html.escape(cell)}</td>' for column, cell in enumerate(row))
+            for row in self.rows
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         lines = self.caption.splitlines()
         caption = "".join(f'<p style="margin:4px 0;text-align:left">{html.escape(line)}</p>' for line in lines)
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 class Tabular(ABC):
-    """A record (a data class) that is shown as a table."""
+    """Base class of records (data classes) that are shown as a table."""
 
     @abstractmethod
     def table(self) -> Table:
-        """The record, for looking at."""
+        """Return the record as a table."""
 
     def __str__(self) -> str:
         return self.table().text()
@@ -55,12 +58,12 @@ class Tabular(ABC):
         return self.table().html()
 
     def to_plain(self) -> dict[str, Any]:
-        """All of it as what JSON can hold."""
+        """Return the record as JSON types."""
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
 
 def gigabytes(count: float) -> str:
-    """'3.2 GB', '45 MB', '120 kB'."""
+    """Return a size [bytes] as text: '3.2 GB', '45 MB', '120 kB'."""
     for unit, size in (("GB", 1e9), ("MB", 1e6)):
         if count >= 0.9995 * size:
             return f"{count / size:.3g} {unit}"
@@ -68,7 +71,7 @@ def gigabytes(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """'2.1 s', '35 ms', '120 µs', '3 min 20 s'."""
+    """Return a duration [s] as text: '2.1 s', '35 ms', '120 µs', '3 min 20 s'."""
     if seconds >= 99.5:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest} s"
@@ -76,10 +79,6 @@ def duration(seconds: float) -> str:
         if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
-
-
-def _cells(row: Sequence[str]) -> str:
-    return "".join(f'<td style="{_side(column)}">{html.escape(cell)}</td>' for column, cell in enumerate(row))
 
 
 def _side(column: int) -> str:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import ptynb
-from tests.api_pages import as_markdown
 
 
 def test_all_public_names_have_their_place_on_the_pages(tmp_path):
@@ -24,14 +23,5 @@ def test_all_public_names_have_their_place_on_the_pages(tmp_path):
     assert 'id="Reconstruction.start"' in main
     assert 'id="report"' in pages["ptynb/report.html"]
     assert "Largest distance of a position from its initial value" in main  # descriptions of settings
+    assert re.search(r"<h6[^>]*>Parameters</h6>", main)
     assert "FieldInfo" not in main
-
-
-def test_lines_about_arguments_become_lists():
-    text = (
-        "What it does.\n\nscan: one, and\n    more of it. width, height: of it [m].\nRaises: nothing.\n\nNo list: here"
-    )
-    assert as_markdown(text) == (
-        "What it does.\n\n\n- **scan**: one, and more of it.\n- **width, height**: of it [m]. Raises: nothing."
-        "\n\nNo list: here"
-    )

@@ -1,6 +1,6 @@
-"""What a scan and a reconstruction show: survey, bad pixels, rotation, resolution, probes, comparisons.
+"""Analysis of scans and reconstructions: survey, bad pixels, rotation, resolution, probes, comparisons.
 
-Nothing here changes a scan but `with_mask` and `leave_out`, which return a new one, as all of `ptynb.preparation` does.
+No function changes a scan; `with_mask` and `leave_out` return a new one, as those of `ptynb.preparation`.
 """
 
 from ptynb.analysis.bad_pixels import BadPixels as BadPixels

@@ -1,4 +1,4 @@
-"""Bad pixels by kind, from a survey, and the mask that leaves them out."""
+"""Bad pixels by kind, from a survey, and the mask that excludes them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ from ptynb.preparation.pixel_mask import Statistics, judged
 
 @dataclass(frozen=True, eq=False)
 class BadPixels:
-    """Pixels (y, x) found to be bad, in the order of the patterns; none of them is masked in the scan.
+    """Bad pixels (y, x), in the order of the patterns, except for those masked in the scan.
 
-    hot: brighter than their neighbours; dead: darker; stuck: neither, but without any change, though their neighbours
-    change; lost: with counts that are not finite.
+    Parameters
+    ----------
+    hot : ndarray of bool
+        Pixels brighter than their neighbours.
+    dead : ndarray of bool
+        Pixels darker than their neighbours.
+    stuck : ndarray of bool
+        Pixels that do not change although their neighbours do.
+    lost : ndarray of bool
+        Pixels with non-finite counts.
     """
 
     hot: NDArray[np.bool_]
@@ -28,7 +36,7 @@ class BadPixels:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """(y, x), True where the detector works: for `ptynb.preparation.mask_pixels`."""
+        """Mask (y, x), True at working pixels, for `ptynb.preparation.mask_pixels`."""
         return ~(self.hot | self.dead | self.stuck | self.lost)
 
     def __repr__(self) -> str:
@@ -37,19 +45,36 @@ class BadPixels:
 
 
 def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3.0, sigmas: float = 6.0) -> BadPixels:
-    """Bad pixels of the scan by kind, found as `ptynb.preparation.find_bad_pixels` finds them.
+    """Find bad pixels by kind, as `ptynb.preparation.find_bad_pixels`.
 
-    A pixel is hot whose mean exceeds that of all but two of its eight neighbours by `factor` and by `sigmas` standard
-    errors, dead if it lies as far below all but two of them; so the sharp edges of a beam are left alone, and Poisson
-    noise is. Pixels masked already are not judged, and judge no neighbour.
+    A pixel is hot if its mean exceeds that of all but two of its eight neighbours by `factor` and by `sigmas` standard
+    errors, and dead if it is as far below all but two of them; sharp edges of a beam and Poisson noise are not
+    reported. Masked pixels are neither reported nor used as neighbours.
 
-    seen: a survey of the scan, of any part of its patterns; without one all patterns are read.
+    Parameters
+    ----------
+    scan : Scan
+        Scan to examine.
+    seen : Survey, optional
+        Survey of any part of its patterns; by default all patterns are read.
+    factor : float, default 3.0
+        Ratio to the neighbours, at least 1.
+    sigmas : float, default 6.0
+        Number of standard errors, at least 0.
 
-    Raises ValueError for a factor below 1 or negative sigmas, and for a survey of other patterns.
+    Returns
+    -------
+    BadPixels
+        Bad pixels by kind.
+
+    Raises
+    ------
+    InvalidValueError
+        If factor or sigmas is out of range, or the survey belongs to another scan (code "scan.wrong-survey").
     """
     if not (np.isfinite(factor) and factor >= 1 and np.isfinite(sigmas) and sigmas >= 0):
         raise InvalidValueError(
-            f"factor is {factor!r} and sigmas {sigmas!r}; expected at least 1, and at least 0.",
+            f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
             code="argument.invalid-value",
         )
     seen = survey(scan) if seen is None else seen
@@ -60,11 +85,11 @@ def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3
 
 
 def check_survey(scan: Scan, seen: Survey) -> None:
-    """Raises ValueError for a survey that is none of this scan, as far as its shape says."""
+    """Raise InvalidValueError if the shape of a survey is not that of the scan."""
     if (len(seen.covered), *seen.mean.shape) != scan.frames.shape:
         height, width = seen.mean.shape
         raise InvalidValueError(
-            f"The survey is of {len(seen.covered)} patterns of {height} x {width}, and the scan has {len(scan)} of "
+            f"The survey has {len(seen.covered)} patterns of {height} x {width} and the scan has {len(scan)} of "
             f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected a survey of this scan.",
             code="scan.wrong-survey",
         )

@@ -1,4 +1,4 @@
-"""Several results of one sample together: on common pixels, over a common area, their difference, what else differs."""
+"""Comparison of several results: common pixels, common area, differences of objects and settings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
 FEWEST = 16
-"""Pixels a side that have to be common: fewer tell nothing."""
+"""Smallest side of the common area [pixels]."""
 DRIFT = 0.1
-"""Pixel sizes are the same where the objects drift apart by less than this over their sides [pixels]."""
+"""Pixel sizes count as equal if the objects are displaced by less than this over their sides [pixels]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A result's object on the pixels of the comparison.
+    """The object of a result on the pixels of the comparison.
 
-    field: complex (y, x). origin: (y, x) of its first pixel in the scan's coordinates [pixels of the comparison].
-    illuminated: the part of it that was illuminated. resampled: whether its own pixels are others.
+    field: complex (y, x). origin: (y, x) of its first pixel in the coordinates of the scan [pixels of the comparison].
+    illuminated: the illuminated part. resampled: whether it was interpolated from other pixels.
     """
 
     field: Array
@@ -38,16 +38,22 @@ class Placed:
 
     @property
     def covered(self) -> Area:
-        """The illuminated part in the scan's coordinates [pixels of the comparison]."""
+        """The illuminated part in the coordinates of the scan [pixels of the comparison]."""
         return _moved(self.illuminated, self.origin)
 
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """One object against another, after what ptychography leaves open was taken off: shift, factor, phase ramp.
+    """Difference of two objects, after removing what ptychography cannot determine: shift, factor, phase ramp.
 
-    registered: how the one was moved onto the other, and both over the area compared (see `Registered`).
-    correlation: their Fourier ring correlation. meaning: a sentence, what that says of these two.
+    Parameters
+    ----------
+    registered : Registered
+        The registered object and its reference over the common area.
+    correlation : RingCorrelation
+        Their Fourier ring correlation.
+    meaning : str
+        Interpretation of the correlation for these two results.
     """
 
     registered: Registered
@@ -56,38 +62,55 @@ class Difference:
 
     @property
     def relative(self) -> Array:
-        """The complex difference (y, x) over the root-mean-square amplitude of the other."""
+        """Complex difference (y, x), divided by the root-mean-square amplitude of the reference."""
         one, other = self.registered.aligned, self.registered.reference
         difference: Array = (one - other) / np.sqrt(np.mean(np.abs(other) ** 2))
         return difference
 
     @property
     def amplitude(self) -> Array:
-        """The difference of the amplitudes (y, x) over the root-mean-square amplitude of the other."""
+        """Difference of the amplitudes (y, x), divided by the root-mean-square amplitude of the reference."""
         one, other = np.abs(self.registered.aligned), np.abs(self.registered.reference)
         difference: Array = (one - other) / np.sqrt(np.mean(other**2))
         return difference
 
     @property
     def phase(self) -> Array:
-        """The difference of the phases (y, x) [rad], in [-π, π]."""
+        """Difference of the phases (y, x) [rad], in [-π, π]."""
         difference: Array = np.angle(self.registered.aligned * self.registered.reference.conj())
         return difference
 
 
 class Together:
-    """Results by name, of which the first one's pixels and place are the measure.
+    """Several results on the pixels of the first one.
 
-    slice: of thick objects, from 0; None: the product of all. Thin objects take part in slice 0 and in the product.
+    Parameters
+    ----------
+    results : Mapping of str to Result
+        Results by name.
+    slice : int, optional
+        Slice of thick objects, from 0; by default the product of all. Thin objects have slice 0 only.
 
-    pixel_size: (y, x) of the comparison [m]; None where the first result does not know it.
-    placed: those that can be compared, by name. left_out: a sentence for each other one, by name.
-    area: what all that can be compared show, in the scan's coordinates [pixels of the comparison].
+    Attributes
+    ----------
+    pixel_size : (float, float) or None
+        Size (y, x) of the pixels [m]; None if the first result has none.
+    placed : dict of str to Placed
+        Comparable results by name.
+    left_out : dict of str to str
+        Reasons why other results are not comparable, by name.
+    area : (slice, slice)
+        Area common to all comparable results, in the coordinates of the scan [pixels of the comparison].
+
+    Raises
+    ------
+    InvalidValueError
+        If no result is given or comparable (code "comparison.not-comparable").
     """
 
     def __init__(self, results: Mapping[str, Result], slice: int | None = None) -> None:
         if not results:
-            raise InvalidValueError("There is no result to compare; give at least one.", code="argument.missing")
+            raise InvalidValueError("There are no results to compare; give at least one.", code="argument.missing")
         self.results, self.slice = dict(results), slice
         self.pixel_size = next(iter(results.values())).pixel_size
         self.placed: dict[str, Placed] = {}
@@ -109,11 +132,22 @@ class Together:
 
     @property
     def first(self) -> str:
-        """The result that the others are registered on."""
+        """Name of the result to which the others are registered."""
         return next(iter(self.placed))
 
     def covered(self, name: str) -> Array:
-        """The object (y, x) over the common area, as it is; of one left out, all that was illuminated."""
+        """Return an object over the common area; of one that is not comparable, its illuminated part.
+
+        Parameters
+        ----------
+        name : str
+            Name of the result.
+
+        Returns
+        -------
+        ndarray
+            Object (y, x), complex.
+        """
         if name in self.placed:
             one = self.placed[name]
             return one.field[_moved(self.area, one.origin, back=True)]
@@ -122,16 +156,34 @@ class Together:
         return field[illuminated(result)]
 
     def registered(self, one: str, other: str) -> Registered:
-        """The one moved onto the other over the common area; found once. Raises ValueError where they do not fit."""
+        """Register one object to another over the common area; the result is cached.
+
+        Parameters
+        ----------
+        one : str
+            Name of the result that is registered.
+        other : str
+            Name of the reference.
+
+        Returns
+        -------
+        Registered
+            The registered object.
+
+        Raises
+        ------
+        InvalidValueError
+            If registration fails (code "comparison.registration-failed"), or one is not comparable.
+        """
         if (one, other) not in self._registered:
             for name in (one, other):
                 if name in self.left_out:
                     raise InvalidValueError(self.left_out[name], code="comparison.not-comparable")
-            ours, theirs = self.placed[one], self.placed[other]
-            offset = (ours.origin[0] - theirs.origin[0], ours.origin[1] - theirs.origin[1])
-            area = _moved(self.area, theirs.origin, back=True)
+            moving, fixed = self.placed[one], self.placed[other]
+            offset = (moving.origin[0] - fixed.origin[0], moving.origin[1] - fixed.origin[1])
+            area = _moved(self.area, fixed.origin, back=True)
             try:
-                self._registered[one, other] = register(ours.field, theirs.field, area, offset)
+                self._registered[one, other] = register(moving.field, fixed.field, area, offset)
             except ValueError as error:
                 raise InvalidValueError(
                     f"{one} could not be moved onto {other}: {error}", code="comparison.registration-failed"
@@ -139,7 +191,25 @@ class Together:
         return self._registered[one, other]
 
     def difference(self, one: str, other: str) -> Difference:
-        """The one against the other; found once. Raises ValueError where they cannot be compared."""
+        """Return the difference of two objects after registration; the result is cached.
+
+        Parameters
+        ----------
+        one : str
+            Name of the result that is registered.
+        other : str
+            Name of the reference.
+
+        Returns
+        -------
+        Difference
+            Their difference.
+
+        Raises
+        ------
+        InvalidValueError
+            If they cannot be compared.
+        """
         if (one, other) not in self._differences:
             registered = self.registered(one, other)
             correlation = ring_correlation(registered.aligned, registered.reference, self.pixel_size)
@@ -149,23 +219,23 @@ class Together:
 
 
 def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | None = None) -> Placed:
-    """A result's object on pixels of this size [m]; slice as in `Together`.
+    """Return the object of a result on pixels of this size [m]; slice as in `Together`.
 
-    Where one of the pixel sizes is not known, pixels are compared with pixels. Others are interpolated by cubic
-    splines, after what larger pixels cannot show was smoothed away. Raises ValueError where there is no such slice.
+    If one of the pixel sizes is unknown, the pixels are taken as equal. Others are interpolated by cubic splines, after
+    smoothing to the resolution of larger pixels. Raises InvalidValueError if the slice does not exist.
     """
     if slice is not None and slice >= len(result.slices):
         raise InvalidValueError(
             f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.",
             code="argument.invalid-value",
         )
-    field, lit = _chosen(result, slice), illuminated(result)
+    field, area = _chosen(result, slice), illuminated(result)
     own = result.pixel_size
     if own is None or pixel_size is None:
-        return Placed(field, result.origin, lit)
+        return Placed(field, result.origin, area)
     step = np.array(pixel_size) / np.array(own)
     if (np.abs(step - 1) * field.shape < DRIFT).all():
-        return Placed(field, result.origin, lit)
+        return Placed(field, result.origin, area)
     # A new pixel k lies at (k step - origin) of the old ones.
     old = np.array(result.origin)
     first = np.ceil(old / step - 1e-9).astype(int)
@@ -175,7 +245,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
         affine_transform(gaussian_filter(part, sigma), step, first * step - old, tuple(shape), order=3, mode="nearest")
         for part in (field.real, field.imag)
     ]
-    bounds = [((part.start + at) / by, (part.stop + at) / by) for part, at, by in zip(lit, old, step, strict=True)]
+    bounds = [((part.start + at) / by, (part.stop + at) / by) for part, at, by in zip(area, old, step, strict=True)]
     low, high = (np.rint([bound[end] for bound in bounds]).astype(int) - first for end in (0, 1))
     low, high = np.clip(low, 0, shape), np.clip(high, 0, shape)
     area = (_slice(low[0], high[0]), _slice(low[1], high[1]))
@@ -183,35 +253,57 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
 
 
 def independence(one: Result, other: Result) -> str:
-    """What a Fourier ring correlation of two results says, by the scans that they tell they come from."""
+    """Return an interpretation of the Fourier ring correlation of two results, from the names of their scans."""
     first, second = one.metadata.get("scan", ""), other.metadata.get("scan", "")
     if not first or not second:
-        return (
-            "Which scans they are of is not known: where the patterns are the same, this is agreement, not resolution."
-        )
+        return "The scans are not known: if the patterns are the same, this is agreement, not resolution."
     if first == second:
         return (
-            "Both are of the same patterns and share their noise: this is the finest detail in which the two "
-            "reconstructions agree, not the resolution. For that, compare the results of quality.split_scan(scan)."
+            "Both are reconstructed from the same patterns and share their noise: this is the finest detail in which "
+            "they agree, not the resolution. For that, compare the results of analysis.split_scan(scan)."
         )
     if are_halves(one, other):
-        return "They are of the two halves of a scan, whose noise is independent: this is the resolution of a half."
-    return "They are of different scans: this is the resolution if both scans are of the same sample at the same place."
+        return "They are reconstructed from halves of a scan, with independent noise: this is the resolution of a half."
+    return (
+        "They are reconstructed from different scans: this is the resolution if both show the same place of a sample."
+    )
 
 
 def are_halves(one: Result, other: Result) -> bool:
-    """Whether they tell that they are of the two halves of a scan, as `halves` makes them: of independent noise."""
+    """Whether two results are those of the halves of a scan from `split_scan`, with independent noise."""
     scans = [result.metadata.get("scan", "").rpartition(", half ") for result in (one, other)]
     return scans[0][0] == scans[1][0] != "" and {scan[2] for scan in scans} == {"1 of 2", "2 of 2"}
 
 
 def settings_that_differ(results: Mapping[str, Result]) -> dict[str, tuple[Any, ...]]:
-    """Settings by dotted name that are not the same in all results, with each one's value; None where it has none."""
+    """Return the settings that differ between results.
+
+    Parameters
+    ----------
+    results : Mapping of str to Result
+        Results by name.
+
+    Returns
+    -------
+    dict of str to tuple
+        Dotted name -> value in each result; None if it has none.
+    """
     return _rows_that_differ([dict(entries(result.settings)) for result in results.values()])
 
 
 def facts_of(result: Result) -> dict[str, Any]:
-    """What a result tells of itself, by name: how it fits, how long it took, on what, with which versions."""
+    """Return figures of a result: fit, time, size, versions.
+
+    Parameters
+    ----------
+    result : Result
+        Result.
+
+    Returns
+    -------
+    dict of str to Any
+        Values by name.
+    """
     seconds = sum(epoch.seconds for epoch in result.epochs)
     patterns = sum(epoch.seconds * epoch.patterns_per_second for epoch in result.epochs)
     return {
@@ -235,7 +327,7 @@ def _rows_that_differ(columns: list[dict[str, Any]]) -> dict[str, tuple[Any, ...
 
 
 def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of every field; the terms and constraints in a list by their kinds."""
+    """Yield (dotted name, value) of every field; entries of lists by their kinds."""
     for name, value in values.items():
         if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
             kinds = [str(item.get("kind", number)) for number, item in enumerate(value, start=1)]
@@ -256,7 +348,7 @@ def _chosen(result: Result, slice: int | None) -> Array:
 
 
 def illuminated(result: Result) -> Area:
-    """The illuminated part of a result's object, inside its array: positions may have moved beyond it."""
+    """Return the illuminated part of a result's object, limited to its array."""
     area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (_slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))

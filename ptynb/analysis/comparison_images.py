@@ -1,4 +1,4 @@
-"""The pictures of results side by side: what each shows over the common area, and the difference of two."""
+"""Pictures of results side by side over the common area, and of the difference of two."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ptynb.data.snapshot import Array, Picture, Result
 Quantity = Literal["phase", "amplitude", "complex", "probe"]
 QUANTITIES: tuple[Quantity, ...] = ("phase", "amplitude", "complex", "probe")
 MODES = 4
-"""Probe modes shown at most."""
+"""Largest number of probe modes shown."""
 SIDE = 1024
-"""Longest side of a picture [its pixels]."""
+"""Longest side of a picture [pixels]."""
 DIFFERENCE = "difference"
 
 
 @dataclass(frozen=True, eq=False)
 class ComparisonPictures:
-    """Pictures, the arrays (y, x) behind them by their names, and sentences about what could not be done."""
+    """Pictures, their arrays (y, x) by name, and notes about results that could not be shown."""
 
     pictures: tuple[Picture, ...]
     values: dict[str, Array]
@@ -34,12 +34,14 @@ class ComparisonPictures:
 def objects(
     together: Together, quantity: Quantity, registered: bool, pair: tuple[str, str] | None
 ) -> ComparisonPictures:
-    """The objects of all results, and the difference of the pair (the one, from the other) after registration."""
-    fields, remarks = _fields(together, registered)
-    # What is registered has the phase and the ramp of the first one, and the same limits: it may be compared by eye.
+    """Return pictures of the objects, and of the difference of a pair (first minus second) after registration."""
+    fields, problems = _fields(together, registered)
+    # Registered objects have the phase, the ramp and the limits of the first one.
     flatten = images.flattening(fields[together.first])
+    measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
+    measure = measures.get(quantity, np.asarray)
     values = {
-        name: _quantity(_flat(field, flatten if registered and name in together.placed else None), quantity)
+        name: measure(_flat(field, flatten if registered and name in together.placed else None))
         for name, field in fields.items()
     }
     limits = None if quantity == "complex" else images.limits_of(values[together.first])
@@ -52,15 +54,15 @@ def objects(
         try:
             difference = _difference(together.difference(*pair), quantity)
         except ValueError as error:
-            remarks.append(str(error))
+            problems.append(str(error))
         else:
             values[DIFFERENCE] = difference
             pictures.append(_difference_picture(difference, pair, quantity, together.pixel_size))
-    return ComparisonPictures(tuple(pictures), values, tuple(dict.fromkeys([*together.left_out.values(), *remarks])))
+    return ComparisonPictures(tuple(pictures), values, tuple(dict.fromkeys([*together.left_out.values(), *problems])))
 
 
 def probes(results: dict[str, Result]) -> ComparisonPictures:
-    """The probe modes of all results in a row each, turned to the phases of the first result's where they fit."""
+    """Return pictures of the probe modes, one row per result, with the phases of the first result."""
     values: dict[str, Array] = {}
     pictures = []
     first = next(iter(results.values())).probe
@@ -78,32 +80,27 @@ def probes(results: dict[str, Result]) -> ComparisonPictures:
 
 
 def value_text(value: Any) -> str:
-    """A value under the cursor as text."""
+    """Return the value under the cursor as text."""
     return f"{abs(value):.4g}, {np.angle(value):.3f} rad" if np.iscomplexobj(value) else f"{value:.5g}"
 
 
 def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], list[str]]:
-    """The objects over the common area (y, x), moved onto the first one where that works."""
-    fields, remarks = {}, []
+    """Return the objects over the common area (y, x), registered to the first one if possible."""
+    fields, problems = {}, []
     for name in together.results:
         fields[name] = together.covered(name)
         if registered and name in together.placed and name != together.first:
             try:
                 fields[name] = together.registered(name, together.first).aligned
             except ValueError as error:
-                remarks.append(str(error))
-    return fields, remarks
+                problems.append(str(error))
+    return fields, problems
 
 
 def _flat(field: Array, flatten: tuple[Array, Array] | None) -> Array:
     down, across = images.flattening(field) if flatten is None else flatten
     flat: Array = field * down[:, None] * across[None, :]
     return flat
-
-
-def _quantity(field: Array, quantity: Quantity) -> Array:
-    measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
-    return measures[quantity](field) if quantity in measures else field
 
 
 def _difference(difference: Difference, quantity: Quantity) -> Array:
@@ -133,7 +130,7 @@ def _difference_picture(
 ) -> Picture:
     title = f"{pair[0]} − {pair[1]}"
     if quantity == "complex":
-        limits, colours, note = (0.0, images.limits_of(values)[1]), "magma", "size of the complex difference"
+        limits, colours, note = (0.0, images.limits_of(values)[1]), "magma", "magnitude of the complex difference"
     else:
         largest = max(abs(limit) for limit in images.limits_of(values))
         limits, colours, note = (-largest, largest), "PuOr", f"difference of the {quantity}s"

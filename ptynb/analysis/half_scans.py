@@ -1,4 +1,4 @@
-"""Splitting a scan into two halves that each cover the object, for a Fourier ring correlation between them."""
+"""Splitting a scan into two halves that each cover the object, for a Fourier ring correlation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,34 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 
 NEIGHBOURS = 8
-"""Nearest positions that a position looks at: those around it in a raster."""
+"""Nearest positions that are taken into account: those around one in a raster."""
 
 
 def split_scan(scan: Scan) -> tuple[Scan, Scan]:
-    """Two scans with half of the patterns each, so that neighbours lie in different ones: a checkerboard of a raster.
+    """Split a scan into halves, with neighbouring patterns in different ones: a checkerboard of a raster.
 
-    Each half covers the object at half the density. Positions, mask, geometry and first guesses stay as they are; the
-    two reconstructions may begin at different pixels, which their origins tell. No pattern is read.
+    Each half covers the object at half the density. Positions, mask, geometry and guesses are preserved; the origins of
+    the two reconstructed objects may differ. No pattern is read.
 
-    Raises ScanError where the scan has fewer than two patterns, and where the positions are so far apart that a half
-    does not hang together.
+    Parameters
+    ----------
+    scan : Scan
+        Scan with at least 2 patterns.
+
+    Returns
+    -------
+    (Scan, Scan)
+        The halves.
+
+    Raises
+    ------
+    ScanError
+        If there are fewer than two patterns (code "scan.too-few-patterns"), or the positions of a half are not
+        connected.
     """
     if len(scan) < 2:
         raise ScanError(
-            f"The scan has {len(scan)} pattern; expected at least 2 to split it into halves.",
+            f"The scan has {len(scan)} pattern; splitting requires at least 2.",
             code="scan.too-few-patterns",
         )
     second = in_second_half(scan.positions)
@@ -44,15 +57,15 @@ def split_scan(scan: Scan) -> tuple[Scan, Scan]:
 
 
 def in_second_half(positions: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which positions (pattern, yx) belong to the second half: (pattern,) bool; the halves differ by at most one.
+    """Return which positions (pattern, yx) belong to the second half (pattern,); the halves differ by at most one.
 
-    In their order, each position goes where it has less weight of neighbours already, a neighbour's weight being the
-    inverse fourth power of its distance. At last the larger half gives up what fits there least. The parity of the
-    index alone would make stripes of a raster with an even number of columns.
+    One after another, each position joins the half with the smaller weight of its neighbours, the inverse fourth power
+    of their distances; finally the larger half gives up the positions that fit least. The parity of the index would
+    give stripes for a raster with an even number of columns.
     """
     count = len(positions)
     distances, indices = cKDTree(positions).query(positions, min(NEIGHBOURS, count - 1) + 1)
-    # Positions measured twice are nearest of all, and should not divide by 0.
+    # Avoids division by 0 for positions measured twice.
     weights = np.maximum(distances / (float(np.median(distances[:, 1:])) or 1.0), 1e-2) ** -4.0
     weights[indices == np.arange(count)[:, None]] = 0
     side = np.zeros(count)

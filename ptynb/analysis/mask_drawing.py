@@ -1,4 +1,4 @@
-"""Masks made by hand: brush strokes, discs, and a history to go back in. True is where the detector works."""
+"""Drawing of masks: brush strokes, and an undo history. True marks working pixels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,28 @@ MOST_STEPS = 100
 
 
 def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False) -> Mask:
-    """The mask (y, x) after a brush stroke: pixels whose centres lie within `radius` of the path become `good`.
+    """Return a mask after a brush stroke.
 
-    path: (point, yx) in pixels, joined by straight lines; one point makes a disc. Points may lie outside.
-    radius: [pixels]; 0.5 marks the pixels under the path.
+    Parameters
+    ----------
+    mask : array_like of bool
+        Mask (y, x).
+    path : array_like
+        Points (point, yx) [pixels], connected by straight lines; one point gives a disc. Points may lie outside.
+    radius : float
+        Radius of the brush [pixels]; 0.5 marks the pixels under the path.
+    good : bool, default False
+        New value of the pixels whose centres lie within the radius of the path.
 
-    Raises ValueError for a path of another shape, numbers that are not finite, or a radius that is not positive.
+    Returns
+    -------
+    ndarray of bool
+        The new mask (y, x).
+
+    Raises
+    ------
+    InvalidValueError
+        If the path has another shape or is not finite, or the radius is not positive.
     """
     out = np.array(mask, dtype=bool)
     points = np.asarray(path, dtype=np.float64)
@@ -32,12 +48,12 @@ def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False)
         or not np.isfinite(points).all()
     ):
         raise InvalidValueError(
-            f"The stroke has shape {points.shape} on a mask of {out.shape}; expected finite (point, yx) on (y, x).",
+            f"The path has shape {points.shape} and the mask {out.shape}; expected finite (point, yx) and (y, x).",
             code="array.shape-mismatch",
         )
     if not (np.isfinite(radius) and radius > 0):
         raise InvalidValueError(
-            f"The brush has radius {radius!r}; expected a positive number of pixels.", code="argument.invalid-value"
+            f"radius is {radius!r}; expected a positive number of pixels.", code="argument.invalid-value"
         )
     ends = points[1:] if len(points) > 1 else points
     for start, end in zip(points[: len(ends)], ends, strict=True):
@@ -46,7 +62,7 @@ def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False)
 
 
 def _stroke(mask: Mask, start: NDArray[np.float64], end: NDArray[np.float64], radius: float, good: bool) -> None:
-    """Sets the pixels within `radius` of a line; only those of the rectangle around it are looked at."""
+    """Set the pixels within `radius` of a line, in the rectangle around it."""
     low = np.maximum(np.floor(np.minimum(start, end) - radius), 0).astype(int)
     high = np.minimum(np.ceil(np.maximum(start, end) + radius) + 1, mask.shape).astype(int)
     if (high <= low).any():
@@ -60,38 +76,53 @@ def _stroke(mask: Mask, start: NDArray[np.float64], end: NDArray[np.float64], ra
 
 
 def with_mask(scan: Scan, mask: ArrayLike | None) -> Scan:
-    """The scan with this mask (y, x) in the place of its own, in the order of its patterns; None: all pixels are good.
+    """Replace the mask of a scan; `ptynb.preparation.mask_pixels` adds to it instead.
 
-    `ptynb.preparation.mask_pixels` adds to the mask instead. Raises ScanError if it does not fit or leaves no pixel.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    mask : array_like or None
+        Mask (y, x), True at working pixels, in the order of the patterns; None: no mask.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    ScanError
+        If the mask has another shape, or no working pixel (code "scan.mask-empty").
     """
     return dataclasses.replace(scan, mask=None if mask is None else np.asarray(mask).astype(bool))
 
 
 class MaskHistory:
-    """A mask that changes, and what it was before each change."""
+    """A mask and its earlier versions."""
 
     def __init__(self, mask: Mask) -> None:
         self._masks = [mask.copy()]
 
     @property
     def mask(self) -> Mask:
-        """As it is now; a copy."""
+        """The present mask; a copy."""
         return self._masks[-1].copy()
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to undo."""
+        """Whether there is a change to undo."""
         return len(self._masks) > 1
 
     def change(self, mask: Mask) -> bool:
-        """Keeps a new one, of the same shape, and says whether it is another; the oldest of many are forgotten."""
+        """Store a new mask of the same shape and return whether it differs; only the last versions are stored."""
         assert mask.shape == self._masks[-1].shape
-        another = not np.array_equal(mask, self._masks[-1])
-        if another:
+        differs = not np.array_equal(mask, self._masks[-1])
+        if differs:
             self._masks = [*self._masks[-MOST_STEPS:], mask.copy()]
-        return another
+        return differs
 
     def undo(self) -> None:
-        """Back to the one before; nothing happens at the first."""
+        """Return to the previous mask, if there is one."""
         if self.changed:
             self._masks.pop()

@@ -1,4 +1,4 @@
-"""Positions and patterns that look wrong: found by comparison with the scan's own, for a person to look at."""
+"""Suspicious positions and patterns, found by comparison with others of the scan."""
 
 from __future__ import annotations
 
@@ -18,34 +18,51 @@ from ptynb.preparation.selection import select
 Indices = NDArray[np.int64]
 NEIGHBOURS = 8
 LONE = 3.0
-"""Times the typical distance to the nearest position at which one is far from all others."""
+"""Distance to the nearest position from which one is far from others [typical distances]."""
 SAME = 0.05
-"""Part of the typical distance within which two positions are the same."""
+"""Distance within which two positions are the same [typical distances]."""
 FENCE = 2.0
-"""Interquartile ranges beyond the quartiles at which a position is outside; 0.5 is the edge of an even scan."""
+"""Distance from the quartiles from which a position is outside [interquartile ranges]; 0.5: edge of the scan."""
 DARK = 0.1
-"""Part of the median counts below which a pattern is dark."""
+"""Fraction of the median counts below which a pattern is dark."""
 SIGMAS = 8.0
-"""Robust standard deviations from the patterns around it at which one is an outlier."""
+"""Deviation from the neighbours from which a pattern is an outlier [robust standard deviations]."""
 LEAST_CHANGE, LEAST_SHIFT = 0.2, 0.5
-"""Smaller deviations of the counts (in parts), and of the centre of mass [detector pixels], are none."""
+"""Smallest deviations of counts (relative) and of the centre of mass [detector pixels] that are reported."""
 CEILING = 255
-"""Counts from which on several pixels of several patterns at the same largest count are a ceiling."""
+"""Counts from which a maximum of several pixels in several patterns is taken as saturation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Suspicious:
-    """Indices of the patterns found, in order, by what is suspicious: only what was found is a key."""
+    """Suspicious patterns by reason.
+
+    Parameters
+    ----------
+    found : Mapping of str to ndarray of int64
+        Reason -> indices in order; reasons without patterns are missing.
+    """
 
     found: Mapping[str, Indices] = field(default_factory=dict)
 
     @property
     def indices(self) -> Indices:
-        """All of them, each once."""
+        """All indices, each once."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *self.found.values()]))
 
     def reasons(self, index: int) -> tuple[str, ...]:
-        """What is suspicious about this pattern."""
+        """Return the reasons for a pattern.
+
+        Parameters
+        ----------
+        index : int
+            Index of the pattern.
+
+        Returns
+        -------
+        tuple of str
+            Reasons; empty if it is not suspicious.
+        """
         return tuple(reason for reason, indices in self.found.items() if index in indices)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -61,14 +78,29 @@ class Suspicious:
 
 
 def find_suspicious(scan: Scan, seen: Survey | None = None) -> Suspicious:
-    """Positions and patterns that a person should look at before they are used.
+    """Find positions and patterns that should be checked before they are used.
 
-    Positions: "same place" as another, "far from others" (three times the usual distance to the nearest), "outside"
-    the scan's bulk, "off the path" between neighbours in time that lie beside each other.
-    Patterns: "dark", "brighter" or "darker" than those around, "shifted" (centre of mass against those around),
-    "saturated" (several pixels at a ceiling), "negative" and "not finite" counts.
+    Positions: "same place" as another, "far from others" (three times the typical distance to the nearest), "outside"
+    the main part of the scan, "off the path" between neighbours in time that are close to each other. Patterns: "dark",
+    "brighter" or "darker" than their neighbours, "shifted" (centre of mass against the neighbours), "saturated"
+    (several pixels at a maximum), "negative" and "not finite" counts.
 
-    seen: a survey of any part of the patterns; without one all are read. Raises ValueError for that of another scan.
+    Parameters
+    ----------
+    scan : Scan
+        Scan to examine.
+    seen : Survey, optional
+        Survey of any part of its patterns; by default all patterns are read.
+
+    Returns
+    -------
+    Suspicious
+        Indices by reason.
+
+    Raises
+    ------
+    InvalidValueError
+        If the survey belongs to another scan (code "scan.wrong-survey").
     """
     seen = survey(scan) if seen is None else seen
     check_survey(scan, seen)
@@ -77,7 +109,7 @@ def find_suspicious(scan: Scan, seen: Survey | None = None) -> Suspicious:
 
 
 def suspicious_positions(positions: NDArray[np.float64]) -> dict[str, Indices]:
-    """Indices of positions (pattern, yx) by what is suspicious about them."""
+    """Return the indices of suspicious positions (pattern, yx) by reason."""
     if len(positions) < 4:
         return {}
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
@@ -95,7 +127,7 @@ def suspicious_positions(positions: NDArray[np.float64]) -> dict[str, Indices]:
 
 
 def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
-    """Positions whose neighbours in time lie beside each other, and they do not; where a scan has a path at all."""
+    """Return positions far from both neighbours in time, which are close to each other; if the scan has a path."""
     step = np.hypot(*np.diff(positions, axis=0).T)
     if not len(step) or np.median(step) > LONE * usual:
         return np.zeros(0, np.int64)
@@ -105,7 +137,7 @@ def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
 
 
 def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
-    """Indices of patterns seen by what is suspicious about them."""
+    """Return the indices of suspicious surveyed patterns by reason."""
     known = np.flatnonzero(seen.covered)
     sums = seen.sums[known]
     median = float(np.median(sums))
@@ -116,30 +148,25 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
         "dark": known[dark],
         "saturated": np.flatnonzero(_saturated(scan, seen)),
     }
-    lit = known[~dark]
-    if len(lit) > 2 * NEIGHBOURS and median > 0:
-        _, around = cKDTree(scan.positions[lit]).query(scan.positions[lit], k=NEIGHBOURS + 1)
-        change = _against(np.log(seen.sums[lit])[:, None], around)[:, 0]
-        bound = max(SIGMAS * _spread_of(change), np.log1p(LEAST_CHANGE))
-        found["brighter"], found["darker"] = lit[change > bound], lit[change < -bound]
-        shift = np.hypot(*_against(seen.moments[lit], around).T)
+    bright = known[~dark]
+    if len(bright) > 2 * NEIGHBOURS and median > 0:
+        _, around = cKDTree(scan.positions[bright]).query(scan.positions[bright], k=NEIGHBOURS + 1)
+        change = _against(np.log(seen.sums[bright])[:, None], around)[:, 0]
+        bound = max(SIGMAS * 1.4826 * float(np.median(np.abs(change))), np.log1p(LEAST_CHANGE))
+        found["brighter"], found["darker"] = bright[change > bound], bright[change < -bound]
+        shift = np.hypot(*_against(seen.moments[bright], around).T)
         # The length of two normal numbers has the median 1.177 standard deviations.
-        found["shifted"] = lit[shift > max(SIGMAS * float(np.median(shift)) / 1.1774, LEAST_SHIFT)]
+        found["shifted"] = bright[shift > max(SIGMAS * float(np.median(shift)) / 1.1774, LEAST_SHIFT)]
     return found
 
 
 def _against(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
-    """Each value (pattern, …) less the median of those around it."""
+    """Return each value (pattern, …) minus the median of its neighbours."""
     return values - np.median(values[around[:, 1:]], axis=1)
 
 
-def _spread_of(values: NDArray[np.float64]) -> float:
-    """Standard deviation by the median of absolute values."""
-    return 1.4826 * float(np.median(np.abs(values)))
-
-
 def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:
-    """Patterns with pixels at the largest number the type holds, or at a ceiling that several pixels share."""
+    """Return patterns with pixels at the maximum of the type, or at a maximum that several pixels have."""
     brightest = np.nan_to_num(seen.brightest)
     type_ = scan.frames.dtype
     full = float(np.iinfo(type_).max) if np.issubdtype(type_, np.integer) else np.inf
@@ -153,27 +180,42 @@ def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:
 
 
 def leave_out(scan: Scan, patterns: ArrayLike) -> Scan:
-    """The scan without the patterns of these indices (negative ones count from the end).
+    """Return the scan without some patterns.
 
-    Raises ValueError for indices outside the scan, and if none would be left.
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change.
+    patterns : array_like of int
+        Indices of these patterns; negative ones count from the end.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        For indices outside the scan, and if no pattern is left (code "scan.nothing-left").
     """
     unwanted = np.asarray(patterns)
     if unwanted.size and not np.issubdtype(unwanted.dtype, np.integer):
         raise InvalidValueError(
-            f"The patterns to leave out are of type {unwanted.dtype}; expected whole numbers.",
+            f"patterns has type {unwanted.dtype}; expected integers.",
             code="argument.invalid-type",
         )
     whole = unwanted.astype(np.int64)
     wrong = whole[(whole < -len(scan)) | (whole >= len(scan))]
     if wrong.size:
         raise InvalidValueError(
-            f"Pattern {int(wrong[0])} is to be left out; the scan has those from 0 to {len(scan) - 1}.",
+            f"patterns contains {int(wrong[0])}; the scan has patterns 0 to {len(scan) - 1}.",
             code="argument.invalid-value",
         )
     keep = np.ones(len(scan), bool)
     keep[whole] = False
     if not keep.any():
         raise InvalidValueError(
-            f"All {len(scan)} patterns are to be left out; expected at least one to be kept.", code="scan.nothing-left"
+            f"All {len(scan)} patterns would be left out; expected at least one to remain.", code="scan.nothing-left"
         )
     return select(scan, np.flatnonzero(keep))

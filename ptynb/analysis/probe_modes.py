@@ -1,4 +1,4 @@
-"""What a probe looks like: its modes' powers, orthogonal modes, and its shape through the focus."""
+"""Probes: powers of the modes, orthogonal modes, propagation through the focus."""
 
 from __future__ import annotations
 
@@ -15,33 +15,63 @@ Floats = NDArray[np.float64]
 
 
 def mode_powers(probe: Array) -> Floats:
-    """The part of the power in each mode of a probe (…, mode, y, x): Σ |P_m|² over Σ |P|², (…, mode).
+    """Return the fraction of the power in each mode, Σ |P_m|² / Σ |P|².
 
-    The parts depend on how the modes are mixed; those of `orthogonal_modes` do not.
+    The fractions depend on the mixing of the modes; those of `orthogonal_modes` do not.
+
+    Parameters
+    ----------
+    probe : ndarray of complex
+        Probe (…, mode, y, x).
+
+    Returns
+    -------
+    ndarray of float64
+        Fractions (…, mode).
+
+    Raises
+    ------
+    InvalidValueError
+        If the probe is 0 everywhere, or not finite.
     """
     _check_probe(probe)
     powers = (np.abs(probe) ** 2).sum((-2, -1))
     total = powers.sum(-1, keepdims=True)
     if not (total > 0).all():
         raise InvalidValueError(
-            "The probe is 0 everywhere and has no power to share out; expected a probe (mode, y, x).",
+            "The probe is 0 everywhere; expected a probe (mode, y, x) with power.",
             code="argument.invalid-value",
         )
     return powers / total
 
 
 def orthogonal_modes(probe: Array) -> Array:
-    """The modes (…, mode, y, x) that are orthogonal, strongest first, and give the same patterns.
+    """Return orthogonal modes, sorted by power, that give the same patterns.
 
-    Mixing modes by a unitary matrix leaves the sum of their intensities everywhere the same, here and behind any
-    object. With the singular values P = U S V the modes S V are U* P. P. Thibault and A. Menzel, Nature 494, 68 (2013).
-    Each new mode has the phase of the old one that it has most of.
+    Mixing modes by a unitary matrix preserves the sum of their intensities everywhere, also behind an object. With the
+    singular values P = U S V the modes S V are U* P. P. Thibault and A. Menzel, Nature 494, 68 (2013). Each new mode
+    has the phase of the old one with the largest contribution.
+
+    Parameters
+    ----------
+    probe : ndarray of complex
+        Probe (…, mode, y, x).
+
+    Returns
+    -------
+    ndarray of complex
+        Modes (…, mode, y, x).
+
+    Raises
+    ------
+    InvalidValueError
+        If the probe is not finite.
     """
     _check_probe(probe)
     height, width = probe.shape[-2:]
     left, values, right = np.linalg.svd(probe.reshape(*probe.shape[:-2], height * width), full_matrices=False)
     result = values[..., :, None] * right
-    # Column m of U says how much of new mode m is in each old one; its largest entry is made real and positive.
+    # Column m of U is the contribution of new mode m to each old one; its largest entry is made real and positive.
     largest = np.take_along_axis(left, np.abs(left).argmax(-2)[..., None, :], -2)[..., 0, :]
     result = result * np.exp(1j * np.angle(largest))[..., None]
     padded = np.zeros((*probe.shape[:-2], height * width), dtype=result.dtype)
@@ -50,10 +80,10 @@ def orthogonal_modes(probe: Array) -> Array:
 
 
 def propagated(field: Array, pixel: tuple[float, float], wavelength: float, distance: float) -> Array:
-    """A field (…, y, x) after `distance` [m] of free space, positive downstream, by the angular spectrum.
+    """Propagate a field (…, y, x) by `distance` [m] in free space, positive downstream, with the angular spectrum.
 
-    Its transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)); evanescent waves are left out. The field is
-    dark around its window, and light that leaves the window is lost: it does not come back at the other side.
+    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)), without evanescent waves. The field is 0
+    around its window, and light that leaves the window is lost instead of wrapping around.
 
     pixel: (y, x) [m]. wavelength: [m].
     """
@@ -61,29 +91,45 @@ def propagated(field: Array, pixel: tuple[float, float], wavelength: float, dist
 
 
 def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distances: Iterable[float]) -> Floats:
-    """Intensities (distance, y, x) of a probe (mode, y, x) or (y, x) through its focus: Σ_modes |P|².
+    """Return the intensities of a probe through its focus, Σ_modes |P|²; see `propagated`.
 
-    pixel: of the object (y, x) [m]. wavelength: [m].
-    distances: [m] from where the probe is known (the sample), positive downstream. See `propagated`.
+    Parameters
+    ----------
+    probe : ndarray of complex
+        Probe (mode, y, x) or (y, x).
+    pixel : (float, float)
+        Size (y, x) of an object pixel [m].
+    wavelength : float
+        Wavelength [m].
+    distances : Iterable of float
+        Distances from the sample [m], positive downstream.
 
-    Raises ValueError for sizes that are not positive and finite, and for distances that are not finite.
+    Returns
+    -------
+    ndarray of float64
+        Intensities (distance, y, x).
+
+    Raises
+    ------
+    InvalidValueError
+        If sizes are not positive and finite, or distances are not finite.
     """
     for values, name in ((pixel, "pixel size"), ((wavelength,), "wavelength")):
         if not all(np.isfinite(value) and value > 0 for value in values):
             raise InvalidValueError(
-                f"The {name} is {values} m; expected positive, finite numbers of metres.", code="argument.invalid-value"
+                f"The {name} is {values} m; expected positive, finite values.", code="argument.invalid-value"
             )
     places = np.array(list(distances), dtype=np.float64)
     if places.ndim != 1 or not places.size or not np.isfinite(places).all():
         raise InvalidValueError(
-            f"The distances are {places} m; expected at least one, all of them finite numbers of metres.",
+            f"distances is {places} m; expected at least one value, all finite.",
             code="argument.invalid-value",
         )
     modes = np.asarray(probe)
     modes = modes[None] if modes.ndim == 2 else modes
     _check_probe(modes)
     stack = np.zeros((len(places), *modes.shape[-2:]))
-    # A mode at a time: the padded transforms of many modes need not be in memory at once.
+    # One mode at a time, to limit the memory for padded transforms.
     for mode in modes:
         spectrum = _padded_transform(mode)
         for plane, place in zip(stack, places, strict=True):
@@ -92,18 +138,33 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
 
 
 def focus_distance(intensities: Array, distances: ArrayLike) -> float:
-    """The distance [m] at which a through-focus stack (distance, y, x) is sharpest: where Σ I² is largest.
+    """Return the distance at which a through-focus stack is sharpest, with the largest Σ I².
 
-    distances: [m], increasing. Between them the parabola through the three largest values' inverses is followed, which
-    for a Gaussian beam is exact, as Σ I² goes with 1 / (1 + (Δz / z_R)²).
+    The parabola through the inverses of the three largest values is used, which is exact for a Gaussian beam:
+    Σ I² is proportional to 1 / (1 + (Δz / z_R)²).
 
-    Raises ValueError where it is sharpest at an end of the stack: the focus lies beyond it.
+    Parameters
+    ----------
+    intensities : ndarray
+        Stack (distance, y, x).
+    distances : array_like
+        Distances (distance,) [m], increasing.
+
+    Returns
+    -------
+    float
+        Distance [m].
+
+    Raises
+    ------
+    InvalidValueError
+        If the sharpest image is at an end of the stack (code "probe.focus-outside").
     """
     places = np.asarray(distances, dtype=np.float64)
     if intensities.ndim != 3 or places.shape != (len(intensities),) or len(places) < 3 or (np.diff(places) <= 0).any():
         raise InvalidValueError(
             f"The stack has shape {intensities.shape} and there are {places.size} distances; expected (distance, y, x) "
-            "with at least 3 distances, in increasing order.",
+            "and at least 3 increasing distances.",
             code="array.shape-mismatch",
         )
     sharpness = (intensities**2).sum((-2, -1))
@@ -111,35 +172,35 @@ def focus_distance(intensities: Array, distances: ArrayLike) -> float:
     if best in (0, len(places) - 1):
         raise InvalidValueError(
             f"The probe is sharpest at the end of the stack, at {places[best]:.4g} m; expected the focus between "
-            f"{places[0]:.4g} and {places[-1]:.4g} m. Take distances further out.",
+            f"{places[0]:.4g} and {places[-1]:.4g} m. Extend the distances.",
             code="probe.focus-outside",
         )
     near = slice(best - 1, best + 2)
-    # Counted from the middle one in units of the step: powers of metres would lose all digits.
+    # Relative to the central one in units of the step: powers of metres would lose all digits.
     scale = places[best + 1] - places[best - 1]
     bend, slope, _ = np.polyfit((places[near] - places[best]) / scale, sharpness[best] / sharpness[near], 2)
     return float(places[best] - scale * slope / (2 * bend)) if bend > 0 else float(places[best])
 
 
 def _padded_transform(field: Array) -> Array:
-    """The transform of a field (…, y, x), dark around, in a window three times as wide."""
+    """Transform a field (…, y, x), padded with 0 to a window three times as wide."""
     return np.fft.fft2(field, s=tuple(3 * side for side in field.shape[-2:]))
 
 
 def _after(
     spectrum: Array, window: tuple[int, ...], pixel: tuple[float, float], wavelength: float, distance: float
 ) -> Array:
-    """The field (…, y, x) in its window after `distance`, from its `_padded_transform`.
+    """Return the field (…, y, x) in its window after `distance`, from its `_padded_transform`.
 
-    A wave's way along an axis, Δz k / sqrt(1/λ² - |k|²), tells where its light goes. Within one window's width it stays
-    in part and is kept. From two widths on it would come in again at the other side, so that wave is left out, as
-    K. Matsushima and T. Shimobaba, Opt. Express 17, 19662 (2009) do. In between it can't be seen, and the waves fade:
-    a sharp limit would itself spread light by diffraction.
+    The path of a wave along an axis, Δz k / sqrt(1/λ² - |k|²), is where its light moves. Up to one window width part of
+    it stays and is preserved. From two widths on it would enter again at the other side, so that the wave is removed,
+    as by K. Matsushima and T. Shimobaba, Opt. Express 17, 19662 (2009). In between it is not visible, and the waves are
+    faded out, since a sharp limit would cause diffraction.
     """
     ky, kx = (np.fft.fftfreq(3 * side, size) for side, size in zip(window, pixel, strict=True))
     squared = ky[:, None] ** 2 + kx[None, :] ** 2
     along = np.sqrt(np.maximum(1 / wavelength**2 - squared, 0))
-    # Two large numbers' difference would lose the digits that count; this is the same.
+    # Avoids the cancellation of two large numbers.
     transfer = np.exp(-2j * np.pi * distance * squared / (along + 1 / wavelength)) * (along > 0)
     steepness = abs(distance) / np.where(along > 0, along, np.inf)
     for k, side, size in ((ky[:, None], window[0], pixel[0]), (kx[None, :], window[1], pixel[1])):
@@ -151,6 +212,6 @@ def _after(
 def _check_probe(probe: Array) -> None:
     if probe.ndim < 3 or not np.isfinite(probe).all():
         raise InvalidValueError(
-            f"The probe has shape {probe.shape}; expected finite values (mode, y, x). Check the probe.",
+            f"The probe has shape {probe.shape}; expected finite values (mode, y, x).",
             code="array.shape-mismatch",
         )

@@ -1,9 +1,10 @@
-"""Registration: the shift, the complex factor and the linear phase ramp that make one object fit another.
+"""Registration: the shift, the complex factor and the linear phase ramp that fit one object to another.
 
-Of 1024 x 1024 pixels it takes about a second on one core, of noisy objects too: the curvature of the squared difference
-is told by the slopes of one object with those of the other, of which noise that they do not share is no part, and then
-by how the gradient changes. By Gauss and Newton's curvature, of one object with itself, the noise made steps too short:
-noisy objects took a hundred. S. Benhimane and E. Malis, IROS 2004, 943, take both slopes for the same reason.
+It takes about a second on one core for 1024 x 1024 pixels, also of noisy objects: the curvature of the squared
+difference is estimated from the slopes of one object times those of the other, to which independent noise does not
+contribute, and is then updated from the change of the gradient. The curvature of Gauss and Newton, of one object with
+itself, is dominated by noise and gives steps that are too short (a hundred iterations). Both slopes are used for the
+same reason by S. Benhimane and E. Malis, IROS 2004, 943.
 """
 
 from __future__ import annotations
@@ -23,26 +24,35 @@ Array = NDArray[Any]
 Area = tuple[slice, slice]
 
 ITERATIONS = 100
-"""Five are usual; more only where the two objects have nothing in common."""
+"""Largest number of iterations; five are usual if the objects are similar."""
 LEAST_CURVATURE = 1e-3
-"""As a part of what it would be of an object with itself."""
+"""Smallest curvature, relative to that of an object with itself."""
 LARGEST_STEP = 1.0
-"""No step moves the object by more pixels: of what is further away the curvature tells nothing."""
+"""Longest step [pixels]; the curvature is not valid beyond."""
 SMALLEST_STEP = 1e-6
-"""A step below so many pixels, and radians over the area, is the last one."""
+"""Length of the last step [pixels, and radians over the area]."""
 STEP = 2
-"""Pixels between the two factors of the products that the search correlates: noise counts less than at 1."""
+"""Distance of the factors in the products for the search [pixels]; less sensitive to noise than 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Registered:
-    """An object moved onto another one: aligned(r) = factor · exp(i ramp · r) · object(r - shift).
+    """An object registered to another: aligned(r) = factor · exp(i ramp · r) · object(r - shift).
 
-    error: root of the mean squared complex difference over that of the mean squared reference.
-    aligned, reference: complex (y, x), both inside the area.
-    shift: (y, x) that the object was moved by [pixels], on top of the offset.
-    factor: that it was multiplied by, at the middle of the area, where r = 0.
-    ramp: (y, x) phase that was added [rad/pixel].
+    Parameters
+    ----------
+    error : float
+        Root mean squared complex difference, divided by that of the reference.
+    aligned : ndarray of complex
+        The object (y, x) inside the area.
+    reference : ndarray of complex
+        The reference (y, x) inside the area.
+    shift : (float, float)
+        Shift (y, x) of the object [pixels], in addition to the offset.
+    factor : complex
+        Factor of the object at the centre of the area, where r = 0.
+    ramp : (float, float)
+        Phase ramp (y, x) added to the object [rad/pixel].
     """
 
     error: float
@@ -54,16 +64,32 @@ class Registered:
 
 
 def register(object: Array, reference: Array, area: Area | None = None, offset: tuple[int, int] = (0, 0)) -> Registered:
-    """Finds the shift, the complex factor and the linear phase ramp by which `object` fits `reference` best.
+    """Fit one object to another by a shift, a complex factor and a linear phase ramp.
 
-    object, reference: (y, x), complex, or both real (then there is no ramp); their shapes may differ.
-    area: of the reference, in which the two are compared; None: all that both cover, less an eighth at each border.
-    offset: (y, x), pixel of the reference that the object's first pixel stands for, as far as is known.
+    Whole pixels are searched first, then all parameters are fitted by a damped quasi-Newton method on the squared
+    difference. For periodic objects the nearest match is used.
 
-    Whole pixels are searched for, then everything is fitted to fractions of a pixel by a damped quasi-Newton method on
-    the squared difference. Of a periodic object the nearest match is taken.
+    Parameters
+    ----------
+    object : ndarray
+        Object (y, x), complex or real.
+    reference : ndarray
+        Reference (y, x).
+    area : (slice, slice), optional
+        Area of the reference that is compared; by default the common area without an eighth at each border.
+    offset : (int, int), default (0, 0)
+        Approximate pixel (y, x) of the reference at the first pixel of the object.
 
-    Raises ValueError where the area is not inside both, also after the shift, and where one of them is 0 all over it.
+    Returns
+    -------
+    Registered
+        The registered object and the parameters.
+
+    Raises
+    ------
+    InvalidValueError
+        If the area is not inside both (code "comparison.area-outside"), also after the shift
+        ("comparison.registration-failed"), or one of them is 0 ("comparison.nothing-to-fit").
     """
     if area is None:
         area = _shared_area(object.shape, reference.shape, offset)
@@ -75,26 +101,26 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
     for part, side, moved in zip(fit.area, object.shape, registered.shift, strict=True):
         if part.start - moved < -0.5 or part.stop - moved > side + 0.5:
             raise InvalidValueError(
-                f"The object fits when it is moved by ({registered.shift[0]:.2f}, {registered.shift[1]:.2f}) pixels, "
-                f"which leaves the area {area} partly without object; choose a smaller area or a "
-                "better offset, if the two show the same at all.",
+                f"The best shift of the object is ({registered.shift[0]:.2f}, {registered.shift[1]:.2f}) pixels, "
+                f"so that it does not cover the area {area}; choose a smaller area or a better offset, if the two "
+                "show the same object.",
                 code="comparison.registration-failed",
             )
     return registered
 
 
 def registered_near(object: Array, reference: Array, area: Area, offset: tuple[int, int] = (0, 0)) -> Registered:
-    """As `register`, for a shift that is known to about a pixel: nothing is searched for, only fitted."""
+    """As `register`, for a shift that is known to about a pixel: without the search."""
     fit = _Fit.of(object, reference, area, offset)
     return fit.solve(fit.start((0.0, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """The least-squares problem; its parameters are (shift y, shift x, ramp y, ramp x).
+    """The least-squares problem with the parameters (shift y, shift x, ramp y, ramp x).
 
-    The factor is not among them: for given parameters the best one is known (variable projection).
-    object: whole; area: in its pixels; ramped: whether a ramp makes sense, which it does not between real images.
+    The best factor follows from the others (variable projection).
+    object: whole; area: in its pixels; ramped: whether there is a ramp, which real images do not have.
     reference: inside the area; reference_slopes: its derivatives along y and x.
     """
 
@@ -117,8 +143,7 @@ class _Fit:
         for values, name in ((reference[area], "reference"), (object[rows, columns], "object")):
             if not (np.isfinite(values).all() and values.any()):
                 raise InvalidValueError(
-                    f"The {name} is 0 all over the area {area}, or not finite; expected something to register. "
-                    "Choose another area.",
+                    f"The {name} is 0 in the whole area {area}, or not finite. Choose another area.",
                     code="comparison.nothing-to-fit",
                 )
         ramped = np.iscomplexobj(object) or np.iscomplexobj(reference)
@@ -131,17 +156,17 @@ class _Fit:
         return self.object[self.area]
 
     def start(self, shift: tuple[float, float]) -> Array:
-        """The parameters at this shift [pixels], with the ramp that follows from it."""
+        """Return the parameters at a shift [pixels], with the ramp that follows from it."""
         whole = np.roll(self.object, [round(distance) for distance in shift], (0, 1))[self.area]
         return np.array([*shift, *(_ramp_between(whole, self.reference) if self.ramped else (0.0, 0.0))])
 
     def error(self, parameters: Array) -> float:
-        """Normalised root of the mean squared difference, with the best factor."""
+        """Return the normalised root mean squared difference with the best factor."""
         moved, _ = self._moved(parameters, slopes=False)
         return self._error(moved, self._factor(moved))
 
     def solve(self, parameters: Array) -> Registered:
-        """Newton's method from these parameters on, damped where a step does not help, its curvature by Broyden."""
+        """Minimise by a damped Newton method, with Broyden updates of the curvature."""
         damping = 1e-3
         moved, slopes = self._moved(parameters)
         factor = self._factor(moved)
@@ -175,12 +200,12 @@ class _Fit:
 
     @property
     def _scales(self) -> Array:
-        """Turns parameters into pixels and radians over the area."""
+        """Factors from parameters to pixels, and to radians over the area."""
         return np.array([1.0, 1.0, *self.reference.shape])
 
     @property
     def places(self) -> tuple[Array, Array]:
-        """y and x of the object's pixels, from the middle of the area on."""
+        """y and x of the object's pixels, relative to the centre of the area."""
         y, x = (
             np.arange(side) - (part.start + part.stop - 1) / 2
             for side, part in zip(self.object.shape, self.area, strict=True)
@@ -188,7 +213,7 @@ class _Fit:
         return y, x
 
     def _moved(self, parameters: Array, slopes: bool = True) -> tuple[Array, list[Array]]:
-        """The object moved and given its ramp, inside the area; and its derivatives by the parameters, if asked for."""
+        """Return the shifted object with its ramp inside the area, and optionally its derivatives by the parameters."""
         y, x = (places[part] for places, part in zip(self.places, self.area, strict=True))
         ramp = _ramp(y, x, parameters[2:])
         (phase_y, slope_y), (phase_x, slope_x) = (
@@ -204,7 +229,7 @@ class _Fit:
         return moved, by
 
     def _rows(self, phase: Array) -> Array:
-        """The area's rows of the object filtered along y, still transformed along x."""
+        """Return the area's rows of the object filtered along y, still transformed along x."""
         return scipy.fft.ifft(self._spectrum * phase[:, None], axis=0, overwrite_x=True)[self.area[0]]
 
     def _columns(self, rows: Array, phase: Array) -> Array:
@@ -215,21 +240,21 @@ class _Fit:
         return scipy.fft.fft2(self.object)
 
     def _gradient(self, moved: Array, slopes: list[Array], factor: complex) -> Array:
-        """Of half the squared difference by the parameters; the factor, the best one, needs no part in it."""
+        """Gradient of half the squared difference; the best factor does not contribute."""
         weighted = np.conj(factor) * (factor * moved - self.reference)
         return np.array([np.vdot(slope, weighted).real for slope in slopes])
 
     def _curvature(self, parameters: Array, moved: Array, slopes: list[Array], factor: complex) -> Array:
-        """Second derivatives of half the squared difference, by the slopes of both; made positive where they are not.
+        """Return second derivatives of half the squared difference, from the slopes of both, made positive definite.
 
-        The power of the moved object stays the same, but for what crosses the area's border. So only its product with
-        the reference bends, and there a second derivative of one is by parts the first derivatives of both.
+        The power of the moved object is constant, except for what crosses the border of the area. So only its product
+        with the reference contributes, in which a second derivative of one is, by parts, the first derivatives of both.
         """
-        theirs = self._slopes_of_reference(parameters)
-        # What a change of the factor would do as well is no curvature.
-        along = np.array([np.vdot(moved, slope) for slope in theirs]) / np.linalg.norm(moved)
-        # Products one by one: the slopes stacked took four times as long, for want of cache.
-        product = np.array([[(np.conj(factor) * np.vdot(our, their)).real for their in theirs] for our in slopes])
+        of_reference = self._slopes_of_reference(parameters)
+        # The part that equals a change of the factor is not curvature.
+        along = np.array([np.vdot(moved, slope) for slope in of_reference]) / np.linalg.norm(moved)
+        # Single products: stacked slopes took four times as long, since they exceed the cache.
+        product = np.array([[(np.conj(factor) * np.vdot(one, other)).real for other in of_reference] for one in slopes])
         normal = (product + product.T) / 2 - np.outer(along.conj(), along).real
         scale = np.array([abs(factor) * np.linalg.norm(slope) for slope in slopes])
         scale = np.maximum(scale, 1e-12 * max(float(scale.max()), 1e-300))
@@ -238,7 +263,7 @@ class _Fit:
         return positive * np.outer(scale, scale)
 
     def _slopes_of_reference(self, parameters: Array) -> list[Array]:
-        """Derivatives (y, x) of the reference by the parameters, as if it were the moved object."""
+        """Return derivatives (y, x) of the reference by the parameters, as if it were the moved object."""
         ramps = parameters[2:]
         slopes = [1j * ramp * self.reference - slope for ramp, slope in zip(ramps, self.reference_slopes, strict=True)]
         if self.ramped:
@@ -254,7 +279,7 @@ class _Fit:
 
 
 def _improved(curvature: Array, step: Array, change: Array) -> Array:
-    """The curvature with how the gradient changed over a step taken in (Broyden and others); it stays positive."""
+    """Update the curvature by the change of the gradient over a step (Broyden and others); it stays positive."""
     bent = float(step @ change)
     product = curvature @ step
     expected = float(step @ product)
@@ -264,9 +289,9 @@ def _improved(curvature: Array, step: Array, change: Array) -> Array:
 
 
 def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, Array]:
-    """The problem with the ramp at this shift taken off the whole object, its parameters there, and that ramp.
+    """Return the problem without the ramp at this shift, its parameters, and that ramp.
 
-    A ramp jumps at the object's border, where a shift by Fourier phases wraps round and lets it ring into the area.
+    A ramp is discontinuous at the border of the object, so that a shift by Fourier phases would ring into the area.
     """
     parameters = fit.start(shift)
     straight = fit.object * _ramp(*fit.places, parameters[2:])
@@ -274,7 +299,7 @@ def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, A
 
 
 def _with_ramp(registered: Registered, ramp: Array) -> Registered:
-    """What was found for an object that had been given `ramp` (y, x) [rad/pixel] before, told of the object itself.
+    """Convert the registration of an object times `ramp` (y, x) [rad/pixel] to that of the object.
 
     exp(i ramp · (r - shift)) is the ramp and a constant.
     """
@@ -288,7 +313,7 @@ def _ramp(y: Array, x: Array, ramp: Array) -> Array:
 
 
 def _shared_area(object: tuple[int, ...], reference: tuple[int, ...], offset: tuple[int, int]) -> Area:
-    """What both cover, less an eighth of it at each border."""
+    """Return the common area without an eighth at each border."""
     parts = []
     for inner, outer, shift in zip(object, reference, offset, strict=True):
         low, high = max(0, shift), min(outer, inner + shift)
@@ -298,9 +323,9 @@ def _shared_area(object: tuple[int, ...], reference: tuple[int, ...], offset: tu
 
 
 def _shift_phase(side: int, distance: float) -> tuple[Array, Array]:
-    """exp(-2πi k s), and its derivative by s.
+    """Return exp(-2πi k s), and its derivative by s.
 
-    Also at the Nyquist frequency: cos(π s) there, as for probes, would dampen noise and so reward a shift.
+    This includes the Nyquist frequency: cos(π s), as for probes, would reduce noise and so favour a shift.
     """
     angular = 2 * np.pi * np.fft.fftfreq(side)
     phase = np.exp(-1j * angular * distance)
@@ -308,17 +333,17 @@ def _shift_phase(side: int, distance: float) -> tuple[Array, Array]:
 
 
 def _ramp_between(candidate: Array, reference: Array) -> tuple[float, float]:
-    """Phase step [rad/pixel] of a linear ramp, by the mean phase step of the ratio of the two."""
+    """Return the linear ramp [rad/pixel] from the mean phase step of the ratio of the two."""
     ratio = reference * candidate.conj()
     steps = (np.vdot(ratio[:-1], ratio[1:]), np.vdot(ratio[:, :-1], ratio[:, 1:]))
     return float(np.angle(steps[0])), float(np.angle(steps[1]))
 
 
 def _coarse_shift(candidate: Array, reference: Array) -> tuple[float, float]:
-    """The shift (y, x) [pixels] that brings the candidate onto the reference.
+    """Return the shift (y, x) [pixels] from the candidate to the reference.
 
-    The products O(r + d) O*(r) of a pixel and a near one know a factor and a ramp only as one constant, so their
-    cross-correlation finds the shift whatever these are. Zeros around prefer the nearest of equal peaks.
+    In the products O(r + d) O*(r) of a pixel and a near one, a factor and a ramp are one constant, so that their
+    cross-correlation does not depend on them. Zero padding favours the nearest of equal peaks.
     """
     # Single precision is enough to find a peak, in half the time.
     shape = tuple(scipy.fft.next_fast_len(2 * side) for side in candidate.shape)
@@ -329,23 +354,23 @@ def _coarse_shift(candidate: Array, reference: Array) -> tuple[float, float]:
             other *= one.conj()
             correlation += np.abs(scipy.fft.ifft2(other, overwrite_x=True)) ** 2
     peak = np.unravel_index(int(correlation.argmax()), shape)
-    # Behind the middle of the doubled sides lie the negative shifts.
+    # The second half of the doubled sides contains negative shifts.
     y, x = (float((place + side // 2) % side - side // 2) for place, side in zip(peak, shape, strict=True))
     return y, x
 
 
 def _products(field: Array, axis: int, shape: tuple[int, ...]) -> Array:
-    """The Fourier transform of O(r + d) O*(r) without its mean, with zeros around up to `shape`."""
+    """Return the transform of O(r + d) O*(r) minus its mean, padded with 0 to `shape`."""
     along = np.moveaxis(field, axis, 0)
     products = np.moveaxis(along[STEP:] * along[:-STEP].conj(), 0, axis)
     products = products - products.mean()
-    # The mean power 1: the correlation of many bright pixels would overflow.
+    # Normalised to avoid overflow of the correlation of many bright pixels.
     level = np.sqrt(np.vdot(products, products).real / products.size) or 1.0
     return scipy.fft.fft2((products / level).astype(np.complex64), s=shape, overwrite_x=True)
 
 
 def _derivative(field: Array, axis: int) -> Array:
-    """The derivative of `field` (y, x) along an axis [1/pixel], by its Fourier transform."""
+    """Return the derivative of `field` (y, x) along an axis [1/pixel] by its Fourier transform."""
     along = [1, 1]
     along[axis] = -1
     angular = 2j * np.pi * np.fft.fftfreq(field.shape[axis]).reshape(along)

@@ -1,4 +1,4 @@
-"""Fourier ring correlation of two images, the resolution it gives, and the spectral signal-to-noise ratio.
+"""Fourier ring correlation of two images, the resolution, the spectral signal-to-noise ratio, and rings of frequencies.
 
 M. van Heel and M. Schatz, J. Struct. Biol. 151, 250 (2005): thresholds from the information in a ring.
 """
@@ -22,16 +22,16 @@ ONE_SEVENTH = 1 / 7
 """The fixed threshold of Rosenthal and Henderson, J. Mol. Biol. 333, 721 (2003), for two halves of a measurement."""
 
 FEWEST = 5.0
-"""Independent coefficients that a ring has to have to decide on the resolution; a signal has chance gaps in fewer."""
+"""Smallest number of independent coefficients of a ring that determines the resolution."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rings:
     """The rings of a Fourier transform (y, x) in FFT order, without the zero frequency.
 
-    frequencies: (ring,), the middle of each [1/m, or 1/pixel where no pixel size is known].
-    counts: (ring,), how many coefficients it has.
-    index: (y, x), the ring of each coefficient; len(counts) where it is in none.
+    frequencies: (ring,), centre of each [1/m, or 1/pixel without a pixel size].
+    counts: (ring,), number of coefficients.
+    index: (y, x), ring of each coefficient; len(counts) if it is in none.
     """
 
     frequencies: NDArray[np.float64]
@@ -40,9 +40,9 @@ class Rings:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], pixel_size: PixelSize | None = None) -> Rings:
-        """Rings as wide as the coarser of the two frequency steps, up to the smaller of the two Nyquist frequencies.
+        """Return rings as wide as the larger frequency step, up to the smaller Nyquist frequency.
 
-        shape: (y, x). pixel_size: of the images, equal or (y, x) [m]. So sides and pixels may differ: a ring is round
+        shape: (y, x). pixel_size: of the images [m], equal or (y, x). Sides and pixels may differ: a ring is a circle
         in 1/m, and none is empty.
         """
         pixels = _pixels(pixel_size)
@@ -55,24 +55,24 @@ class Rings:
         return cls(float(width) * np.arange(1, count + 1, dtype=np.float64), counts, index)
 
     def sums(self, values: Array) -> NDArray[np.float64]:
-        """Sums of real `values` (…, y, x) over each ring and all leading axes, (ring,)."""
+        """Return the sums of real `values` (…, y, x) over each ring and all leading axes (ring,)."""
         flat = values.reshape(-1, *self.index.shape).sum(0)
         summed = np.bincount(self.index.ravel(), flat.ravel(), len(self.counts) + 1)
         return summed[: len(self.counts)].astype(np.float64)
 
 
 def soft_window(shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Hann's window (y, x): 1 in the middle, 0 half a pixel outside of the border, sin² in between."""
+    """Return a Hann window (y, x): 1 in the centre, 0 half a pixel outside the border."""
     y, x = (np.sin(np.pi * (np.arange(side) + 0.5) / side) ** 2 for side in shape)
     return y[:, None] * x[None, :]
 
 
 def independent_counts(rings: Rings) -> NDArray[np.float64]:
-    """How many independent Fourier coefficients each ring (ring,) has after `soft_window`: about half of all.
+    """Return the number of independent coefficients in each ring (ring,) after `soft_window`: about half of all.
 
-    A window w correlates coefficients at a distance d as ρ(d), the transform of w² over its value at 0. The mean of n
-    coefficients' products then varies as that of n² / Σ |ρ(a - b)|² independent ones, over all pairs a, b in the ring.
-    For Hann's window ρ is 1, 2/3, 1/6 and 0 at the distances 0, 1, 2 and more, along each axis.
+    A window w correlates coefficients at a distance d by ρ(d), the normalised transform of w². The mean of products of
+    n coefficients then has the variance of n² / Σ |ρ(a - b)|² independent ones, over all pairs a, b in the ring. For a
+    Hann window ρ is 1, 2/3, 1/6 and 0 at the distances 0, 1, 2 and more, along each axis.
     """
     weights = {0: 1.0, 1: 4 / 9, -1: 4 / 9, 2: 1 / 36, -2: 1 / 36}
     pairs = np.zeros(len(rings.counts))
@@ -84,9 +84,9 @@ def independent_counts(rings: Rings) -> NDArray[np.float64]:
 
 
 def crossing(frequencies: Array, values: Array, threshold: Array | float) -> float | None:
-    """The frequency at which `values` (ring,) first fall below `threshold`, interpolated; None where they never do.
+    """Return the interpolated frequency at which `values` (ring,) first fall below `threshold`; None if they never do.
 
-    Where the first ring is below it already, its frequency is returned.
+    It is that of the first ring if this one is below already.
     """
     excess = np.asarray(values) - threshold
     below = np.flatnonzero(excess < 0)
@@ -105,7 +105,7 @@ def _pixels(pixel_size: PixelSize | None) -> tuple[float, float]:
     sizes = tuple(float(size) for size in np.broadcast_to(np.asarray(pixel_size, float), 2))
     if not all(np.isfinite(size) and size > 0 for size in sizes):
         raise InvalidValueError(
-            f"The pixel size is {pixel_size!r} m; it has to be positive and finite, for y and x or for both.",
+            f"pixel_size is {pixel_size!r} m; expected a positive, finite number, or two (y, x).",
             code="argument.invalid-value",
         )
     return sizes[0], sizes[1]
@@ -113,12 +113,18 @@ def _pixels(pixel_size: PixelSize | None) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class RingCorrelation:
-    """How well two images agree at each spatial frequency, ring by ring; the zero frequency is left out.
+    """Correlation of two images by spatial frequency, in rings; without the zero frequency.
 
-    frequencies: (ring,) [1/m, or 1/pixel where no pixel size was given].
-    correlation: (ring,), 1 where the two are equal but for a factor, around 0 where they are independent.
-    counts: (ring,), Fourier coefficients in a ring.
-    independent: (ring,), how many of them are: fewer because of the window, and half as many for real images. The
+    Parameters
+    ----------
+    frequencies : ndarray of float64
+        Frequencies (ring,) [1/m, or 1/pixel without a pixel size].
+    correlation : ndarray of float64
+        Correlation (ring,): 1 for images that are equal except for a factor, around 0 for independent ones.
+    counts : ndarray of int64
+        Number of Fourier coefficients (ring,).
+    independent : ndarray of float64
+        Number of independent ones (ring,): fewer because of the window, and half as many for real images. The
         correlation of independent noise has the standard deviation 1 / sqrt(2 independent).
     """
 
@@ -129,18 +135,33 @@ class RingCorrelation:
 
     @property
     def half_bit(self) -> Floats:
-        """The correlation at which a ring of both images together holds half a bit a coefficient (ring,)."""
+        """Correlation (ring,) at which both images together contain half a bit per coefficient."""
         return information_threshold(0.5, self.independent)
 
     @property
     def one_bit(self) -> Floats:
-        """The correlation at which a ring of both images together holds one bit a coefficient (ring,)."""
+        """Correlation (ring,) at which both images together contain one bit per coefficient."""
         return information_threshold(1.0, self.independent)
 
     def crossing(self, threshold: Threshold = "half-bit") -> float | None:
-        """The frequency at which the correlation first falls below the threshold; None where it never does.
+        """Return the frequency at which the correlation first falls below a threshold.
 
-        The innermost rings, with fewer than 5 independent coefficients, tell too little and are passed over.
+        The innermost rings, with fewer than 5 independent coefficients, are skipped.
+
+        Parameters
+        ----------
+        threshold : {"half-bit", "one-bit", "one-seventh"}
+            Threshold.
+
+        Returns
+        -------
+        float or None
+            Frequency [1/m, or 1/pixel]; None if the correlation stays above.
+
+        Raises
+        ------
+        InvalidValueError
+            For another threshold.
         """
         thresholds: dict[str, Floats | float] = {
             "half-bit": self.half_bit,
@@ -149,19 +170,19 @@ class RingCorrelation:
         }
         if threshold not in thresholds:
             raise InvalidValueError(
-                f"The threshold is {threshold!r}; expected 'half-bit', 'one-bit' or 'one-seventh'.",
+                f"threshold is {threshold!r}; expected 'half-bit', 'one-bit' or 'one-seventh'.",
                 code="argument.invalid-value",
             )
-        told = self.independent >= min(FEWEST, float(self.independent.max()))
+        decisive = self.independent >= min(FEWEST, float(self.independent.max()))
         level = np.broadcast_to(thresholds[threshold], self.correlation.shape)
-        return crossing(self.frequencies[told], self.correlation[told], level[told])
+        return crossing(self.frequencies[decisive], self.correlation[decisive], level[decisive])
 
     @property
     def resolution(self) -> float:
-        """The period at which the correlation falls below the half-bit threshold [m, or pixels].
+        """Full period at which the correlation falls below the half-bit threshold [m, or pixels].
 
-        Where it never does it is the period of the last ring, two pixels: the images resolve no more, the wave might.
-        X-ray microscopists often quote half of this, the half-period.
+        If it never does, the period of the last ring, two pixels: the pixel size limits the resolution. In X-ray
+        microscopy often half of this value, the half-period, is given.
         """
         frequency = self.crossing()
         return 1 / (float(self.frequencies[-1]) if frequency is None else frequency)
@@ -176,19 +197,36 @@ def fourier_ring_correlation(
     offset: tuple[int, int] = (0, 0),
     align: bool = True,
 ) -> RingCorrelation:
-    """Re Σ F₁ F₂* / sqrt(Σ |F₁|² Σ |F₂|²) over rings, of two images (y, x), complex or real.
+    """Return the Fourier ring correlation Re Σ F₁ F₂* / sqrt(Σ |F₁|² Σ |F₂|²) of two images.
 
-    Use two results of the halves of a scan, or of two scans of a sample; or a result and the truth.
+    Use results of the halves of a scan, or of two scans of a sample, or a result and the ground truth. The mean over a
+    Hann window is subtracted and the window applied, so that mean and borders do not affect other rings. The real part
+    is used, since the phases agree after alignment; it does not favour noise.
 
-    pixel_size: [m], equal or (y, x); None: frequencies in 1/pixel. Sides and pixels may differ in y and x.
-    area, offset: in `other`, and where in it `one` begins, as in `register`.
-    align: first moves `one` onto `other`, with its factor and its phase ramp taken off (`register`); False: the two lie
-        on each other already.
+    Parameters
+    ----------
+    one : ndarray
+        First image (y, x), complex or real.
+    other : ndarray
+        Second image (y, x).
+    pixel_size : float or (float, float), optional
+        Size of the pixels [m]; by default frequencies are in 1/pixel.
+    area : (slice, slice), optional
+        Area in `other`, as in `register`.
+    offset : (int, int), default (0, 0)
+        Pixel (y, x) of `other` at the first pixel of `one`, as in `register`.
+    align : bool, default True
+        Whether `one` is registered to `other` first, with its factor and its phase ramp.
 
-    The mean over a Hann window is taken off and the window put on, so that neither the mean nor the borders leak into
-    other rings. The real part is taken, for the phases agree after alignment: it does not favour noise.
+    Returns
+    -------
+    RingCorrelation
+        The correlation.
 
-    Raises ValueError where the shapes or the area do not fit, and where the area has fewer than 8 pixels a side.
+    Raises
+    ------
+    InvalidValueError
+        If shapes or the area do not fit, or the area has fewer than 8 x 8 pixels (code "comparison.area-too-small").
     """
     if align:
         registered = register(one, other, area, offset)
@@ -209,7 +247,7 @@ def fourier_ring_correlation(
 
 
 def ring_correlation(one: Array, other: Array, pixel_size: PixelSize | None = None) -> RingCorrelation:
-    """`fourier_ring_correlation` of images (y, x) that lie on each other already."""
+    """`fourier_ring_correlation` of aligned images (y, x)."""
     if min(one.shape) < 8:
         raise InvalidValueError(
             f"The area has {one.shape[0]} x {one.shape[1]} pixels; expected at least 8 x 8 for rings.",
@@ -227,12 +265,12 @@ def ring_correlation(one: Array, other: Array, pixel_size: PixelSize | None = No
 
 
 def windowed_transform(image: Array, window: Array) -> Array:
-    """The Fourier transform of an image (y, x) less its weighted mean, under a window; FFT order."""
+    """Return the Fourier transform of an image (y, x) minus its weighted mean, under a window; FFT order."""
     return np.fft.fft2(window * (image - (window * image).sum() / window.sum()))
 
 
 def information_threshold(bits: float, independent: Array) -> Floats:
-    """The ring correlation expected where both images together hold `bits` a coefficient (ring,).
+    """Return the expected ring correlation if both images together contain `bits` per coefficient (ring,).
 
     independent: coefficients of each ring. With s = (2^bits - 1) / 2, the signal-to-noise ratio of one image, it is
     (s + (2 sqrt(s) + 1) / sqrt(n)) / (s + 1 + 2 sqrt(s) / sqrt(n)), at most 1. van Heel and Schatz (2005).
@@ -244,11 +282,19 @@ def information_threshold(bits: float, independent: Array) -> Floats:
 
 
 def spectral_snr(correlation: RingCorrelation | Array) -> Floats:
-    """The spectral signal-to-noise ratio of both halves together, 2 FRC / (1 - FRC), by ring.
+    """Return the spectral signal-to-noise ratio of both halves together, 2 FRC / (1 - FRC).
 
-    correlation: of two images with independent noise of equal strength, halves of one measurement. Where it is negative
-    the ratio is 0; where it is 1, infinite. One half alone has half the ratio. M. Unser, B. L. Trus and A. C. Steven,
-    Ultramicroscopy 23, 39 (1987).
+    One half alone has half the ratio. M. Unser, B. L. Trus and A. C. Steven, Ultramicroscopy 23, 39 (1987).
+
+    Parameters
+    ----------
+    correlation : RingCorrelation or ndarray
+        Correlation (ring,) of two images with independent noise of equal strength.
+
+    Returns
+    -------
+    ndarray of float64
+        Ratio (ring,): 0 for negative correlations, infinite for 1.
     """
     values = correlation.correlation if isinstance(correlation, RingCorrelation) else correlation
     positive = np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""How the scan axes lie to the detector, with the figures that tell whether to believe it."""
+"""Rotation between scan and detector, with figures of merit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from ptynb.preparation.rotation_fit import check_deflections, curl_of, deflectio
 from ptynb.preparation.scan_positions import rotate_positions, transpose_positions
 
 ENOUGH = 0.5
-"""Part of the patterns that has to be seen: gradients need neighbours."""
+"""Smallest fraction of surveyed patterns: gradients require neighbours."""
 MOST = 40_000
-"""Patterns that the angle is found from: triangles of 200,000 positions on a raster take 25 s, of these 1.5 s."""
+"""Largest number of patterns that are used: triangulation takes 1.5 s, and 25 s for 200,000 on a raster."""
 
 
 @dataclass(frozen=True)
 class ScanRotation:
-    """How the positions are put right so that the centre-of-mass field has no curl.
+    """Correction of the positions for which the field of the centres of mass has no curl.
 
-    angle: [rad] in (-π/2, π/2], from x towards y: clockwise as arrays are printed. transposed: y and x are exchanged
-    first. Half a turn more fits as well, with the opposite phase. curl_before, curl_after: part of the field's
-    variation that is curl, as the positions are and as they will be; noise alone has about a half.
+    Parameters
+    ----------
+    angle : float
+        Angle [rad] in (-π/2, π/2], from x towards y: clockwise as arrays are printed. An additional half turn fits as
+        well, with the opposite phase.
+    transposed : bool
+        Whether y and x are exchanged first.
+    curl_before : float
+        Fraction of the field's variation that is curl before the correction; about one half for noise.
+    curl_after : float
+        The same after the correction.
     """
 
     angle: float
@@ -37,24 +45,48 @@ class ScanRotation:
 
     @property
     def degrees(self) -> float:
-        """The angle in degrees."""
+        """Angle in degrees."""
         return math.degrees(self.angle)
 
     def apply(self, scan: Scan) -> Scan:
-        """The scan put right: `transpose_positions` if transposed, then `rotate_positions`."""
+        """Correct the positions of a scan.
+
+        Parameters
+        ----------
+        scan : Scan
+            Scan, which does not change.
+
+        Returns
+        -------
+        Scan
+            The new scan.
+        """
         return rotate_positions(transpose_positions(scan) if self.transposed else scan, self.angle)
 
 
 def scan_rotation(scan: Scan, seen: Survey | None = None) -> ScanRotation:
-    """The rotation between scan and detector from the patterns' centres of mass, as in 4D-STEM.
+    """Find the rotation between scan and detector from the centres of mass of the patterns, as in 4D-STEM.
 
-    The field is to be a gradient, so its curl is made least (and its divergence largest) over all angles, in closed
-    form; see `ptynb.preparation.estimate_rotation`. Of more than 40,000 patterns those nearest to the middle are used.
+    The field is a gradient, so its curl is minimised over all angles in closed form; see
+    `ptynb.preparation.estimate_rotation`. Of more than 40,000 patterns those nearest to the centre are used.
 
-    seen: a survey of at least half of the patterns; without one all are read.
+    Parameters
+    ----------
+    scan : Scan
+        Scan to examine.
+    seen : Survey, optional
+        Survey of at least half of the patterns; by default all patterns are read.
 
-    Raises ScanError where there is nothing to find: near-field scans, tilted geometry, fewer than 16 patterns or ones
-    on a line, noise; and where too few were surveyed.
+    Returns
+    -------
+    ScanRotation
+        Angle and curl.
+
+    Raises
+    ------
+    ScanError
+        For near-field scans and tilted geometries, fewer than 16 patterns or ones on a line, noise, and an incomplete
+        survey (code "scan.survey-incomplete").
     """
     check_deflections(scan)
     if seen is None:
@@ -63,8 +95,8 @@ def scan_rotation(scan: Scan, seen: Survey | None = None) -> ScanRotation:
         check_survey(scan, seen)
         if seen.patterns < ENOUGH * len(scan):
             raise ScanError(
-                f"{seen.patterns} of {len(scan)} patterns were surveyed; expected at least half of them, since the "
-                "curl is seen between neighbours. Wait for the survey, or leave it out: all patterns are read then.",
+                f"{seen.patterns} of {len(scan)} patterns were surveyed; expected at least half of them. "
+                "Wait for the survey, or leave it out to read all patterns.",
                 code="scan.survey-incomplete",
             )
         moments = seen.moments

@@ -1,7 +1,7 @@
-"""A survey of a scan: what each pattern and each pixel shows, gathered in portions, a spread sample first.
+"""Survey of a scan: statistics of each pattern and each pixel, collected in portions, an evenly spread sample first.
 
-A scan may be far larger than memory. A portion is a few patterns; what is kept of it is a handful of numbers a pattern
-and a few pictures, so that memory does not grow with the patterns' pixels. Any number of portions makes a survey.
+A scan may be larger than memory. Of each portion, a few patterns, only some numbers per pattern and some images are
+stored. A survey can be made of any number of portions.
 """
 
 from __future__ import annotations
@@ -19,29 +19,45 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 
 SAMPLE = 256
-"""Patterns of the sample that is read first: spread evenly over the scan."""
+"""Number of patterns in the first sample."""
 PORTION = 2**21
-"""Pixels of a portion at most: 32 patterns of 256 x 256, read and counted in about 0.1 s."""
+"""Largest number of pixels of a portion: 32 patterns of 256 x 256, which take about 0.1 s."""
 RINGS = 48
-"""Rings that a pattern's counts are kept by, so that any virtual detector is a sum of some of them."""
+"""Number of rings, from which virtual detectors are summed."""
 LOWEST, OCTAVES = -20, 64
-"""Exponent of the histogram's first octave, 2^-20, and how many there are."""
+"""Exponent of the first octave of the histogram, 2^-20, and number of octaves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What was seen of a scan so far. Pictures are in the order of its patterns, masked pixels as measured.
+    """Statistics of the surveyed patterns. Images are in the order of the patterns, with masked pixels as measured.
 
-    covered: (pattern,) bool, whose numbers are known. Those of the others are NaN, or 0 where they are whole.
-    finite: (y, x) bool, pixels that never showed anything but finite numbers.
-    mean, variance, maximum: (y, x) over the patterns seen [counts], 0 where not finite.
-    sums: (pattern,) counts over good pixels; brightest: (pattern,) the largest of them; at_brightest: (pattern,)
-        pixels that show it.
-    moments: (pattern, yx) centre of mass [detector pixels from index n // 2]; NaN also for patterns without counts.
-    rings: (pattern, ring) counts within rings of `ring_width` [detector pixels] about `centre` (y, x), the centre of
-        mass of the first patterns seen [detector pixels from n // 2].
-    octaves: (65,) of all good counts seen: how many are below 2^-20 (0 among them), and in [2^k, 2^(k+1)) from there.
-    infinite, negative: (pattern,) bool, whether good pixels have counts that are not finite, or negative.
+    Parameters
+    ----------
+    covered : ndarray of bool
+        Surveyed patterns (pattern,); the values of others are NaN, or 0 for integers.
+    finite : ndarray of bool
+        Pixels (y, x) whose counts were always finite.
+    mean, variance, maximum : ndarray of float64
+        Statistics (y, x) over the surveyed patterns [counts], 0 at non-finite pixels.
+    sums : ndarray of float64
+        Sum over good pixels (pattern,) [counts].
+    brightest : ndarray of float64
+        Largest count of good pixels (pattern,).
+    at_brightest : ndarray of int64
+        Number of pixels with this count (pattern,).
+    moments : ndarray of float64
+        Centre of mass (pattern, yx) [detector pixels from index n // 2]; NaN for patterns without counts.
+    rings : ndarray of float32
+        Counts in rings (pattern, ring) about `centre`.
+    ring_width : float
+        Width of the rings [detector pixels].
+    centre : (float, float)
+        Centre (y, x) of the rings, the centre of mass of the first patterns [detector pixels from n // 2].
+    octaves : ndarray of int64
+        Histogram (65,) of good counts: below 2^-20 (including 0), and in [2^k, 2^(k+1)) from there.
+    infinite, negative : ndarray of bool
+        Patterns (pattern,) with non-finite, or negative, counts at good pixels.
     """
 
     covered: NDArray[np.bool_]
@@ -62,18 +78,33 @@ class Survey:
 
     @property
     def patterns(self) -> int:
-        """How many patterns were seen."""
+        """Number of surveyed patterns."""
         return int(self.covered.sum())
 
     @property
     def complete(self) -> bool:
-        """Whether all were."""
+        """Whether all patterns were surveyed."""
         return bool(self.covered.all())
 
     def annulus(self, inner: float = 0.0, outer: float = math.inf) -> NDArray[np.float64]:
-        """Counts (pattern,) of a virtual detector from radius `inner` to `outer` [detector pixels]: NaN where unseen.
+        """Return the counts of a virtual annular detector, with radii rounded to whole rings.
 
-        Radii are about `centre`, and rounded to whole rings. Raises ValueError if there is no ring between them.
+        Parameters
+        ----------
+        inner : float, default 0
+            Inner radius about `centre` [detector pixels].
+        outer : float, default infinity
+            Outer radius [detector pixels].
+
+        Returns
+        -------
+        ndarray of float64
+            Counts (pattern,); NaN for others than surveyed patterns.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is no ring between the radii.
         """
         rings = self.rings.shape[1]
         first, last = (rings if radius == math.inf else round(radius / self.ring_width) for radius in (inner, outer))
@@ -87,13 +118,28 @@ class Survey:
 
 
 def survey(scan: Scan, patterns: int | None = None) -> Survey:
-    """The survey of all patterns of a scan, or of a spread sample of about so many.
+    """Survey all patterns of a scan, or an evenly spread sample.
 
-    Raises ValueError for a number below 1, and what reading the patterns raises.
+    Parameters
+    ----------
+    scan : Scan
+        Scan to examine.
+    patterns : int, optional
+        Approximate number of patterns; by default all.
+
+    Returns
+    -------
+    Survey
+        The survey.
+
+    Raises
+    ------
+    InvalidValueError
+        If the number is below 1; or errors of reading the patterns.
     """
     if patterns is not None and patterns < 1:
         raise InvalidValueError(
-            f"The patterns to survey are {patterns}; expected at least 1, or None for all.",
+            f"patterns is {patterns}; expected at least 1, or None for all.",
             code="argument.invalid-value",
         )
     surveyor = Surveyor(scan, sample=patterns or SAMPLE)
@@ -103,7 +149,7 @@ def survey(scan: Scan, patterns: int | None = None) -> Survey:
 
 
 class Surveyor:
-    """Goes through a scan portion by portion: `advance` until it is False, `survey` at any time."""
+    """Surveys a scan in portions: call `advance` until it returns False, and `survey` at any time."""
 
     def __init__(self, scan: Scan, sample: int = SAMPLE) -> None:
         count, window = len(scan), scan.pattern_shape
@@ -137,7 +183,7 @@ class Surveyor:
         return self._taken < len(self._sample)
 
     def advance(self) -> bool:
-        """Reads the next portion; False if there is none left."""
+        """Read the next portion; return False if there is none."""
         for wanted in self._portions:
             self._taken += 1
             indices = wanted[~self._seen[wanted]]
@@ -149,8 +195,8 @@ class Surveyor:
         return False
 
     def survey(self) -> Survey:
-        """What was seen so far; at least one portion has to be."""
-        assert self._rings is not None, "nothing was seen yet"
+        """Return the survey of at least one portion."""
+        assert self._rings is not None, "no portion was read"
         finite, patterns = self._finite, int(self._seen.sum())
         return Survey(
             self._seen.copy(),
@@ -188,10 +234,10 @@ class Surveyor:
         self._seen[indices] = True
 
     def _count_pixels(self, more: int, patterns: NDArray[np.float64]) -> None:
-        """Mean and sum of squared deviations of two sets together (Chan, Golub and LeVeque, 1983)."""
+        """Update mean and sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
         before = int(self._seen.sum())
         mean = patterns.mean(0)
-        # A pixel that never changes has to have no variance at all, whatever the rounding of its mean.
+        # The variance of a constant pixel has to be exactly 0, independent of rounding.
         constant = (patterns == patterns[0]).all(0)
         mean = np.where(constant, patterns[0], mean)
         difference = mean - self._mean
@@ -203,15 +249,15 @@ class Surveyor:
     def _count_patterns(self, indices: NDArray[np.int64], patterns: NDArray[np.float64]) -> None:
         rows, columns = patterns.sum(2), patterns.sum(1)
         total = rows.sum(1)
-        lit = total > 0
+        nonempty = total > 0
         moments = np.stack([rows @ self._y, columns @ self._x], axis=1)
         brightest = patterns.max((1, 2))
         self._sums[indices], self._brightest[indices] = total, brightest
         self._at_brightest[indices] = (patterns == brightest[:, None, None]).sum((1, 2))
-        self._moments[indices[lit]] = moments[lit] / total[lit, None]
+        self._moments[indices[nonempty]] = moments[nonempty] / total[nonempty, None]
         if self._rings is None or self._ring_of is None:
-            if lit.any():
-                y, x = moments[lit].sum(0) / total[lit].sum()
+            if nonempty.any():
+                y, x = moments[nonempty].sum(0) / total[nonempty].sum()
                 self._centre = (float(y), float(x))
             self._lay_rings()
         assert self._rings is not None
@@ -228,13 +274,23 @@ class Surveyor:
 
 
 def bright_radius(seen: Survey) -> float:
-    """Radius [detector pixels] of the undiffracted beam: where the mean over a ring last falls below half its largest.
+    """Return the radius of the undiffracted beam, where the mean over a ring last falls below half its maximum.
 
-    At least one ring. It parts a virtual bright field from a dark field (`Survey.annulus`).
+    It separates virtual bright-field and dark-field detectors (`Survey.annulus`).
+
+    Parameters
+    ----------
+    seen : Survey
+        Survey of the scan.
+
+    Returns
+    -------
+    float
+        Radius [detector pixels], at least one ring.
     """
     rings = np.nan_to_num(seen.rings).sum(0, dtype=np.float64)
     edges = np.arange(len(rings) + 1) * seen.ring_width
-    # Counts per area of a whole ring; rings that the detector's corners cut are the outermost, and dark.
+    # Counts per area of a whole ring; only the outermost, dark rings are cut by the corners.
     height = rings / (edges[1:] ** 2 - edges[:-1] ** 2)
     above = np.flatnonzero(height >= height.max() / 2)
     return float(edges[int(above[-1]) + 1]) if height.max() > 0 else seen.ring_width
@@ -247,7 +303,7 @@ def _octaves(counts: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _sample(count: int, wanted: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """About `wanted` patterns in groups that are stored together, spread over the scan, in portions."""
+    """Yield about `wanted` evenly spread patterns in portions, in groups that are stored together."""
     groups = -(-count // together)
     chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-wanted // together))).astype(np.int64))
     indices = (chosen[:, None] * together + np.arange(together)).ravel()
@@ -257,7 +313,7 @@ def _sample(count: int, wanted: int, together: int, step: int) -> Iterator[NDArr
 
 
 def _spread(count: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """All patterns, in portions of neighbours whose order makes the first few of them spread over the scan."""
+    """Yield all patterns in portions of neighbours, ordered so that the first ones are spread over the scan."""
     portions = np.arange(-(-count // step))
     for portion in np.argsort(portions * ((math.sqrt(5) - 1) / 2) % 1, kind="stable").tolist():
         yield np.arange(portion * step, min((portion + 1) * step, count), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The phase-retrieval transfer function: what share of each spatial frequency was retrieved, and reproducibly."""
+"""The phase-retrieval transfer function: the fraction of each spatial frequency that is retrieved reproducibly."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TransferFunction:
-    """A transfer function by rings of spatial frequency; the zero frequency is left out.
+    """A transfer function in rings of spatial frequency; without the zero frequency.
 
-    frequencies: (ring,) [1/m, or 1/pixel where no pixel size was given].
-    transfer: (ring,), 1 where amplitudes and phases are retrieved perfectly; not a number where nothing was measured.
-    counts: (ring,), Fourier coefficients or good detector pixels in a ring, of one pattern.
+    Parameters
+    ----------
+    frequencies : ndarray of float64
+        Frequencies (ring,) [1/m, or 1/pixel without a pixel size].
+    transfer : ndarray of float64
+        Transfer (ring,): 1 for perfect retrieval, NaN where nothing was measured.
+    counts : ndarray of int64
+        Number of Fourier coefficients, or good detector pixels, in each ring of one pattern.
     """
 
     frequencies: Floats
@@ -31,7 +36,18 @@ class TransferFunction:
     counts: NDArray[np.int64]
 
     def crossing(self, threshold: float = 0.5) -> float | None:
-        """The frequency at which the transfer first falls below the threshold; None where it never does."""
+        """Return the frequency at which the transfer first falls below a threshold.
+
+        Parameters
+        ----------
+        threshold : float, default 0.5
+            Threshold.
+
+        Returns
+        -------
+        float or None
+            Frequency [1/m, or 1/pixel]; None if the transfer stays above.
+        """
         return crossing(self.frequencies, self.transfer, threshold)
 
 
@@ -43,26 +59,44 @@ def phase_retrieval_transfer_function(
     mask: Array | None = None,
     centred: bool = True,
 ) -> TransferFunction:
-    """Σ |⟨Ψ⟩| / Σ sqrt(I) over the rings of all patterns: the mean of many reconstructions' waves over the amplitude.
+    """Return Σ |⟨Ψ⟩| / Σ sqrt(I) in rings over all patterns: the mean of the waves over the measured amplitude.
 
-    measured: diffraction patterns I (…, y, x), counts.
-    waves: complex amplitudes Ψ = F[P·O] on the detector (reconstruction, …, y, x), of reconstructions from different
-        starts. One reconstruction alone tells how well the amplitudes fit, and nothing of the phases.
-    pixel_size: of the object [m], equal or (y, x): an object's frequency k lies at λ z k on the detector.
-    mask: (y, x), True where the detector works. centred: whether the zero frequency is at index n // 2 of all arrays.
-
-    What can't be known is taken off against the first reconstruction: a constant phase of each pattern, and one phase
-    ramp on the detector for all patterns of a reconstruction (a shift of object and probe together).
-    Several modes have no phases of their own; take the strongest one's waves if it holds nearly all the power.
+    A constant phase of each pattern, and one phase ramp on the detector for all patterns of a reconstruction (a shift
+    of object and probe together), are removed against the first reconstruction. Several modes have no unique phases;
+    use the waves of the strongest one if it has nearly all the power.
 
     D. Shapiro et al., PNAS 102, 15343 (2005); H. N. Chapman et al., J. Opt. Soc. Am. A 23, 1179 (2006).
+
+    Parameters
+    ----------
+    measured : ndarray
+        Diffraction patterns I (…, y, x) [counts].
+    waves : ndarray of complex
+        Amplitudes Ψ = F[P·O] on the detector (reconstruction, …, y, x) of reconstructions from different starts. A
+        single one only shows how well the amplitudes fit.
+    pixel_size : float or (float, float), optional
+        Size of the object pixels [m]: an object frequency k is at λ z k on the detector.
+    mask : ndarray of bool, optional
+        Working pixels (y, x).
+    centred : bool, default True
+        Whether the zero frequency is at index n // 2 of all arrays.
+
+    Returns
+    -------
+    TransferFunction
+        The transfer function.
+
+    Raises
+    ------
+    InvalidValueError
+        If shapes do not fit (code "array.shape-mismatch"), or waves are real.
     """
     measured, waves = np.asarray(measured), np.asarray(waves)
     _check_patterns(measured, waves, mask)
     window = measured.shape[-2:]
     good = np.ones(window, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
     if not centred:
-        # A ramp that is continuous over the middle of the pattern is one without wraps only in this order.
+        # Only in this order is a ramp continuous over the centre of the pattern.
         measured, waves, good = (np.fft.fftshift(values, axes=(-2, -1)) for values in (measured, waves, good))
     patterns = measured.reshape(-1, *window)
     stacks = waves.reshape(len(waves), -1, *window)
@@ -80,16 +114,33 @@ def phase_retrieval_transfer_function(
 def object_transfer_function(
     objects: Sequence[Array], pixel_size: PixelSize | None = None, *, area: Area | None = None
 ) -> TransferFunction:
-    """Σ |⟨F⟩| / Σ sqrt(⟨|F|²⟩) over the rings of many reconstructed objects (y, x) of one sample, complex.
+    """Return Σ |⟨F⟩| / Σ sqrt(⟨|F|²⟩) in rings over reconstructed objects of one sample.
 
-    The later objects are registered to the first inside `area` of it (`register`), and a Hann window is put on. n
-    objects that have nothing in common at some frequency give about 1 / sqrt(n) there, times 0.89 for many.
+    The objects are registered to the first one (`register`), and a Hann window is applied. Objects that are independent
+    at some frequency give about 0.89 / sqrt(n) there for n objects.
 
-    Raises ValueError where there are fewer than two objects.
+    Parameters
+    ----------
+    objects : Sequence of ndarray
+        Objects (y, x), complex, at least two.
+    pixel_size : float or (float, float), optional
+        Size of the pixels [m]; by default frequencies are in 1/pixel.
+    area : (slice, slice), optional
+        Area of the first object that is compared.
+
+    Returns
+    -------
+    TransferFunction
+        The transfer function.
+
+    Raises
+    ------
+    InvalidValueError
+        If there are fewer than two objects, or registration fails.
     """
     if len(objects) < 2:
         raise InvalidValueError(
-            f"There is {len(objects)} object; expected at least 2 reconstructions from different starts.",
+            f"Got {len(objects)} object; expected at least 2 reconstructions from different starts.",
             code="argument.invalid-value",
         )
     registered = [register(item, objects[0], area) for item in objects[1:]]
@@ -107,7 +158,7 @@ def _ratio(values: Floats, whole: Floats) -> Floats:
 
 
 def _in_phase(waves: Array, reference: Array, good: Array) -> Array:
-    """Waves (pattern, y, x) without the constant phase of each pattern and the common ramp against the reference."""
+    """Remove the constant phase of each pattern and the common ramp of waves (pattern, y, x) against the reference."""
     ratio = np.where(good, reference * waves.conj(), 0)
     steps = np.vdot(ratio[:, :-1], ratio[:, 1:]), np.vdot(ratio[:, :, :-1], ratio[:, :, 1:])
     y, x = (np.exp(1j * np.angle(step) * np.arange(side)) for step, side in zip(steps, ratio.shape[1:], strict=True))
@@ -119,13 +170,13 @@ def _in_phase(waves: Array, reference: Array, good: Array) -> Array:
 def _check_patterns(measured: Array, waves: Array, mask: Array | None) -> None:
     if not np.iscomplexobj(waves):
         raise InvalidValueError(
-            f"The waves are of type {waves.dtype}; expected complex amplitudes on the detector, not intensities.",
+            f"waves has type {waves.dtype}; expected complex amplitudes on the detector, not intensities.",
             code="argument.invalid-type",
         )
     if waves.ndim < 3 or not len(waves) or waves.shape[1:] != measured.shape:
         raise InvalidValueError(
-            f"The waves have shape {waves.shape} and the measured patterns {measured.shape}; expected "
-            "(reconstruction, …) and then the shape of the patterns. Put the reconstructions on an axis of their own.",
+            f"waves has shape {waves.shape} and measured has shape {measured.shape}; expected (reconstruction, …) "
+            "followed by the shape of the patterns.",
             code="array.shape-mismatch",
         )
     if mask is not None and np.shape(mask) != measured.shape[-2:]:

@@ -1,4 +1,4 @@
-"""A reconstruction against a known truth, after removing what ptychography can't know."""
+"""Comparison of a reconstruction with the ground truth, after removing what ptychography cannot determine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A reconstructed object beside the true one, over the area compared.
+    """A reconstructed object and the true one over the compared area.
 
-    error: root of the mean squared complex difference over that of the mean squared truth.
-    aligned, truth: complex (y, x), the reconstruction moved, scaled and freed of its ramp to fit the truth.
+    Parameters
+    ----------
+    error : float
+        Root mean squared complex difference, divided by the root mean square of the ground truth.
+    aligned : ndarray of complex
+        The reconstruction (y, x), shifted, scaled and without its ramp.
+    ground_truth : ndarray of complex
+        The ground truth (y, x).
     """
 
     error: float
@@ -28,12 +34,31 @@ class Comparison:
 def compare(
     object: Array, ground_truth: Array, area: tuple[slice, slice], offset: tuple[int, int] = (0, 0)
 ) -> Comparison:
-    """Compares a reconstructed object (y, x) with the true one inside `area` of the truth.
+    """Compare a reconstructed object with the true one.
 
-    offset: pixel of the truth that the object's first pixel stands for, as far as is known.
-    Ptychography leaves open a shift, a complex factor and a linear phase ramp (probe and positions take up the
-    opposite); they are found by minimising the error, to fractions of a pixel. The area has to lie at least a few
-    pixels inside the object.
+    Ptychography does not determine a shift, a complex factor and a linear phase ramp (probe and positions compensate
+    them); they are fitted, to fractions of a pixel.
+
+    Parameters
+    ----------
+    object : ndarray of complex
+        Reconstructed object (y, x).
+    ground_truth : ndarray of complex
+        True object (y, x).
+    area : (slice, slice)
+        Area of the ground truth, at least a few pixels inside the object.
+    offset : (int, int), default (0, 0)
+        Approximate pixel (y, x) of the ground truth at the first pixel of the object.
+
+    Returns
+    -------
+    Comparison
+        Error and aligned objects.
+
+    Raises
+    ------
+    InvalidValueError
+        If the area is not inside both (code "comparison.area-outside").
     """
     fit = registered_near(object, ground_truth, area, offset)
     return Comparison(fit.error, fit.aligned, fit.reference)

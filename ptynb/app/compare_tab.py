@@ -1,8 +1,9 @@
-"""The workbench's tab where results are compared."""
+"""The tab Compare of the workbench."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from pathlib import Path
 
 import ipywidgets
@@ -19,7 +20,7 @@ from ptynb.widgets.elements import Whole, close_all, free, put
 
 
 class CompareTab(Whole):
-    """The results at hand, a field for a file with another, and those chosen, side by side."""
+    """The results of the session, a field for a result file, and the selected results side by side."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
@@ -28,19 +29,21 @@ class CompareTab(Whole):
             placeholder="other.result.h5", description="File",
             layout=ipywidgets.Layout(width="360px", max_width="100%"),
         )  # fmt: skip
-        add = ipywidgets.Button(description="Add", icon="plus", tooltip="Reads the result in this file")
+        add = ipywidgets.Button(description="Add", icon="plus", tooltip="Adds the result in this file")
         add.on_click(lambda _: self._put_add())
         branches = ipywidgets.Button(
-            description="Add branches", icon="code-fork", tooltip="The newest state of each branch"
+            description="Add branches", icon="code-fork", tooltip="Adds the state of each branch"
         )
         branches.on_click(lambda _: self._actions.put(self._add_branches))
-        show = ipywidgets.Button(description="Compare", icon="columns", tooltip="Shows the chosen results side by side")
-        show.on_click(lambda _: self._put_show())
-        written = ipywidgets.Button(
-            description="Report", icon="file-text-o", tooltip="Writes the chosen results as one page (HTML)"
+        show = ipywidgets.Button(
+            description="Compare", icon="columns", tooltip="Shows the selected results side by side"
         )
-        written.on_click(lambda _: self._put_report())
-        self._said = ipywidgets.HTML()
+        show.on_click(lambda _: self._put(self._show))
+        written = ipywidgets.Button(
+            description="Report", icon="file-text-o", tooltip="Writes a report (HTML) of the selected results"
+        )
+        written.on_click(lambda _: self._put(self._report))
+        self._status = ipywidgets.HTML()
         self._comparison: Compare | None = None
         self._place = ipywidgets.VBox(layout=free())
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
@@ -48,7 +51,7 @@ class CompareTab(Whole):
             [ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show, written])]
         )
         top = ipywidgets.HBox([self._names, files], layout=wrapped)
-        super().__init__([top, self._said, self._place], layout=free())
+        super().__init__([top, self._status, self._place], layout=free())
         desk.on_change(self._follow)
 
     def _follow(self, what: str) -> None:
@@ -63,7 +66,8 @@ class CompareTab(Whole):
     def _add(self, path: str) -> None:
         if not path:
             raise InvalidValueError(
-                "No file is named; type the path of a result, such as scan.result.h5, and press Add."
+                "No file is named; enter the path of a result, such as scan.result.h5, and press Add.",
+                code="argument.missing",
             )
         self._desk.add_result(Path(path).name, load_result(path), f"pt.load_result({path!r})")
 
@@ -71,27 +75,24 @@ class CompareTab(Whole):
         recon = self._desk.recon
         if recon is None:
             raise InvalidValueError(
-                "Nothing has been reconstructed yet; a run's branches can be compared once there is one."
+                "There is no reconstruction; start one to compare its branches.", code="workbench.no-reconstruction"
             )
         for branch in recon.branches:
             source = f"recon.branch_result({branch.name!r})"
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
-    def _put_show(self) -> None:
+    def _put(self, action: Callable[[list[str]], None]) -> None:
+        """Queues an action on the results that are selected now."""
         names = [name for name in self._desk.results if name in self._names.chosen]
-        self._actions.put(lambda: self._show(names))
-
-    def _put_report(self) -> None:
-        names = [name for name in self._desk.results if name in self._names.chosen]
-        self._actions.put(lambda: self._report(names))
+        self._actions.put(lambda: action(names))
 
     def _report(self, names: list[str]) -> None:
-        put(self._said, "")
+        put(self._status, "")
         _check_chosen(names, 1)
         path = free_name("comparison" if len(names) > 1 else "report", ".html")
         written = report({name: self._desk.results[name] for name in names}, path)
         self._desk.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
-        put(self._said, f'<span role="status">written: {html.escape(str(written))}</span>')
+        put(self._status, f'<span role="status">written: {html.escape(str(written))}</span>')
 
     def _show(self, names: list[str]) -> None:
         _check_chosen(names, 2)
@@ -107,7 +108,7 @@ class CompareTab(Whole):
 def _check_chosen(names: list[str], fewest: int) -> None:
     if len(names) < fewest:
         raise InvalidValueError(
-            f"{len(names) or 'No'} result{' is' if len(names) == 1 else 's are'} chosen; choose "
-            f"{'two' if fewest == 2 else 'one'} or more (Ctrl and click; 'Keep to compare' in the tab Run adds the "
-            "present one)."
+            f"{len(names)} results are selected; select {fewest} or more with Ctrl and click ('Add to comparison' in "
+            "the tab Run adds the current result).",
+            code="widget.nothing-selected",
         )

@@ -1,10 +1,9 @@
-"""The page of `ptynb dashboard`: what the one cell of its notebook calls.
+"""The page of `ptynb dashboard`, which the one cell of its notebook calls.
 
-The cell is run once, and its kernel lives as long as the command does, whether a browser shows the page or not
-(`ptynb.cli.dashboard_server`): a page that is closed, loaded again, or shown on two screens is one workbench, and
-nothing that runs is touched by it. When the command ends (Ctrl-C) its kernel does. Engines with a run go on for their
-lease, an hour; a command that is started again meanwhile comes back to it, and afterwards `ptynb.resume` goes on from
-the state that they kept. A run in the page's own kernel (0 engines) ends with it.
+The cell runs once, and its kernel lives as long as the command (`ptynb.cli.dashboard_server`): a page that is closed,
+reloaded, or shown on two screens is the same workbench, and runs are not affected. When the command ends (Ctrl-C), its
+kernel ends. Engines with a run continue for `detached_timeout`, an hour; a command started within it attaches to the
+run, and later `ptynb.resume` continues from its checkpoints. A run in the kernel of the page (0 engines) ends with it.
 """
 
 from __future__ import annotations
@@ -18,17 +17,13 @@ from ptynb.io.load import load
 
 NOTEBOOK = Path(__file__).with_suffix(".ipynb")
 SCAN, GIVEN, FOLDER = "PTYNB_DASHBOARD_SCAN", "PTYNB_DASHBOARD_GIVEN", "PTYNB_DASHBOARD_FOLDER"
-"""Environment variables by which the command tells the page's kernel what to open, what the user says of it (JSON), and
-where files are."""
+"""Environment variables of the kernel of the page: the scan to open, load options (JSON), and the working folder."""
 
 
 def page() -> Workbench:
-    """The workbench of the scan that the environment names, or without one.
-
-    A run of it that goes on after its page's kernel has ended is there again without a click.
-    """
+    """The workbench of the scan in the environment, if there is one; attaches to a run of it without a click."""
     if folder := os.environ.get(FOLDER):
-        os.chdir(folder)  # or results would be written beside the notebook, into the package
+        os.chdir(folder)  # results must not be written next to the notebook, into the package
     scan = os.environ.get(SCAN)
-    given = json.loads(os.environ.get(GIVEN) or "{}")
-    return Workbench(load(scan, **given) if scan else None, by_itself=True)
+    options = json.loads(os.environ.get(GIVEN) or "{}")
+    return Workbench(load(scan, **options) if scan else None, by_itself=True)

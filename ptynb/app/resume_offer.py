@@ -1,10 +1,9 @@
-"""A workbench comes back to what goes on without it: by itself, or with a click on a line at its top."""
+"""The offer of a workbench to attach to a run that continues without a notebook, or attaching to it without a click."""
 
 from __future__ import annotations
 
 import html
 import threading
-import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -13,17 +12,17 @@ import ipywidgets
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError
 from ptynb.session.resume import any_held_elsewhere, going_on
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.elements import Whole, close_all, free
 
-LEAVING_SECONDS = 20
-"""How long a page waits for the one before it, which may just be letting go of the run."""
+WAITING_SECONDS = 20
+"""How long a page waits for an earlier page that may be about to detach from the run."""
 
 
 class Offer(Whole):
-    """A line for each run that goes on without a notebook, with a button that comes back to it.
+    """A line for each run that continues without a notebook, with a button that attaches to it.
 
-    take: comes back to the run of this name, in the thread of the actions; actions: their queue.
+    take: attaches to the run of this name, in the thread of the actions; actions: their queue.
     """
 
     def __init__(self, actions: Actions, take: Callable[[str], None]) -> None:
@@ -32,57 +31,65 @@ class Offer(Whole):
         super().__init__(layout=free())
         self.add_class("ptynb-offer")
 
-    def look(self, scan: Scan | None, by_itself: bool = False) -> None:
-        """Looks for such runs of this scan (None: of any) in a thread of its own, and offers them.
+    @property
+    def closed(self) -> bool:
+        """Whether the search has ended."""
+        return self._ended.is_set()
 
-        by_itself: where there is exactly one it is come back to at once, and one that another process is just letting
-        go of is waited for.
+    def look(self, scan: Scan | None, by_itself: bool = False) -> None:
+        """Searches for such runs of this scan (None: of any) in a thread, and offers them.
+
+        by_itself: attaches without a click if there is exactly one, and waits for one that another process is about to
+        detach from.
         """
-        threading.Thread(
-            target=_look, args=(weakref.ref(self), self._ended, scan, by_itself), name="ptynb coming back", daemon=True
-        ).start()
+        tries = iter(range(WAITING_SECONDS if by_itself else 1, 0, -1))
+        self._ended.clear()
+
+        def search(offer: Offer) -> None:
+            try:
+                runs = going_on(scan)
+            except ClusterError:  # a cluster that is just ending
+                runs = {}
+            if runs and not offer.closed:
+                offer.found(runs, by_itself)
+            if runs or next(tries) == 1 or not any_held_elsewhere():
+                offer._ended.set()
+
+        def fail(offer: Offer, error: Exception | None) -> None:
+            offer._ended.set()
+            if error is not None:
+                offer._actions.put(partial(_raise, error))  # which shows it
+
+        repeat(self, "ptynb resume offer", 1.0, search, fail).set()
 
     def found(self, runs: dict[str, str], by_itself: bool) -> None:
-        """Takes over what goes on: names, and what each is in words."""
+        """Offers runs: name and description of each."""
         if by_itself and len(runs) == 1:
             self._actions.put(partial(self._take, *runs))
         else:
-            self.children = [self._line(name, words) for name, words in runs.items()]
+            self.children = [self._line(name, text) for name, text in runs.items()]
 
     def end(self) -> None:
-        """There is a run now: nothing is offered any more, nor looked for."""
+        """Removes the offer and ends the search, as there is a run now."""
         self._ended.set()
         lines, self.children = self.children, []
         close_all(*lines)
 
     def close(self) -> None:
-        """Ends the looking too."""
+        """Closes the offer and ends the search."""
         self._ended.set()
         super().close()
 
-    def _line(self, name: str, words: str) -> ipywidgets.HBox:
+    def _line(self, name: str, text: str) -> ipywidgets.HBox:
         button = ipywidgets.Button(
-            description="Come back to it", icon="plug", tooltip=f"pt.attach({name!r})",
+            description="Attach", icon="plug", tooltip=f"pt.attach({name!r})",
             layout=ipywidgets.Layout(width="auto"),
         )  # fmt: skip
         button.on_click(lambda _: self._actions.put(partial(self._take, name)))
-        text = ipywidgets.HTML(f'<span role="status">A run goes on without a notebook: {html.escape(words)}.</span>')
+        label = ipywidgets.HTML(f'<span role="status">A run continues without a notebook: {html.escape(text)}.</span>')
         layout = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
-        return ipywidgets.HBox([button, text], layout=layout)
+        return ipywidgets.HBox([button, label], layout=layout)
 
 
-def _look(offer: weakref.ref[Offer], ended: threading.Event, scan: Scan | None, by_itself: bool) -> None:
-    for _ in range(LEAVING_SECONDS if by_itself else 1):
-        try:
-            runs = going_on(scan)
-        except ClusterError:  # one that ends just now
-            runs = {}
-        shown = offer()
-        if shown is None or ended.is_set():
-            return
-        if runs:
-            shown.found(runs, by_itself)
-            return
-        del shown
-        if not any_held_elsewhere() or ended.wait(1.0):
-            return
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,4 +1,4 @@
-"""The workbench's tab of the run: engines, start, the live view, what changes while it runs, going back, keeping."""
+"""The tab Run of the workbench: engines, the live view, live settings, history, and the result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ptynb.widgets.live import live
 
 
 class RunTab(Whole):
-    """Engines and epochs to begin with, and below them the reconstruction that runs."""
+    """Engines and epochs of a new run, and below them the reconstruction."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
         self._started: Cluster | None = None
-        self._asked: tuple[int, str] | None = None
+        self._started_with: tuple[int, str] | None = None
         self._engines = ipywidgets.BoundedIntText(
             len(desk.cluster) if desk.cluster is not None else 2, min=0, max=64, description="Engines",
-            tooltip="How many engines reconstruct; 0: the notebook's own process",
+            tooltip="Number of engines; 0: runs in the process of the notebook",
             disabled=desk.cluster is not None, layout=ipywidgets.Layout(width="170px"),
         )  # fmt: skip
         self._device = ipywidgets.Dropdown(
@@ -50,17 +50,15 @@ class RunTab(Whole):
         self._saved = ipywidgets.HTML()
         first = [
             self._engines, self._device, self._epochs,
-            self._button("New run", "play", self._begin, "A new reconstruction of the scan with the settings"),
-            self._button("Attach", "plug", self.attach, "To a run that goes on without its notebook"),
-            self._button("Stop the engines", "power-off", self._stop_engines, "Ends the cluster that a new run began"),
+            self._button("New run", "play", self._begin, "Starts a reconstruction of the scan with the settings"),
+            self._button("Attach", "plug", self.attach, "Attaches to a run that continues without its notebook"),
+            self._button("Stop engines", "power-off", self._stop_engines, "Stops the cluster that New run started"),
         ]  # fmt: skip
         last = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
-            self._button(
-                "Report", "file-text-o", self._report, "Writes the result as one page (HTML) beside that file"
-            ),
-            self._button("Keep to compare", "clone", self._keep, "Puts the present result among those to compare"),
+            self._button("Report", "file-text-o", self._report, "Writes a report (HTML) next to the result file"),
+            self._button("Add to comparison", "clone", self._keep, "Adds the current result to the tab Compare"),
             self._saved,
         ]
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
@@ -77,11 +75,12 @@ class RunTab(Whole):
     def _begin(self) -> None:
         desk = self._desk
         if desk.scan is None:
-            raise ScanError("No scan is open; load one in the tab Scan first.")
+            raise ScanError("There is no scan; load one in the tab Scan first.", code="workbench.no-scan")
         before = desk.recon
-        if before is not None and _under_way(before):
+        if before is not None and _is_active(before):
             raise InvalidValueError(
-                f"A run is under way, at epoch {before.epoch}; press Stop first: a new one takes its engines."
+                f"A run uses the engines, at epoch {before.epoch}; press Stop before starting another one.",
+                code="workbench.run-active",
             )
         self._have_engines()
         if before is not None:
@@ -96,7 +95,7 @@ class RunTab(Whole):
         desk.tell(f"recon.start(epochs={epochs})")
 
     def attach(self, name: str | None = None) -> None:
-        """Comes back to a run that goes on without its notebook; name: as for `pt.attach`."""
+        """Attaches to a run that continues without its notebook; name: as for `pt.attach`."""
         desk = self._desk
         recon = attach(name)
         desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
@@ -104,7 +103,7 @@ class RunTab(Whole):
         if desk.scan is None:
             desk.scan = recon.scan
         desk.cluster, self._started = recon.cluster, recon.cluster
-        self._asked = None
+        self._started_with = None
         self.show(recon)
 
     def _have_engines(self) -> None:
@@ -112,11 +111,12 @@ class RunTab(Whole):
         if desk.cluster is not None and desk.cluster is not self._started:
             if not desk.cluster.running:
                 raise InvalidValueError(
-                    "The cluster that this workbench was opened with has been stopped; start() it again."
+                    "The cluster of this workbench was stopped; call its start() again.",
+                    code="workbench.cluster-stopped",
                 )
             return
-        asked = (wanted, self._device.value)
-        if desk.cluster is not None and desk.cluster.running and asked == self._asked:
+        requested = (wanted, self._device.value)
+        if desk.cluster is not None and desk.cluster.running and requested == self._started_with:
             return
         if self._started is not None:
             self._stop_engines()
@@ -125,7 +125,7 @@ class RunTab(Whole):
         put(self._engines_text, f"starting {wanted} engine{'s' if wanted > 1 else ''} …")
         try:
             desk.cluster = self._started = Cluster(wanted, device=self._device.value)
-            self._asked = asked
+            self._started_with = requested
         finally:
             put(self._engines_text, "")
         device = "" if self._device.value == "auto" else f", device={self._device.value!r}"
@@ -134,7 +134,8 @@ class RunTab(Whole):
     def _stop_engines(self) -> None:
         if self._started is None:
             raise InvalidValueError(
-                "No engines were started here; those of your own end with cluster.stop() in a cell."
+                "The workbench has not started engines; stop a cluster of your own with cluster.stop().",
+                code="workbench.no-cluster",
             )
         try:
             if self._desk.recon is not None:
@@ -145,12 +146,12 @@ class RunTab(Whole):
             self._desk.tell("cluster.stop()")
 
     def show(self, recon: Reconstruction) -> None:
-        """Puts a reconstruction on the desk, and its views below the first row."""
+        """Sets the current reconstruction and shows its views."""
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
         more = ipywidgets.Accordion([form, history], layout=free())
-        more.titles = ("All settings that can change now", "Kept states and branches")
+        more.titles = ("Live settings", "Checkpoints and branches")
         view = live(recon)
         for widget in (form, history, view):
             widget.tell = self._desk.tell
@@ -160,40 +161,42 @@ class RunTab(Whole):
         shown, self._run.children = self._run.children, []
         close_all(*shown)
 
-    def _present(self) -> Reconstruction:
+    def _current(self) -> Reconstruction:
         if self._desk.recon is None:
-            raise InvalidValueError("Nothing has been reconstructed yet; press New run first.")
+            raise InvalidValueError(
+                "There is no reconstruction; press New run first.", code="workbench.no-reconstruction"
+            )
         return self._desk.recon
 
     def _save(self) -> None:
         put(self._saved, "")
-        recon = self._present()
+        recon = self._current()
         path = Path(self._path.value.strip() or _free_path(recon.scan.name))
-        self._tell_wait(recon)
+        self._say_wait(recon)
         written = recon.save(path)
         self._desk.tell(f"recon.save({str(path)!r})")
         self._say(f"saved: {written}")
 
     def _report(self) -> None:
         put(self._saved, "")
-        recon = self._present()
+        recon = self._current()
         beside = Path(self._path.value.strip() or _free_path(recon.scan.name))
         path = beside.with_name(
             free_name(beside.name.removesuffix(".h5").removesuffix(".result"), ".html", beside.parent)
         )
-        self._tell_wait(recon)
+        self._say_wait(recon)
         written = report(recon, path)
         self._desk.tell(f"pt.report(recon, {str(path)!r})")
         self._say(f"written: {written}")
 
     def _keep(self) -> None:
-        recon = self._present()
-        self._tell_wait(recon)
+        recon = self._current()
+        self._say_wait(recon)
         name = self._desk.add_result(f"epoch {recon.epoch}", recon.result, "recon.result")
-        self._say(f"kept to compare: {name}")
+        self._say(f"added to comparison: {name}")
 
-    def _tell_wait(self, recon: Reconstruction) -> None:
-        """Lines that are run one after the other have to wait where a user did."""
+    def _say_wait(self, recon: Reconstruction) -> None:
+        """Adds a wait where the user waited for the run."""
         if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
             self._desk.tell("recon.wait()")
 
@@ -201,19 +204,19 @@ class RunTab(Whole):
         put(self._saved, f'<span role="status">{html.escape(text)}</span>')
 
 
-def _under_way(recon: Reconstruction) -> bool:
+def _is_active(recon: Reconstruction) -> bool:
     try:
         return recon.state in ("running", "paused", "recovering")
-    except (ReconstructionError, ClusterError):  # its engines are gone
+    except (ReconstructionError, ClusterError):  # its engines have ended
         return False
 
 
 def _free_path(name: str) -> str:
-    """A file for a result beside those that there are."""
+    """A file name for a result that does not exist."""
     return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
 
 
 def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
-    """A name that no file in the folder has yet."""
+    """A file name that does not exist in the folder."""
     numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
     return next((name for name in numbered if not (folder / name).exists()), numbered[0])

@@ -1,4 +1,4 @@
-"""The workbench's first tab: a scan is opened, looked at, and made ready."""
+"""First tab of the workbench: open, inspect and prepare a scan."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 
 
 class ScanTab(Whole):
-    """A field for a file, and the scan that is open."""
+    """Field for a file, and the inspection of the open scan."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
         self._path = ipywidgets.Text(
             placeholder="scan.cxi", description="File", layout=ipywidgets.Layout(width="460px", max_width="100%")
         )
-        self._load = ipywidgets.Button(description="Load", icon="folder-open", tooltip="Opens the scan in this file")
+        self._load = ipywidgets.Button(description="Load", icon="folder-open", tooltip="Open the scan in this file")
         self._load.on_click(lambda _: self._put_load())
         self._inspect: Inspect | None = None
         row = ipywidgets.HBox([self._path, self._load], layout=ipywidgets.Layout(flex_flow="row wrap"))
@@ -36,7 +36,9 @@ class ScanTab(Whole):
 
     def _open(self, path: str) -> None:
         if not path.strip():
-            raise ScanError("No file is named; type the path of a scan, such as scan.cxi, and press Load.")
+            raise ScanError(
+                "No file is named; type the path of a scan, such as scan.cxi, and press Load.", code="argument.missing"
+            )
         scan = load(path.strip())
         self._desk.tell(f"scan = pt.load({path.strip()!r})")
         self._show(scan)

@@ -1,4 +1,4 @@
-"""Desk: what lies on a workbench, and the lines of Python that put it there."""
+"""The state of a session in the workbench, and the equivalent lines of Python."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ptynb.settings.script import as_python
 
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}
-"""What lines that the widgets tell may need beside it."""
+"""Imports that lines of Python may need."""
 
 
 class Desk:
-    """Scan, settings, cluster, reconstruction and results of a session, shared by the workbench's tabs.
+    """Scan, settings, cluster, reconstruction and results, shared by the tabs of the workbench.
 
-    lines: the same session as Python. Who wants to know of changes registers with `on_change` and is told what changed:
-    "scan", "settings", "cluster", "recon", "results" or "lines".
+    lines: the session as Python. `on_change` registers a function that is called with what changed: "scan",
+    "settings", "cluster", "recon", "results" or "lines".
     """
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
@@ -40,19 +40,19 @@ class Desk:
         self.lines.append(f"settings = {as_python(self._settings)}")
 
     def on_change(self, callback: Callable[[str], None]) -> None:
-        """Calls it with what changed, in the thread that changed it."""
+        """Registers a function that is called with what changed, in the thread of the change."""
         self._callbacks.append(callback)
 
     def tell(self, line: str) -> None:
-        """Adds a line of Python that does what was just done."""
-        with self._lock:  # widgets tell in threads of their own
+        """Adds a line of Python."""
+        with self._lock:  # called in several threads
             needed = [imported for word, imported in IMPORTS.items() if word in line and imported not in self.lines]
             self.lines = [*needed, *self.lines, line]
         self._changed("lines")
 
     @property
     def scan(self) -> Scan | None:
-        """The scan that is next reconstructed."""
+        """The scan of the next reconstruction."""
         return self._scan
 
     @scan.setter
@@ -62,7 +62,7 @@ class Desk:
 
     @property
     def settings(self) -> Settings:
-        """Those of the next reconstruction."""
+        """The settings of the next reconstruction."""
         return self._settings
 
     @settings.setter
@@ -73,7 +73,7 @@ class Desk:
 
     @property
     def cluster(self) -> Cluster | None:
-        """Whose engines reconstruct; None: the notebook's own process does."""
+        """The cluster that reconstructs; None: the process of the notebook."""
         return self._cluster
 
     @cluster.setter
@@ -83,7 +83,7 @@ class Desk:
 
     @property
     def recon(self) -> Reconstruction | None:
-        """The present reconstruction."""
+        """The current reconstruction."""
         return self._recon
 
     @recon.setter
@@ -92,7 +92,7 @@ class Desk:
         self._changed("recon")
 
     def add_result(self, name: str, result: Result, source: str) -> str:
-        """Keeps a result for comparing and returns its name, which is its own; source: the Python it comes from."""
+        """Adds a result to the comparison and returns its unique name; source: the Python expression of it."""
         unique, number = name, 2
         while unique in self.results:
             unique, number = f"{name} ({number})", number + 1

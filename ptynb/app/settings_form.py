@@ -1,4 +1,4 @@
-"""Setting up a reconstruction: the form, and beside it what it would take and where it would start."""
+"""Setting up a reconstruction: the form of the settings, with memory, time, advice and a preview."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 
 class SetUp(Whole):
-    """The form of the settings; with a scan also memory and time, the advisor's word, and a preview of the start.
+    """The form of the settings; with a scan also memory, time, advice and a preview of the initial state.
 
-    `settings` are the last valid ones; `form` is the form itself, `cluster` whose engines are asked about (None: one
+    `settings` are the last valid ones; `form` is the form itself; `cluster` is the cluster to estimate for (None: one
     engine of this machine). `scan` and `cluster` may be set later.
     """
 
@@ -37,14 +37,12 @@ class SetUp(Whole):
         self.last_preview: Preview | None = None
         self._memory, self._time, self._message = (ipywidgets.HTML() for _ in range(3))
         self.measure = self._button(
-            "Time and advice", "clock-o", "Starts engines for some seconds, and measures a few updates", self._measure
+            "Time and advice", "clock-o", "Measures a few updates on engines, which takes some seconds", self._measure
         )
-        self.look = self._button(
-            "Preview", "eye", "Probe, object frame and positions at the start, before anything runs", self._preview
-        )
+        self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
-        self._actions = Actions("ptynb set up", self._complain, self._clear)
+        self._actions = Actions("ptynb set up", self._complain)
         buttons = ipywidgets.HBox([self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
         self._beside = ipywidgets.VBox(
             [self._memory, buttons, self._time, self._message, self._viewed],
@@ -56,7 +54,7 @@ class SetUp(Whole):
 
     @property
     def scan(self) -> Scan | None:
-        """The scan that is asked about; assigning asks about another one, None shows the form alone."""
+        """The scan to estimate for; None shows the form alone."""
         return self._scan
 
     @scan.setter
@@ -64,7 +62,7 @@ class SetUp(Whole):
         self._scan = self.form.scan = scan
         self.last_estimate = self.last_advice = self.last_preview = None
         for text in (self._memory, self._time, self._message):
-            put(text, "")  # all of it was said of another scan
+            put(text, "")  # for another scan
         self._viewed.layout.display = "none"
         self._beside.layout.display = "none" if scan is None else None
         if scan is not None:
@@ -72,7 +70,7 @@ class SetUp(Whole):
 
     @property
     def settings(self) -> Settings:
-        """The last settings that were valid; assigning shows others."""
+        """The last valid settings; assignment shows others."""
         return self.form.settings
 
     @settings.setter
@@ -81,7 +79,7 @@ class SetUp(Whole):
 
     @property
     def tell(self) -> Callable[[str], None] | None:
-        """Is given the line of Python that does what was just done."""
+        """Called with the line of Python that does the same as an edit."""
         return self._tell
 
     @tell.setter
@@ -89,12 +87,12 @@ class SetUp(Whole):
         self._tell = self.form.tell = tell
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Waits until all that was asked for is shown. Raises TimeoutError."""
+        """Waits until all edits and requests are carried out. Raises TimeoutError."""
         self.form.settle(seconds)
         self._actions.settle(seconds)
 
     def close(self) -> None:
-        """Ends the form and its threads."""
+        """Closes the form and ends its threads."""
         self._actions.close()
         super().close()
 
@@ -105,11 +103,11 @@ class SetUp(Whole):
 
     def _changed(self, settings: Settings) -> None:
         if self._scan is not None:
-            put(self._time, "")  # it was that of other settings
+            put(self._time, "")  # for other settings
             self._count(settings)
 
     def _count(self, settings: Settings) -> None:
-        """Memory, which is counted in a moment."""
+        """Estimates memory, without a measurement."""
 
         def count() -> None:
             if (scan := self._scan) is None:
@@ -122,11 +120,11 @@ class SetUp(Whole):
         self._actions.put(count, instead_of="memory")
 
     def _measure(self) -> None:
-        """Time and advice, which engines are asked for."""
+        """Measures time on engines, and shows advice."""
         if (scan := self._scan) is None:
             return
         settings = self.settings
-        put(self._time, note("Measuring: engines make a few updates with a part of the scan ..."))
+        put(self._time, note("Measuring a few updates on engines with a part of the scan ..."))
         try:
             found = estimate(scan, settings, self._engines)
             if scan is not self._scan:
@@ -168,31 +166,42 @@ class SetUp(Whole):
             if self._tell is not None:
                 self._tell(line)
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))
-
-    def _clear(self) -> None:
-        put(self._message, "")
 
 
 def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:
-    """A form of the settings, made from their own descriptions, ranges and units; `.settings` are the last valid ones.
+    """Return a form of the settings, generated from their descriptions, ranges and units.
 
-    With a scan: the memory they take, and on demand time and advice (for this cluster's engines) and a preview of
-    probe, object frame and positions. As the last line of a cell it appears below it.
+    As the last line of a cell it appears below it. With a scan it shows the required memory and, on request, time,
+    advice and a preview of probe, object frame and positions.
+
+    Parameters
+    ----------
+    scan : Scan, optional
+        The scan to estimate for.
+    settings : Settings, optional
+        The settings to begin with.
+    cluster : Cluster, optional
+        The cluster to estimate for; None: one engine of this machine.
+
+    Returns
+    -------
+    SetUp
+        The form; its `settings` are the last valid ones.
     """
     return SetUp(scan, settings, cluster)
 
 
 def _memory(found: Estimate) -> str:
-    """HTML: the sentence, and the items folded away."""
+    """The required memory and its items, folded (HTML)."""
     there = found.room.host if found.room.device is None else found.room.device
     what = "memory" if found.room.device is None else "the GPU's memory"
     time = "" if found.seconds is None else f", about <b>{duration(found.seconds)}</b> an epoch"
     sentence = (
-        f"Each of {counted(found.engines, 'engine')} on {found.device} takes <b>{gigabytes(found.bytes)}</b> of "
+        f"{counted(found.engines, 'engine')} on {found.device}; each takes <b>{gigabytes(found.bytes)}</b> of "
         f"{gigabytes(there)} of {what}{time}; batch {found.batch}."
     )
     problem = "" if found.problem is None else complaint(found.problem)
-    items = f"<details><summary>what takes it</summary>{found.table().html()}</details>"
+    items = f"<details><summary>details</summary>{found.table().html()}</details>"
     return f'<div role="status" style="line-height:1.5">{sentence}{items}{problem}</div>'

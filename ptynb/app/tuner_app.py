@@ -1,4 +1,4 @@
-"""Tuning in a notebook: the settings with what is ticked, and the trials that a cluster's engines make of it."""
+"""Tuning in a notebook: the settings with ranges to tune, and the trials of a study."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from ptynb.widgets.tuner_widget import Metric, Tuner
 
 
 class Tuning(Whole):
-    """A form with ticks, and the trials below it; see `tuner`.
+    """A form with ticks, and trials below it; see `tuner`.
 
-    scan, cluster: of the next study; they may be set later, and none is started without a scan. form: where settings
-    and ranges come from.
-    tuner: the trials; `tuner.study` is the study.
+    scan, cluster: of the next study; they may be set later, and a study needs a scan. form: provides settings and
+    ranges. tuner: the trials; `tuner.study` is the study.
     """
 
     def __init__(
@@ -37,21 +36,21 @@ class Tuning(Whole):
         metrics: Mapping[str, Callable[[Result], float]] | None = None,
         use: Callable[[Settings], Any] | None = None,
     ) -> None:
-        """form: one that is shown elsewhere; None: one of its own, above the trials."""
+        """form: a form that is shown elsewhere; None: creates one above the trials."""
         self._scan, self.cluster = scan, cluster
         self.form = SettingsForm(settings, ticks=True, scan=scan) if form is None else form
-        self.tuner = Tuner(self._tune, self._ranges, use=use or self._take_over, metrics=metrics)
+        self.tuner = Tuner(self._tune, self._ranges, use=use or self._use, metrics=metrics)
         shown = [self.tuner]
         if form is None:
-            hint = "Tick what is to be tuned; with nothing ticked: the rates, a decade to both sides."
-            above = ipywidgets.Accordion([self.form], titles=("Settings, and what is to be tuned",))
+            hint = "Tick the settings to tune. By default learning rates are tuned."
+            above = ipywidgets.Accordion([self.form], titles=("Settings and ranges",))
             shown = [ipywidgets.HTML(f"<p>{hint}</p>"), above, self.tuner]
         self._own_form = form is None
         super().__init__(shown)
 
     @property
     def scan(self) -> Scan | None:
-        """The scan of the next study, at which its own form looks too."""
+        """The scan of the next study, which its own form uses too."""
         return self._scan
 
     @scan.setter
@@ -62,14 +61,14 @@ class Tuning(Whole):
 
     @property
     def study(self) -> Study | None:
-        """The study that is shown; None before the first."""
+        """The study that is shown, if there is one."""
         study = self.tuner.study
         assert study is None or isinstance(study, Study)
         return study
 
     @property
     def tell(self) -> Callable[[str], None] | None:
-        """Is given the line of Python that does what was just done."""
+        """Called with the line of Python that does the same as a click."""
         return self.tuner.tell
 
     @tell.setter
@@ -84,7 +83,7 @@ class Tuning(Whole):
     def _tune(self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None) -> Study:
         if self.scan is None:
             raise InvalidValueError(
-                "There is no scan to tune with, and each trial reconstructs one; load a scan first."
+                "There is no scan, and each trial reconstructs one; load a scan first.", code="workbench.no-scan"
             )
         self.tuner.cluster = "" if self.cluster is None else "cluster"
         return tune(
@@ -98,12 +97,8 @@ class Tuning(Whole):
             study=study,
         )
 
-    def _take_over(self, settings: Settings) -> None:
+    def _use(self, settings: Settings) -> None:
         self.form.settings = settings
-
-    def close(self) -> None:
-        """Ends the widgets and their threads; a study goes on."""
-        super().close()
 
 
 def tuner(
@@ -115,13 +110,28 @@ def tuner(
     metrics: Mapping[str, Callable[[Result], float]] | None = None,
     use: Callable[[Settings], Any] | None = None,
 ) -> Tuning:
-    """A widget that tunes settings: tick parameters and ranges, start, and watch the trials come; `tune` with a mouse.
+    """Return a widget that tunes settings in selected ranges and shows the trials, as `tune` does.
 
-    settings: to begin with. cluster: whose engines try; None: this process. metrics: functions of a `Result` to choose
-    beside the loss and the FRC, by the names to show. use: is given the settings of the best trial when "Use the best"
-    is clicked; None: they are put in the form. form: a `SettingsForm(ticks=True)` that is shown elsewhere.
+    As the last line of a cell it appears below it.
 
-    As the last line of a cell it appears below it. Its `study` is the `Study`, and the widget may be closed while
-    that goes on.
+    Parameters
+    ----------
+    scan : Scan or None
+        The scan; None: it is set later, as the attribute `scan`.
+    settings : Settings, optional
+        The settings to begin with.
+    cluster : Cluster, optional
+        The cluster that runs trials; None: this process.
+    form : SettingsForm, optional
+        A `SettingsForm(ticks=True)` that is shown elsewhere.
+    metrics : mapping of str to callable, optional
+        Functions of a `Result` to choose besides the loss and the Fourier ring correlation, by the name to show.
+    use : callable, optional
+        Called with the settings of the best trial after a click on "Use best"; None: the form shows them.
+
+    Returns
+    -------
+    Tuning
+        The widget; its `study` is the `Study`, which continues when the widget is closed.
     """
     return Tuning(scan, settings, cluster, form=form, metrics=metrics, use=use)

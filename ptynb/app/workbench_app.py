@@ -1,4 +1,4 @@
-"""The workbench: everything a reconstruction needs in one widget, a tab for each thing that is done."""
+"""The workbench: scan, settings, run, comparison and tuning in the tabs of one widget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
 
 
 class Workbench(Whole):
-    """Scan, settings, run, comparison, tuning and the lines of Python that do the same; see `workbench`."""
+    """Scan, settings, run, comparison, tuning, and the equivalent lines of Python; see `workbench`."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Workbench(Whole):
         recon: Reconstruction | None = None,
         by_itself: bool = False,
     ) -> None:
-        """by_itself: whether a run of the scan that goes on without a notebook is come back to without a click."""
+        """by_itself: whether to attach without a click to a run of the scan that continues without a notebook."""
         if recon is not None:
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
         self._desk = Desk(scan, settings, cluster)
-        self._actions = Actions("ptynb workbench", self._complain, self._clear)
+        self._actions = Actions("ptynb workbench", self._complain)
         self._facts, self._message = ipywidgets.HTML(), ipywidgets.HTML()
         self._offer = Offer(self._actions, self.come_back)
         self._code = CodeView(self._desk.lines)
@@ -51,7 +51,7 @@ class Workbench(Whole):
         self._form = settings_form(scan, self._desk.settings, cluster)
         self._form.tell = self._desk.tell
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings)
-        self._tuning.tuner.tell = self._desk.tell  # its form follows the other one, which tells
+        self._tuning.tuner.tell = self._desk.tell  # its form follows the other one
         for form in (self._form.form, self._tuning.form):
             self._listen(form)
         self._tabs = ipywidgets.Tab(
@@ -65,7 +65,7 @@ class Workbench(Whole):
         super().__init__([self._facts, self._offer, self._message, self._tabs], layout=free())
         self.add_class("ptynb-workbench")
         self._desk.on_change(self._follow)
-        self._tell_facts()
+        self._show_facts()
         if recon is not None:
             self._desk.tell("# recon: from the line that opened this workbench")
             self._run_tab.show(recon)
@@ -75,38 +75,38 @@ class Workbench(Whole):
 
     @property
     def scan(self) -> Scan | None:
-        """The scan, as it was made ready."""
+        """The scan, with all changes."""
         return self._desk.scan
 
     @property
     def settings(self) -> Settings:
-        """Those of the next reconstruction."""
+        """The settings of the next reconstruction."""
         return self._desk.settings
 
     @property
     def cluster(self) -> Cluster | None:
-        """Whose engines reconstruct."""
+        """The cluster of the next reconstruction."""
         return self._desk.cluster
 
     @property
     def recon(self) -> Reconstruction | None:
-        """The present reconstruction, for lines of your own beside the mouse."""
+        """The current reconstruction."""
         return self._desk.recon
 
     @property
     def code(self) -> str:
-        """The session so far, as Python."""
+        """The session so far as lines of Python."""
         return self._code.text
 
     def come_back(self, name: str | None = None) -> None:
-        """To a run that goes on without its notebook: `pt.attach(name)`, with its settings, in the tab Run."""
+        """Attaches to a run that continues without its notebook, with its settings; name: as for `pt.attach`."""
         self._run_tab.attach(name)
         assert self.recon is not None
         self._take_settings(self.recon.settings)
         self._tabs.selected_index = TABS.index("Run")
 
     def close(self) -> None:
-        """Ends all views and their threads; a run goes on, and so does its cluster."""
+        """Closes all views and ends their threads; a run and its cluster continue."""
         self._actions.close()
         super().close()
 
@@ -114,9 +114,9 @@ class Workbench(Whole):
         form.on_change(lambda settings: self._take_settings(settings, form))
 
     def _take_settings(self, settings: Settings, source: SettingsForm | None = None) -> None:
-        """What one of the forms says, the others say too; source: the one that says it."""
+        """Shows settings in all forms; source: the form in which they were edited."""
         if settings == self._desk.settings or (source is not None and source.settings != settings):
-            return  # an echo, or settings that were edited again meanwhile: the newer ones are on their way
+            return  # already shown, or edited again: the newer settings will follow
         self._desk.settings = settings
         for form in (self._form.form, self._tuning.form):
             if form is not source and form.settings != settings:
@@ -132,11 +132,11 @@ class Workbench(Whole):
         elif what == "scan":
             self._form.scan = self._tuning.scan = self._desk.scan
         if what in ("scan", "cluster"):
-            self._tell_facts()
+            self._show_facts()
 
-    def _tell_facts(self) -> None:
+    def _show_facts(self) -> None:
         scan, cluster = self._desk.scan, self._desk.cluster
-        parts = ["no scan yet"]
+        parts = ["no scan"]
         if scan is not None:
             height, width = scan.pattern_shape
             parts = [f"<b>{html.escape(scan.name)}</b>", f"{len(scan):,} patterns of {height} × {width}"]
@@ -144,11 +144,8 @@ class Workbench(Whole):
             parts.append(f"{counted(len(cluster), 'engine')} on {html.escape(cluster.plan.engines[0].kind)}")
         put(self._facts, " &nbsp;·&nbsp; ".join(parts))
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))
-
-    def _clear(self) -> None:
-        put(self._message, "")
 
 
 def workbench(
@@ -157,13 +154,27 @@ def workbench(
     cluster: Cluster | None = None,
     recon: Reconstruction | None = None,
 ) -> Workbench:
-    """Everything a reconstruction needs, with a mouse: as the last line of a cell it appears below it.
+    """Return the workbench: scan, settings, run, comparison and tuning in one widget.
 
-    scan: None: a file is opened in the first tab. settings: to begin with. cluster: None: the tab Run starts one.
-    recon: one that there is already, such as `pt.attach()` after a restart of the kernel; its scan, settings and
-    cluster are taken where none are given. Without it, and without a cluster, a run of the scan that goes on without a
-    notebook is offered in a line at the top.
-    `.scan`, `.settings`, `.cluster` and `.recon` are what lies on the bench, for lines of Python in other cells;
-    `.code` is what was done, as Python.
+    As the last line of a cell it appears below it. Without `recon` and `cluster` it offers to attach to a run of the
+    scan that continues without a notebook.
+
+    Parameters
+    ----------
+    scan : Scan, optional
+        The scan; None: it is loaded in the first tab.
+    settings : Settings, optional
+        The settings to begin with.
+    cluster : Cluster, optional
+        The cluster that reconstructs; None: the tab Run starts one.
+    recon : Reconstruction, optional
+        A reconstruction to show, such as `pt.attach()` after a restart of the kernel; provides scan, settings and
+        cluster if they are None.
+
+    Returns
+    -------
+    Workbench
+        The widget. Its `scan`, `settings`, `cluster` and `recon` can be used in other cells; `code` are the
+        equivalent lines of Python.
     """
     return Workbench(scan, settings, cluster, recon)

@@ -15,11 +15,11 @@ from ptynb.exceptions import InvalidValueError
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    dashboard = commands.add_parser("dashboard", help="the workbench as a page without code (needs ptynb[dashboard])")
-    dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="a file with a scan, open at the start")
-    dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="of the page (default 8866)")
-    dashboard.add_argument("--dark", action="store_true", help="light letters on dark")
-    dashboard.add_argument("--no-open", action="store_true", help="print the address only")
+    dashboard = commands.add_parser("dashboard", help="open the workbench as a web page (needs ptynb[dashboard])")
+    dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="file with a scan to open")
+    dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="port of the page (default 8866)")
+    dashboard.add_argument("--dark", action="store_true", help="dark theme")
+    dashboard.add_argument("--no-open", action="store_true", help="print the address without opening a browser")
     add_load_options(dashboard)
     dashboard.set_defaults(run=_dashboard, notebooks=True)
 
@@ -38,10 +38,10 @@ def _dashboard(chosen: argparse.Namespace) -> int:
 
     if chosen.scan is not None:
         given = load_options_of(chosen, Path.cwd())
-        load(chosen.scan, **given)  # what is wrong with it is said here, not on the page
+        load(chosen.scan, **given)  # errors are shown here, not on the page
         os.environ[SCAN], os.environ[GIVEN] = str(chosen.scan.resolve()), json.dumps(given)
     os.environ[FOLDER] = os.getcwd()
-    # Whoever knows the word can run Python as this user: not on the command line, which others can read.
+    # The token allows running Python as this user: not on the command line, which others can read.
     os.environ["JUPYTER_TOKEN"] = token = secrets.token_urlsafe(24)
     address = f"http://127.0.0.1:{chosen.port}/?token={token}"
 

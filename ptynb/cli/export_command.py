@@ -8,20 +8,24 @@ from pathlib import Path
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    export = commands.add_parser("export", help="a result for other programs: CXI, TIFF, PNG, npz")
-    export.add_argument("result", type=Path, metavar="RESULT", help="a result file (.h5)")
+    export = commands.add_parser("export", help="export a result as CXI, TIFF, PNG or npz")
+    export.add_argument("result", type=Path, metavar="RESULT", help="result file (.h5)")
     export.add_argument(
-        "out", type=Path, nargs="+", metavar="OUT", help="files to write: .cxi, .tif, .png or .npz chooses the format"
+        "out", type=Path, nargs="+", metavar="OUT", help="output files; .cxi, .tif, .png or .npz selects the format"
     )
-    export.add_argument("--of", choices=["object", "probe"], default="object", help="of TIFF and PNG (default object)")
+    export.add_argument(
+        "--of", choices=["object", "probe"], default="object", help="content of TIFF and PNG (default object)"
+    )
     export.add_argument(
         "--what",
         choices=["amplitude", "phase", "complex"],
-        help="of TIFF (default: amplitude and phase) and PNG (default: phase; only PNG shows complex)",
+        help="quantity of TIFF (default: amplitude and phase) and PNG (default: phase; complex: PNG only)",
     )
-    export.add_argument("--slice", type=int, metavar="N", help="of a thick object, or mode of the probe, from 0")
-    export.add_argument("--bits", type=int, choices=[8, 16], default=8, help="of a PNG (default 8)")
-    export.add_argument("--colours", default="gray", metavar="MAP", help="of a PNG, matplotlib's (default gray)")
+    export.add_argument("--slice", type=int, metavar="N", help="slice of the object, or mode of the probe, from 0")
+    export.add_argument("--bits", type=int, choices=[8, 16], default=8, help="bits of a PNG (default 8)")
+    export.add_argument(
+        "--colours", default="gray", metavar="MAP", help="colour map of a PNG, of matplotlib (default gray)"
+    )
     export.set_defaults(run=_export)
 
 

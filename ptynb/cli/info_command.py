@@ -1,4 +1,4 @@
-"""`ptynb info`: what is in a file, what is missing, and the line that opens it."""
+"""`ptynb info`: contents of a file, missing metadata, and the line of Python that opens it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ptynb.cli.load_arguments import add_load_options, load_options_of
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    info = commands.add_parser("info", help="what is in a file: format, metadata, what is missing")
-    info.add_argument("file", type=Path, metavar="FILE", help="a scan of any format, a result, a state, a mask")
+    info = commands.add_parser("info", help="show the contents of a file: format, metadata, what is missing")
+    info.add_argument("file", type=Path, metavar="FILE", help="scan of any format, result, checkpoint or mask")
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_load_options(info)
     info.set_defaults(run=_info)

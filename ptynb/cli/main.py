@@ -1,4 +1,4 @@
-"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate. Others are in `ptynb/commands`."""
+"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate. Other subcommands are in their own files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DEMO_EPOCHS = 40
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line and returns the exit status: 0, or 1 with one sentence on the error stream."""
+    """Run the command line and return the exit status: 0, or 1 after an error message."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     try:
@@ -59,27 +59,27 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ptynb", description="Ptychographic reconstruction, interactively, in Jupyter."
-    )
+    parser = argparse.ArgumentParser(prog="ptynb", description="Interactive ptychographic reconstruction in Jupyter.")
     parser.set_defaults(notebooks=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="simulate a scan, reconstruct it on a cluster, write result and figure")
+    demo = commands.add_parser("demo", help="simulate and reconstruct a scan, write result, figure and report")
     add_cluster_options(demo, "engines", "device", device="auto")
-    demo.add_argument("--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"epochs (default {DEMO_EPOCHS})")
-    demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="where result and figure go")
+    demo.add_argument(
+        "--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"number of epochs (default {DEMO_EPOCHS})"
+    )
+    demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="folder for result, figure and report")
     demo.set_defaults(run=_demo)
 
     lab = commands.add_parser("lab", help="open JupyterLab on a copy of the starter notebooks")
-    lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="where the copy goes")
-    lab.add_argument("--no-open", action="store_true", help="copy only, and say where")
-    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="passed on to 'jupyter lab', after '--'")
+    lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="folder for the copy")
+    lab.add_argument("--no-open", action="store_true", help="copy the notebooks without opening JupyterLab")
+    lab.add_argument("rest", nargs="*", metavar="-- ARGUMENT", help="arguments of 'jupyter lab'")
     lab.set_defaults(run=_lab, notebooks=True)
 
-    doctor = commands.add_parser("doctor", help="what a cluster would be made of here, and what is wrong with it")
+    doctor = commands.add_parser("doctor", help="check this machine for a cluster")
     add_cluster_options(doctor, "engines", "device", device="auto")
-    doctor.add_argument("--cluster", action="store_true", help="start one, and let its engines test each other")
+    doctor.add_argument("--cluster", action="store_true", help="start a cluster and run its self-test")
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
     info_command.add(commands)
@@ -94,24 +94,36 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    scaling = commands.add_parser("scaling", help="run a scan on several numbers of engines, by turns, and compare")
-    scaling.add_argument("--engines", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="default: 1 2 4")
+    scaling = commands.add_parser("scaling", help="compare the speed of several numbers of engines")
     scaling.add_argument(
-        "--threads", type=int, nargs="+", metavar="N", help="of each engine (default: share the cores)"
+        "--engines", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="numbers of engines (default 1 2 4)"
     )
-    scaling.add_argument("--trials", type=int, default=3, metavar="N", help="runs of each kind (default 3)")
-    scaling.add_argument("--epochs", type=int, default=6, metavar="N", help="of a run; the first warms up (default 6)")
-    scaling.add_argument("--figure", type=Path, metavar="FILE", help="where a figure goes")
+    scaling.add_argument(
+        "--threads",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="threads of each engine (default: an equal share of the cores)",
+    )
+    scaling.add_argument("--trials", type=int, default=3, metavar="N", help="runs of each configuration (default 3)")
+    scaling.add_argument(
+        "--epochs", type=int, default=6, metavar="N", help="epochs of a run, the first as a warm-up (default 6)"
+    )
+    scaling.add_argument("--figure", type=Path, metavar="FILE", help="file for a figure")
     scaling.set_defaults(run=_scaling)
-    advise = commands.add_parser("advise", help="how many engines, and which exchange between them, are fastest")
-    advise.add_argument("--engines", type=int, metavar="N", help="at most (default: one a GPU, or 2 on the CPU)")
+    advise = commands.add_parser("advise", help="find the fastest number of engines and exchange between them")
+    advise.add_argument(
+        "--engines", type=int, metavar="N", help="largest number of engines (default: one per GPU, or 2 on the CPU)"
+    )
     advise.set_defaults(run=_advise)
-    estimate = commands.add_parser("estimate", help="memory and seconds an epoch of a scan, before starting")
-    estimate.add_argument("--engines", type=int, default=1, metavar="N", help="how many (default 1)")
+    estimate = commands.add_parser("estimate", help="estimate memory and time of an epoch")
+    estimate.add_argument("--engines", type=int, default=1, metavar="N", help="number of engines (default 1)")
     estimate.set_defaults(run=_estimate)
     for command in (scaling, advise, estimate):
-        command.add_argument("scan", type=Path, metavar="SCAN", help="a file with a scan")
-        command.add_argument("--settings", type=Path, metavar="FILE", help="settings as YAML (default: the usual ones)")
+        command.add_argument("scan", type=Path, metavar="SCAN", help="file with a scan")
+        command.add_argument(
+            "--settings", type=Path, metavar="FILE", help="settings as YAML (default: those of ptynb.Settings)"
+        )
         add_cluster_options(command, "device", device="auto")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
         add_load_options(command)
@@ -140,18 +152,18 @@ def _demo(chosen: argparse.Namespace) -> int:
     report(result, folder / "report.html", title="ptynb demo: a simulated scan", ground_truth=scan.ground_truth)
     error = compare_with_truth(result, scan.ground_truth).error
     console.print(
-        f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the known truth {error:.4f}, "
+        f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the ground truth {error:.4f}, "
         f"{time.perf_counter() - started:.0f} s in all.",
         highlight=False,
     )
     written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
     where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())
-    console.print(where, markup=False, highlight=False, soft_wrap=True)  # paths stay whole, to be copied
+    console.print(where, markup=False, highlight=False, soft_wrap=True)  # without line breaks in paths
     return 0
 
 
 def notebooks_folder() -> Path:
-    """The starter notebooks: inside the installed package, or beside it in a checkout."""
+    """Return the folder of the starter notebooks: in the installed package, or beside it in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "notebooks", package.parent / "notebooks"):
         if folder.is_dir():
@@ -168,13 +180,13 @@ def _lab(chosen: argparse.Namespace) -> int:
     for notebook in sorted(notebooks_folder().glob("*.ipynb")):
         target = folder / notebook.name
         if target.exists():
-            kept.append(target.name)  # it may hold the user's work
+            kept.append(target.name)  # it may have changes of the user
         else:
             shutil.copy(notebook, target)
             copied.append(target.name)
     console = Console()
     console.print(
-        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} kept as they were.",
+        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} unchanged.",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -182,7 +194,7 @@ def _lab(chosen: argparse.Namespace) -> int:
     if chosen.no_open:
         return 0
     command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
-    # JupyterLab takes this process's place, so that its signals and its exit status are this command's.
+    # JupyterLab replaces this process, so that its signals and exit status are those of this command.
     os.execv(sys.executable, command)
 
 
@@ -196,8 +208,8 @@ def _doctor(chosen: argparse.Namespace) -> int:
         table.add_row(Text(name, style="bold"), Text(value))
     if report.facts:
         console.print(table)
-    for remark in report.notes:
-        console.print(f"REMARK: {remark}", style="yellow", markup=False, highlight=False)
+    for note in report.notes:
+        console.print(f"NOTE: {note}", style="yellow", markup=False, highlight=False)
     for problem in report.problems:
         console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
     if not report.problems:
@@ -211,7 +223,7 @@ def _scaling(chosen: argparse.Namespace) -> int:
     from ptynb.data.scaling_result import ScalingTrial
 
     def report(trial: ScalingTrial) -> None:
-        done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s an epoch"
+        done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s per epoch"
         Console(stderr=True).print(done, markup=False, highlight=False)
 
     test = pt.scaling_test(

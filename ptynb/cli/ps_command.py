@@ -1,4 +1,4 @@
-"""`ptynb ps` and `ptynb stop`: the user's clusters, also those left by an earlier crash, and their end."""
+"""`ptynb ps` and `ptynb stop`: list and end the clusters of the user, including those left by a crash."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from ptynb.exceptions import InvalidValueError
 if TYPE_CHECKING:
     from ptynb.cluster.lifetime.orphans import FoundCluster
 
-HEADS = ("Cluster", "Where", "Since", "Engines", "Processes", "Held by", "GPU memory", "What it does")
+HEADS = ("Cluster", "Where", "Since", "Engines", "Processes", "Held by", "GPU memory", "Run")
 WIDE = 10_000
-"""Characters of a line where no terminal folds it."""
-NONE = "No cluster of yours runs here, and nothing is left of one."
+"""Width of a line without a terminal."""
+NONE = "You have no clusters."
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the commands."""
-    ps = commands.add_parser("ps", help="list your clusters, also what an earlier crash left of one")
+    ps = commands.add_parser("ps", help="list your clusters, including those left by a crash")
     ps.add_argument("--json", action="store_true", help="print JSON instead of a table")
     ps.set_defaults(run=_ps)
-    stop = commands.add_parser("stop", help="end clusters, their state kept, and remove what is left of them")
-    stop.add_argument("names", nargs="*", metavar="CLUSTER", help="as 'ptynb ps' lists it")
-    stop.add_argument("--all", action="store_true", help="all of yours on this machine")
-    stop.add_argument(
-        "--orphaned", action="store_true", help="those that no process holds and where nothing is under way"
-    )
+    stop = commands.add_parser("stop", help="write checkpoints of clusters and end them")
+    stop.add_argument("names", nargs="*", metavar="CLUSTER", help="name of a cluster in 'ptynb ps'")
+    stop.add_argument("--all", action="store_true", help="all your clusters on this machine")
+    stop.add_argument("--orphaned", action="store_true", help="orphaned and idle clusters")
     stop.set_defaults(run=_stop)
 
 
@@ -58,12 +56,12 @@ def _ps(chosen: argparse.Namespace) -> int:
         table.add_row(*(Text(cell, style="dim" if one.orphaned else "") for cell in row(one)))
     console.print(table)
     if any(one.orphaned for one in found):
-        console.print("'ptynb stop --orphaned' ends what nobody holds and where nothing is under way.", highlight=False)
+        console.print("'ptynb stop --orphaned' ends orphaned and idle clusters.", highlight=False)
     return 0
 
 
 def row(found: FoundCluster) -> tuple[str, ...]:
-    """A line of the table."""
+    """Return a row of the table."""
     from ptynb.table import gigabytes
 
     alive, planned = ("?" if count is None else str(count) for count in (found.alive, found.planned))
@@ -114,7 +112,7 @@ def _program(pid: int) -> str:
 
 
 def plain(found: FoundCluster) -> dict[str, Any]:
-    """All of it for JSON."""
+    """Return plain values for JSON."""
     told = dataclasses.asdict(found)
     if found.work is not None:
         told["work"]["folder"] = None if found.work.folder is None else str(found.work.folder)
@@ -127,7 +125,7 @@ def _stop(chosen: argparse.Namespace) -> int:
 
     if bool(chosen.names) + chosen.all + chosen.orphaned != 1:
         raise InvalidValueError(
-            "Name the clusters to end ('ptynb ps' lists them), or give one of --all and --orphaned.",
+            "Expected names of clusters (see 'ptynb ps'), or one of --all and --orphaned.",
             code="argument.missing",
         )
     found = orphans.find()
@@ -136,10 +134,10 @@ def _stop(chosen: argparse.Namespace) -> int:
     failed = False
     for one in map(orphans.look, wanted):
         if chosen.orphaned and not one.orphaned:
-            console.print(f"{one.name} is left alone: {why_spared(one)}.", markup=False, highlight=False)
+            console.print(f"{one.name} is not ended: {why_spared(one)}.", markup=False, highlight=False)
             continue
-        console.print(f"{one.name}: ends {what(one)}.", markup=False, highlight=False, soft_wrap=True)
-        with console.status("Waiting for the state to be kept, for a minute at most."):
+        console.print(f"{one.name}: ending {what(one)}.", markup=False, highlight=False, soft_wrap=True)
+        with console.status("Writing a checkpoint, within a minute."):
             ended = orphans.end(one)
         for failure in ended.failures:
             failed = True
@@ -152,14 +150,15 @@ def _stop(chosen: argparse.Namespace) -> int:
 
 
 def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundCluster]:
-    """Those of these names. Raises ValueError for one that is not there, or can't be ended from here."""
+    """Return the clusters with these names. Raises InvalidValueError for one that cannot be ended from here."""
     known = {one.name: one for one in found}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
-            told = f"near to it: {', '.join(near)}" if near else "there is none"
+            known_names = f"similar: {', '.join(near)}" if near else "there is none"
             raise InvalidValueError(
-                f"No cluster is named {name!r}; expected one that 'ptynb ps' lists ({told}).", code="cluster.not-found"
+                f"There is no cluster {name!r}; expected a name in 'ptynb ps' ({known_names}).",
+                code="cluster.not-found",
             )
         if known[name].place == "elsewhere":
             raise InvalidValueError(
@@ -169,26 +168,26 @@ def named(found: Sequence[FoundCluster], names: Sequence[str]) -> list[FoundClus
 
 
 def what(found: FoundCluster) -> str:
-    """What is about to be ended."""
+    """Return a description of what is ended."""
     if not found.processes:
-        return "nothing that runs here, and removes its folder"
+        return "no process here, and removing its folder"
     told = f"process{'' if len(found.processes) == 1 else 'es'} {ranges([one.pid for one in found.processes])}"
     return f"{told}{'' if found.work is None else f' ({found.work})'}, held by {holder(found)}"
 
 
 def why_spared(found: FoundCluster) -> str:
-    """Why it is not dead."""
+    """Return why it is not orphaned."""
     if found.holder is not None:
         return f"held by {holder(found)}"
-    return f"{found.work}" if found.work is not None else "it is being set up"
+    return f"{found.work}" if found.work is not None else "it is starting"
 
 
 def kept(found: FoundCluster, ended: Any) -> str:
-    """Up to where its state is kept."""
+    """Return a description of its latest checkpoint."""
     if found.work is None:
         return ""
     if not found.work.keeps:
-        return "; no state was to be kept"
+        return "; no checkpoint was requested"
     if ended.kept is None:
-        return "; where its state is could not be found out"
-    return f"; its state after epoch {ended.epoch} is {ended.kept}"
+        return "; its checkpoint was not found"
+    return f"; its checkpoint after epoch {ended.epoch} is {ended.kept}"

@@ -15,19 +15,19 @@ ENDING = ".report.html"
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    report = commands.add_parser(
-        "report", help="write a result as one HTML file that needs no network; compare several"
+    report = commands.add_parser("report", help="write an HTML file of a result, or of several compared")
+    report.add_argument(
+        "results", type=Path, nargs="+", metavar="RESULT.h5", help="result files; the first is the reference"
     )
     report.add_argument(
-        "results", type=Path, nargs="+", metavar="RESULT.h5", help="files with results; the first is the measure"
+        "-o", "--output", type=Path, metavar="FILE.html", help="output file (default: beside the first result)"
     )
+    report.add_argument("--title", metavar="TEXT", help="title (default: that of the result)")
     report.add_argument(
-        "-o", "--output", type=Path, metavar="FILE.html", help="where it goes (default: beside the first result)"
+        "--comments", type=Path, metavar="FILE.md", help="comments in Markdown (default: those of the result)"
     )
-    report.add_argument("--title", metavar="TEXT", help="one line (default: the result's own)")
-    report.add_argument("--comments", type=Path, metavar="FILE.md", help="text in Markdown (default: the result's own)")
-    report.add_argument("--full", action="store_true", help="every pixel of everything, however large the file")
-    report.add_argument("--open", action="store_true", help="show it in the browser")
+    report.add_argument("--full", action="store_true", help="all pixels, regardless of the size of the file")
+    report.add_argument("--open", action="store_true", help="open the report in the browser")
     report.set_defaults(run=_report)
 
 
@@ -52,5 +52,5 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidValueError(
-            f"{path} is no text in UTF-8; expected Markdown, saved as UTF-8.", code="file.unknown-format"
+            f"{path} is not UTF-8 text; expected Markdown in UTF-8.", code="file.unknown-format"
         ) from None

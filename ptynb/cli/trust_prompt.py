@@ -85,14 +85,14 @@ def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:
     named = ", ".join(f"{line.name}: {quoted(line.value)}" for line in lines)
     if len(shown) > LONGEST_SHOWN:
         raise SettingsError(
-            f"{file} runs code or connects to other machines in fields that are too long to be shown ({named}); read "
-            "the file, and add --trust if you know its author.",
+            f"{file} runs code or connects to other machines in fields too long to be shown ({named}); read the "
+            "file, and add --trust if you know its author.",
             code="settings.not-confirmed",
         )
     if not (ask and sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingsError(
-            f"{file} runs code or connects to other machines ({named}), and these fields are not confirmed; if you "
-            "know its author, add --trust, or run it once with 'ptynb run' at a terminal, which asks.",
+            f"{file} runs code or connects to other machines ({named}), which is not confirmed; if you know "
+            "its author, add --trust, or run it once with 'ptynb run' at a terminal, which asks.",
             code="settings.not-confirmed",
         )
     print(f"{file} runs code or connects to other machines:\n{shown}", file=sys.stderr)

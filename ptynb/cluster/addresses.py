@@ -1,4 +1,4 @@
-"""Which of this machine's addresses and interfaces lead to another machine. Asks the routing table; sends nothing."""
+"""Addresses and interfaces of this machine towards another one, by the routing table; nothing is sent."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ DISCARD_PORT = 9
 
 
 def address_towards(host: str) -> str:
-    """This machine's address on the way to `host` (a name or an address): the one under which that can answer.
+    """Return the address of this machine on the route to `host` (a name or an address).
 
-    Where both are possible it is of IPv4, the only one that ipyparallel's controller listens on. Raises ClusterError.
+    IPv4 is preferred, since the controller of ipyparallel listens on no other. Raises ClusterError.
     """
     try:
         found = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)
     except OSError:
         raise ClusterError(
-            f"The name {host!r} has no address here; write it right, or give the address.", code="cluster.no-address"
+            f"The name {host!r} has no address; check its spelling, or use the address.", code="cluster.no-address"
         ) from None
     for family, kind, protocol, _, place in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
         with socket.socket(family, kind, protocol) as asking:
             try:
-                asking.connect(place)  # of a datagram socket: chooses the way, and that is all
+                asking.connect(place)  # of a datagram socket: selects the route and sends nothing
             except OSError:
                 continue
             return _bare(asking.getsockname()[0])
     raise ClusterError(
-        f"There is no way from this machine to {host!r}; look at its network connection.", code="cluster.no-address"
+        f"There is no route from this machine to {host!r}; check its network connection.", code="cluster.no-address"
     )
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has this address ("eth0"). Raises ClusterError where none has."""
+    """Return the network interface with this address ("eth0"). Raises ClusterError if there is none."""
     wanted = ipaddress.ip_address(_bare(address))
     for name, entries in psutil.net_if_addrs().items():
         for entry in entries:
@@ -48,15 +48,15 @@ def interface_of(address: str) -> str:
             if own == wanted or (own.is_loopback and wanted.is_loopback and own.version == wanted.version):
                 return name
     raise ClusterError(
-        f"No interface of this machine has the address {address}; give one of its own addresses.",
+        f"No interface of this machine has the address {address}; use one of its addresses.",
         code="cluster.no-address",
     )
 
 
 def environment_towards(host: str) -> dict[str, str]:
-    """What an engine's environment needs so that its group meets and talks on the interface that leads to `host`.
+    """Return the environment variables by which the group of an engine uses the interface towards `host`.
 
-    Without it gloo takes the address of the machine's name, which is 127.0.1.1 on Debian.
+    Without them gloo uses the address of the host name, which is 127.0.1.1 on Debian.
     """
     address = address_towards(host)
     interface = interface_of(address)

@@ -230,14 +230,25 @@ class Cluster:
         timeout: float,
         report: Report | None,
     ) -> Self:
-        """A cluster of `count` engines that a launcher starts on other machines; they say themselves what they are."""
+        """A cluster of `count` engines that a launcher starts on other machines and that report their devices."""
         cluster = cls.__new__(cls)
         cluster._set_up(launch, count, None, address, lease, timeout, report)
         return cluster.start()
 
     @classmethod
     def joined(cls, folder: Path) -> Cluster | None:
-        """The running cluster with this folder; None where it does not answer. One held here is that very object."""
+        """Connect to a running cluster. One that this process holds is returned itself.
+
+        Parameters
+        ----------
+        folder : Path
+            Of the cluster.
+
+        Returns
+        -------
+        Cluster or None
+            None if it does not answer.
+        """
         if (own := _held.get(folder)) is not None:
             return own
         described, holder = runtime_dir.read(folder, "cluster.json"), runtime_dir.read(folder, "holder.json")
@@ -306,13 +317,30 @@ class Cluster:
 
     @staticmethod
     def holder(folder: Path) -> keepalive.Holder | None:
-        """The process that holds the cluster of this folder, which may be this one; None if it has ended."""
+        """Return the process that holds a cluster, which may be this one.
+
+        Parameters
+        ----------
+        folder : Path
+            Of the cluster.
+
+        Returns
+        -------
+        Holder or None
+            None if it has ended.
+        """
         known = runtime_dir.read(folder, "holder.json")
         holder = keepalive.Holder(**known) if known else None
         return None if holder is None or holder.alive() is False else holder
 
     def hold(self) -> None:
-        """Make this process the holder. Raises ClusterError where another process that still runs is."""
+        """Make this process the holder of the cluster.
+
+        Raises
+        ------
+        ClusterError
+            Another process that still runs is the holder ("cluster.held-elsewhere").
+        """
         folder, _ = self._running()
         if self.held_here:
             return
@@ -358,7 +386,7 @@ class Cluster:
 
     @property
     def plan(self) -> ClusterPlan:
-        """What the cluster is made of."""
+        """Engines, devices and backend of the cluster."""
         if self._plan is None:
             raise ClusterError(
                 "The cluster is not started, and its engines report their devices when they start; start() it.",
@@ -368,17 +396,17 @@ class Cluster:
 
     @property
     def selftest(self) -> SelfTest | None:
-        """What its engines found out about each other when they were started; None for one that was joined."""
+        """Result of the engines' self-test at the start; None for a cluster that was started by another process."""
         return self._selftest
 
     @property
     def folder(self) -> Path | None:
-        """Where the running cluster's connection files and logs are, readable by this user only."""
+        """Folder of connection files and logs, readable by this user only; None where it is stopped."""
         return self._folder
 
     @property
     def name(self) -> str:
-        """Under which `ptynb ps` lists it and `ptynb.attach` finds it; empty where it is stopped."""
+        """Name for `ptynb ps` and `ptynb.attach`; empty where it is stopped."""
         return "" if self._folder is None else self._folder.name
 
     def __len__(self) -> int:
@@ -397,7 +425,18 @@ class Cluster:
     # Start and stop
 
     def start(self) -> Self:
-        """Start the engines and wait until all of them answer; does nothing while they run."""
+        """Start the engines and wait until all of them answer; does nothing while they run.
+
+        Returns
+        -------
+        Cluster
+            This one.
+
+        Raises
+        ------
+        ClusterError
+            They cannot be started ("cluster.start-failed").
+        """
         self._executor.wait()
         if self.running:
             return self
@@ -587,14 +626,26 @@ class Cluster:
     # Engines
 
     def status(self) -> list[dict[str, Any]]:
-        """Each engine's description of itself: rank, process id, device, threads, torch version; in order of ranks."""
+        """Request a description of each engine.
+
+        Returns
+        -------
+        list of dict
+            Rank, process id, device, threads, version of torch; in order of ranks.
+        """
         return [
             {**self.call(engine.rank, run_registry.describe), "identity": engine.identity}
             for engine in self.plan.engines
         ]
 
     def held_bytes(self) -> int:
-        """Memory of the engines' processes that no other process shares [bytes]; the next reconstruction reuses it."""
+        """Memory of the engines' processes that no other process shares; the next reconstruction reuses it.
+
+        Returns
+        -------
+        int
+            Memory [bytes].
+        """
         total = 0
         for pid, _ in [] if self._launcher is None else self._launcher.record()["processes"]:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -609,9 +660,31 @@ class Cluster:
         return self._caller
 
     def call(self, rank: int, function: Callable[..., Any], *arguments: Any, timeout: float = 60.0) -> Any:
-        """Call a function of an importable module on this rank's engine and return what it returns.
+        """Call a function on an engine.
 
-        Raises EngineLostError when the engine is gone, ClusterError after `timeout` seconds without an answer.
+        Parameters
+        ----------
+        rank : int
+            Of the engine.
+        function : callable
+            Of a module that can be imported there.
+        *arguments : object
+            Of the function.
+        timeout : float
+            Longest time to wait for the answer [s].
+
+        Returns
+        -------
+        object
+            What the function returns.
+
+        Raises
+        ------
+        EngineLostError
+            The engine is lost ("engine.lost").
+        ClusterError
+            It did not answer in time ("engine.no-answer"), or the function raised an error (its
+            code, or "engine.failed").
         """
         return self.caller.call_all([rank], function, [arguments], timeout)[0]
 
@@ -622,16 +695,55 @@ class Cluster:
         arguments: list[tuple[Any, ...]],
         timeout: float = 60.0,
     ) -> list[Any]:
-        """Call a function on several ranks at the same time, each with its own arguments."""
+        """Call a function on several engines at the same time.
+
+        Parameters
+        ----------
+        ranks : list of int
+            Of the engines.
+        function : callable
+            As for `call`.
+        arguments : list of tuple
+            Arguments for each rank.
+        timeout : float
+            Longest time to wait for the answers [s].
+
+        Returns
+        -------
+        list
+            What the function returns on each rank.
+
+        Raises
+        ------
+        ClusterError
+            As for `call`; the first error, once all have answered.
+        """
         return self.caller.call_all(ranks, function, arguments, timeout)
 
     def alive(self) -> list[int]:
-        """Ranks whose engines can be reached."""
+        """List the ranks whose engines can be reached.
+
+        Returns
+        -------
+        list of int
+            In ascending order.
+        """
         caller = self._caller
         return [] if caller is None else [rank for rank in caller.ranks() if not self.why_lost(rank)]
 
     def why_lost(self, rank: int) -> str:
-        """Why the engine of this rank is known to be gone; empty while it is not, or where the cluster is stopped."""
+        """Return why an engine is lost.
+
+        Parameters
+        ----------
+        rank : int
+            Of the engine.
+
+        Returns
+        -------
+        str
+            Empty while it is not lost, or where the cluster is stopped.
+        """
         launcher, controller = self._launcher, self._controller
         if launcher is None:
             return ""
@@ -649,12 +761,34 @@ class Cluster:
         return ""
 
     def logs(self, rank: int | None = None) -> list[Path]:
-        """Log files of all processes, or of one engine; they are removed when the cluster is stopped."""
+        """List the log files, which are removed when the cluster is stopped.
+
+        Parameters
+        ----------
+        rank : int, optional
+            Of one engine. None: of all processes.
+
+        Returns
+        -------
+        list of Path
+            Sorted by name.
+        """
         pattern = "*.log" if rank is None else f"*rank{rank}*.log"
         return [] if self._folder is None else sorted((self._folder / "log").glob(pattern))
 
     def suspended(self, rank: int) -> str:
-        """A message if this rank's process or the controller's is suspended by a signal; empty otherwise."""
+        """Return whether a signal suspends an engine's process or the controller's.
+
+        Parameters
+        ----------
+        rank : int
+            Of the engine.
+
+        Returns
+        -------
+        str
+            A message; empty if neither is suspended.
+        """
         if self._launcher is None:
             return ""
         if self._launcher.held(rank):
@@ -666,7 +800,13 @@ class Cluster:
         return f"{who} does not answer: its process is suspended by a signal (SIGSTOP) or a debugger."
 
     def kill(self, rank: int) -> None:
-        """Kill the process of an engine that does not respond."""
+        """Kill the process of an engine that does not respond.
+
+        Parameters
+        ----------
+        rank : int
+            Of the engine.
+        """
         self._running()[1].kill(rank)
 
     def replace_lost(self) -> None:
@@ -693,7 +833,13 @@ class Cluster:
             self._renew_lease()
 
     def complete(self) -> None:
-        """Replace engines that are lost. Raises ClusterError where one cannot be replaced."""
+        """Replace engines that are lost.
+
+        Raises
+        ------
+        ClusterError
+            One cannot be replaced ("engine.lost").
+        """
         self.replace_lost()
         if missing := sorted({*range(len(self))} - {*self.alive()}):
             raise ClusterError(
@@ -703,14 +849,31 @@ class Cluster:
             )
 
     def open_store(self, rank: int) -> str:
-        """The rendezvous of a group whose first engine is `rank`: a file, or a store that this engine serves."""
+        """Open the rendezvous of a group of engines.
+
+        Parameters
+        ----------
+        rank : int
+            First engine of the group.
+
+        Returns
+        -------
+        str
+            Address of a file, or of a store that this engine serves.
+        """
         if self._address == LOOPBACK:
             return f"file://{self._running()[0] / f'group-{secrets.token_hex(4)}'}"
         store: str = self.call(rank, rendezvous.open_store)
         return store
 
     def close_store(self, store: str) -> None:
-        """Remove the rendezvous file; a store that an engine serves ends with its group."""
+        """Remove the rendezvous file; a store that an engine serves ends with its group.
+
+        Parameters
+        ----------
+        store : str
+            From `open_store`.
+        """
         if store.startswith("file://"):
             Path(store.removeprefix("file://")).unlink(missing_ok=True)
 
@@ -731,7 +894,7 @@ class Cluster:
         return f"<Cluster {state}: {counted(len(self), 'engine')}{self._exchange()}: {devices}>"
 
     def _exchange(self) -> str:
-        """How gradients travel, and how fast."""
+        """Backend of the gradients, and its bandwidth."""
         if len(self) == 1:
             return ""
         bandwidth = None if self._selftest is None else self._selftest.bandwidth
@@ -740,7 +903,7 @@ class Cluster:
 
 
 def rejoining(described: dict[str, Any], plan: ClusterPlan) -> Launch:
-    """Makes the launcher of a cluster that runs already, from what its file says."""
+    """Return a function that makes the launcher of a running cluster, from the cluster's file."""
     match described["kind"]:
         case "local":
             return lambda name, folder: LocalLauncher(plan, name, folder)

@@ -1,4 +1,4 @@
-"""The controller of a cluster: the process through which the notebook and its engines find each other."""
+"""The controller of a cluster: the process that connects the notebook and its engines."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ EVERYWHERE = ("", "*", "0.0.0.0", "::")
 SETTINGS = "ipcontroller_config.py"
 BEAT_SECONDS = 1.0
 MISSED_BEATS_BEYOND, MISSED_BEATS_HERE = 5, 10**6
-"""After how many of its beats an engine counts as lost. On one machine its process is looked at instead, so that one
-that is only held for a while (a debugger, a suspended job) is not given up."""
+"""Missed heartbeats after which an engine is lost. On one machine its process is checked instead, so that a suspended
+one (a debugger, a stopped job) is not lost."""
 
 
 def engine_file(folder: Path) -> Path:
-    """Where the controller of a cluster writes how engines connect."""
+    """Path of the connection file for engines."""
     return folder / "security" / "ipcontroller-engine.json"
 
 
 def client_file(folder: Path) -> Path:
-    """Where it writes how the notebook connects."""
+    """Path of the connection file for the notebook."""
     return folder / "security" / "ipcontroller-client.json"
 
 
 def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subprocess.Popen[bytes]:
-    """Starts the controller, listening on one address; beyond the loopback one everything is encrypted (CURVE).
+    """Start the controller, which listens on one address; messages to other machines are encrypted (CURVE).
 
-    Raises ClusterError for an address that stands for all of them.
+    Raises ClusterError for a wildcard address.
     """
     if address in EVERYWHERE:
         raise ClusterError(
-            f"The address is {address!r}; expected the one address of this machine that engines reach.",
+            f"address is {address!r}; expected one address of this machine to which engines connect.",
             code="argument.invalid-value",
         )
     beyond = address != LOOPBACK
@@ -65,9 +65,9 @@ def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subpro
 
 
 def _encrypt(folder: Path) -> None:
-    """Has the controller encrypt, and sign messages too, which by itself it gives up where it encrypts.
+    """Configure encryption, and signatures too, which the controller omits by default if it encrypts.
 
-    By a file of settings, for this user only: the key is in no command line.
+    By a file for this user only: the key is in no command line.
     """
     settings = f"c.IPController.enable_curve = True\nc.Session.key = {secrets.token_hex(32).encode()!r}\n"
     with os.fdopen(os.open(folder / SETTINGS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -75,12 +75,12 @@ def _encrypt(folder: Path) -> None:
 
 
 def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: float) -> None:
-    """Waits until it has written how to connect. Raises ClusterError where it ended, TimeoutError."""
+    """Wait for the connection files. Raises ClusterError if the controller ended, or TimeoutError."""
     until = time.monotonic() + timeout
     while not all(_whole(file) for file in (engine_file(folder), client_file(folder))):
         if process.poll() is not None:
             logs = [folder / "log" / "controller.log"]
-            told = f"The cluster's controller ended with status {process.returncode}.{log_end(logs)}"
+            told = f"The controller of the cluster ended with status {process.returncode}.{log_end(logs)}"
             raise ClusterError(summarize(told, logs=logs), code="cluster.start-failed")
         if time.monotonic() > until:
             raise TimeoutError
@@ -96,5 +96,5 @@ def _whole(file: Path) -> bool:
 
 
 def listed(controller: psutil.Process) -> list[list[float]]:
-    """The controller and its schedulers, as [process id, start time]."""
+    """Return the controller and its schedulers as [process id, start time]."""
     return [[one.pid, one.create_time()] for one in (controller, *controller.children(recursive=True))]

@@ -1,4 +1,4 @@
-"""What engines a cluster is made of, and how they will talk about gradients."""
+"""Plans of clusters: device, threads and environment of each engine, and the backend for gradients."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ptynb.settings.cluster_options import Device as Device
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """One engine to be: its rank, where it computes, and the environment it starts with.
+    """Plan of one engine: rank, device and environment.
 
-    kind: "CPU" or the GPU's name. identity: unlike that of any other engine.
+    kind: "CPU" or the name of the GPU. identity: unique in the cluster.
     """
 
     rank: int
@@ -34,10 +34,10 @@ class EnginePlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """All engines to be, and how they will talk about gradients.
+    """Plan of all engines.
 
-    backend: of torch.distributed; "none" for one engine. reason: why this one, in a phrase. notes: sentences on what
-    makes them slower or fewer than they could be, and on what to do about it.
+    backend: of torch.distributed; "none" for one engine. reason: for the choice of the backend. notes: sentences on
+    what limits speed or number of the engines, with remedies.
     """
 
     engines: tuple[EnginePlan, ...]
@@ -47,29 +47,29 @@ class ClusterPlan:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether engines compute on GPUs."""
+        """Whether the engines compute on GPUs."""
         return self.engines[0].kind != "CPU"
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> ClusterPlan:
-        """The plan that `to_plain` wrote."""
+        """Return the plan that `to_plain` wrote."""
         return cls(**{**plain, "engines": tuple(EnginePlan(**engine) for engine in plain["engines"])})
 
 
 def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
-    """The plan of engines that are there already, from what each says of itself, by rank.
+    """Return the plan of running engines from the description of each, by rank.
 
-    Raises ClusterError where some compute on GPUs and others do not.
+    Raises ClusterError if some compute on GPUs and others do not.
     """
     kinds = {answer["device"] for answer in answers}
     if "CPU" in kinds and len(kinds) > 1:
         found = "; ".join(f"rank {answer['rank']} on {answer['host']}: {answer['device']}" for answer in answers)
         raise ClusterError(
-            f"Some engines have a GPU and others have none ({found}); ask for GPUs on all nodes.",
+            f"Some engines have a GPU and others have none ({found}); request GPUs on all nodes.",
             code="cluster.mixed-devices",
         )
     engines = tuple(
@@ -88,14 +88,14 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
 
 
 def _identity(answer: dict[str, Any]) -> str:
-    """Unlike that of any other engine: those on one host's CPU are told apart by their ranks."""
+    """Unique in the cluster: engines on the CPU of one host differ by rank."""
     if answer["device"] != "CPU":
         return f"{answer['host']}: {answer['identity']}"
     return f"{answer['host']}: CPU {answer['rank']} ({counted(answer['threads'], 'thread')})"
 
 
 def plan_for(n: int | None, device: Device, threads: int | None = None, engines_per_gpu: int = 1) -> ClusterPlan:
-    """`plan_cluster` for this machine."""
+    """Return the plan of a cluster on this machine."""
     gpus = () if device == "cpu" else find_gpus()
     return plan_cluster(n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available())
 
@@ -109,20 +109,19 @@ def plan_cluster(
     engines_per_gpu: int = 1,
     nccl: bool = True,
 ) -> ClusterPlan:
-    """The engines for n (None: as many as there are GPUs, or 2 that share the CPU's cores).
+    """Return the plan of n engines (None: one per GPU, or 2 that share the cores of the CPU).
 
-    threads: of each engine; None: an equal share of the cores. engines_per_gpu: at most so many share one, and then
-    exchange by gloo. nccl: whether the installed torch has it.
-    Raises ClusterError where that can't be had; nothing is silently less than what was asked for.
+    threads: of each engine; None: an equal share of the cores. engines_per_gpu: number of engines that may share a GPU,
+    by gloo. nccl: whether the installed torch has it. Raises ClusterError if the request cannot be met in full.
     """
     if device not in get_args(Device):
         raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
-    for number, name in ((n, "engines were"), (engines_per_gpu, "engines for each GPU were")):
+    for number, name in ((n, "n"), (engines_per_gpu, "engines_per_gpu")):
         if number is not None and number < 1:
-            raise ClusterError(f"{number} {name} asked for; expected at least 1.", code="argument.invalid-value")
+            raise ClusterError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
     if threads is not None and not 1 <= threads <= cores:
         raise ClusterError(
-            f"{threads} threads were asked for on {cores} cores; expected 1 to {cores} for each engine.",
+            f"{threads} threads were requested on {cores} cores; expected 1 to {cores} for each engine.",
             code="argument.invalid-value",
         )
     if device == "cuda" or (device == "auto" and gpus):
@@ -130,7 +129,7 @@ def plan_cluster(
     count = n if n is not None else min(2, cores)
     if count > 4 * cores:
         raise ClusterError(
-            f"{count} CPU engines were asked for on {cores} cores; at most {4 * cores} make sense. Ask for fewer.",
+            f"{count} CPU engines were requested on {cores} cores; expected at most {4 * cores}.",
             code="argument.invalid-value",
         )
     threads = threads or max(1, cores // count)
@@ -148,22 +147,22 @@ def _plan_gpus(
 ) -> ClusterPlan:
     if not gpus:
         raise ClusterError(
-            "GPU engines were asked for, and no GPU was found. Use device='cpu', or run 'ptynb doctor'.",
+            "GPU engines were requested and no GPU was found; use device='cpu', or run 'ptynb doctor'.",
             code="gpu.not-found",
         )
     check_distinct(gpus)
     whole = tuple(gpu for gpu in gpus if not gpu.part_of)
-    places = whole or gpus
-    count = n if n is not None else len(places) * engines_per_gpu
+    devices = whole or gpus
+    count = n if n is not None else len(devices) * engines_per_gpu
     check_slices(gpus, -(-count // engines_per_gpu) if whole else count)
-    if count > len(places) * engines_per_gpu:
-        share = f"let {-(-count // len(places))} share each: engines_per_gpu={-(-count // len(places))}"
+    if count > len(devices) * engines_per_gpu:
+        share = -(-count // len(devices))
         raise ClusterError(
-            f"{count} engines were asked for and {counted(len(places), 'GPU')} found. "
-            f"Ask for {len(places) * engines_per_gpu}, or for CPU engines: device='cpu'; or {share}.",
+            f"{count} engines were requested and {counted(len(devices), 'GPU')} found; use n="
+            f"{len(devices) * engines_per_gpu}, device='cpu', or engines_per_gpu={share} on shared GPUs.",
             code="gpu.too-few",
         )
-    taken = places[:count]
+    taken = devices[:count]
     check_usable(taken, gpus, count)
     threads = threads or max(1, cores // count)
     engines = tuple(_on_gpu(rank, taken, count, threads) for rank in range(count))
@@ -172,7 +171,7 @@ def _plan_gpus(
 
 
 def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> EnginePlan:
-    """Engines go round the GPUs, so that as few as can be share one."""
+    """Plan of an engine on the GPU that has the fewest so far."""
     gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
     sharing = len(range(rank % len(gpus), count, len(gpus)))
     identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
@@ -180,21 +179,21 @@ def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> Engin
 
 
 def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[str, str, tuple[str, ...]]:
-    """The backend for so many engines on so many GPUs (0: on the CPU), why in a phrase, and remarks if it is slow.
+    """Return the backend for engines on GPUs (0: on the CPU), the reason, and notes if it is slow.
 
-    platform: as `sys.platform`. nccl: whether the installed torch has it. NCCL refuses two engines on one GPU.
+    platform: as `sys.platform`. nccl: whether the installed torch has it. NCCL does not support two engines on one GPU.
     """
     if engines == 1:
         return "none", "one engine, no group", ()
     if not gpus:
         return "gloo", "gloo: engines on the CPU", ()
-    slowly = "Gradients go through the host's memory by gloo, slower than NCCL"
+    slowly = "Gradients pass through the memory of the host by gloo, slower than NCCL"
     if engines > gpus:
-        remedy = f"{engines} engines share {counted(gpus, 'GPU')}; {gpus} would each have their own"
+        remedy = f"{engines} engines share {counted(gpus, 'GPU')}; n={gpus} gives each its own"
         return "gloo", "gloo: several engines on one GPU, slower", (f"{slowly}: {remedy}.",)
     if platform != "linux":
         where = "Windows" if platform == "win32" else platform
-        return "gloo", f"gloo: no NCCL on {where}, slower", (f"{slowly}, which is for Linux only: use it there.",)
+        return "gloo", f"gloo: no NCCL on {where}, slower", (f"{slowly}, which needs Linux.",)
     if not nccl:
         remedy = "this torch has none; install a CUDA build (pytorch.org)"
         return "gloo", "gloo: this torch has no NCCL, slower", (f"{slowly}: {remedy}.",)
@@ -202,7 +201,7 @@ def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[
 
 
 def counted(number: int, noun: str) -> str:
-    """'1 thread', '2 threads'."""
+    """Return '1 thread', '2 threads'."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -212,7 +211,7 @@ def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:
         "PTYNB_RANK": str(rank),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        # numpy only makes pictures there; its threads would wait, spinning, on the cores that torch computes on.
+        # numpy only renders pictures there; its threads would spin on the cores that torch uses.
         "OPENBLAS_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": visible_gpu,
         # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.

@@ -1,4 +1,4 @@
-"""What a cluster would be made of on this machine, and what is wrong with it; and what one says that is started."""
+"""Checks of this machine for a cluster, and of a cluster started for the purpose."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ PACKAGES = (
     *("ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab"),
 )
 MEMORY_PER_ENGINE = 2**30
-"""An engine with torch loaded takes about 0.4 GB before it holds any pattern."""
+"""An engine takes about 0.4 GB before it has patterns."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """Facts as (name, value) to read, and problems as sentences that say what to do.
-
-    notes: sentences on what works and could be faster or is shared with others.
-    """
+    """Facts as (name, value), problems with remedies, and notes on speed."""
 
     facts: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
@@ -42,9 +39,11 @@ class Examination:
 
 
 def examine_cluster(n: int | None, device: Device) -> Examination:
-    """Starts a cluster, runs its self-test and stops it; what went wrong with what it means, as problems."""
+    """Start a cluster, run its self-test and stop it; failures are problems with explanations."""
     asked = os.environ.get("NCCL_DEBUG")
-    os.environ.setdefault("NCCL_DEBUG", "WARN")  # for the engines' logs: torch's errors leave out most of what NCCL met
+    os.environ.setdefault(
+        "NCCL_DEBUG", "WARN"
+    )  # for the logs of the engines: errors of torch omit most messages of NCCL
     try:
         with Cluster(n, device=device) as cluster:
             return Examination(run_selftest(cluster).facts, (), cluster.plan.notes)
@@ -56,7 +55,7 @@ def examine_cluster(n: int | None, device: Device) -> Examination:
 
 
 def examine(n: int | None, device: str) -> Examination:
-    """Examines this machine for a cluster of `n` engines (None: the usual number)."""
+    """Check this machine for a cluster of `n` engines (None: the default)."""
     problems: list[str] = []
     gpus: tuple[GPU, ...] = ()
     plan: ClusterPlan | None = None
@@ -113,8 +112,8 @@ def _memory_problems(plan: ClusterPlan, free: int) -> list[str]:
     if needed <= free:
         return []
     return [
-        f"{len(plan.engines)} engines need about {needed / 2**30:.0f} GiB before any pattern, "
-        f"and {free / 2**30:.1f} GiB are free. Ask for fewer engines, or end other programs."
+        f"{len(plan.engines)} engines need about {needed / 2**30:.0f} GiB without patterns, and "
+        f"{free / 2**30:.1f} GiB are free; use fewer engines, or end other programs."
     ]
 
 
@@ -122,14 +121,14 @@ def _gpu_problems(gpus: tuple[GPU, ...]) -> list[str]:
     if not gpus:
         return []
     if torch.version.cuda is None:
-        return ["There are GPUs, and the installed torch is a CPU build; install a CUDA build of torch (pytorch.org)."]
+        return ["There are GPUs, and the installed torch is a CPU build; install a CUDA build (pytorch.org)."]
     return []
 
 
 def _backend_problems(plan: ClusterPlan | None) -> list[str]:
     if plan is None or len(plan.engines) == 1:
         return []
-    if dist.is_available() and dist.is_gloo_available():  # control messages go by gloo whatever gradients go by
+    if dist.is_available() and dist.is_gloo_available():  # control messages use gloo with every backend
         return []
     return [f"This torch has no gloo backend for {len(plan.engines)} engines; install another build."]
 
@@ -140,11 +139,11 @@ def _system_problems() -> list[str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
     except OSError as error:
-        problems.append(f"No port can be opened on 127.0.0.1 ({error}); engines could not talk to the notebook.")
+        problems.append(f"No port can be opened on 127.0.0.1 ({error}); engines could not connect to the notebook.")
     folder = Path(jupyter_runtime_dir())
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(existing, os.W_OK):
-        problems.append(f"{existing} can't be written to; set JUPYTER_RUNTIME_DIR to a folder that can.")
+        problems.append(f"{existing} is not writable; set JUPYTER_RUNTIME_DIR to a writable folder.")
     if sys.platform == "linux" and not Path("/sys/class/net/lo").exists():
         problems.append("There is no loopback interface 'lo'; engines on this machine could not form a group.")
     return problems

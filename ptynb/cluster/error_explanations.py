@@ -1,59 +1,59 @@
-"""What the words of NCCL, CUDA, gloo and the driver's tool mean for a cluster, and what to do."""
+"""Causes and remedies of known error messages of NCCL, CUDA, gloo and nvidia-smi."""
 
 from __future__ import annotations
 
 import re
 
 PEER_TO_PEER = (
-    "The GPUs can't reach each other directly (peer-to-peer). Try NCCL_P2P_DISABLE=1: in a notebook "
-    "os.environ['NCCL_P2P_DISABLE'] = '1' before the cluster is made; for good, a line NCCL_P2P_DISABLE=1 in "
-    "~/.nccl.conf or /etc/nccl.conf. Where that helps, an IOMMU (ACS) or the driver is what breaks it."
+    "The GPUs cannot communicate directly (peer-to-peer). Try NCCL_P2P_DISABLE=1: in a notebook "
+    "os.environ['NCCL_P2P_DISABLE'] = '1' before the cluster is created; permanently by a line NCCL_P2P_DISABLE=1 in "
+    "~/.nccl.conf or /etc/nccl.conf. If that helps, the cause is an IOMMU (ACS) or the driver."
 )
 SHARED_MEMORY = (
     "The shared memory in /dev/shm is too small, as in a container with Docker's 64 MB: start it with --shm-size=1g "
-    "(in Kubernetes mount an emptyDir with medium: Memory at /dev/shm), or remove what fills it."
+    "(in Kubernetes mount an emptyDir with medium: Memory at /dev/shm), or remove files from it."
 )
 INTERFACES = (
-    "The engines can't reach each other over the network interface in use. Name the one that joins them (ip -br addr) "
-    "in NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME before the cluster is made, and let their ports through the firewall."
+    "The engines cannot connect over the network interface in use. Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to "
+    "the one that connects them (ip -br addr) before the cluster is created, and open their ports in the firewall."
 )
 LOST_GPU = (
-    "A GPU does not answer any more, or its memory failed; dmesg tells it after 'NVRM: Xid'. Restart the machine, and "
-    "leave the GPU out (CUDA_VISIBLE_DEVICES) if it comes back."
+    "A GPU does not respond, or its memory failed; see dmesg for 'NVRM: Xid'. Restart the machine, and exclude the GPU "
+    "(CUDA_VISIBLE_DEVICES) if the error recurs."
 )
 OLD_DRIVER = (
-    "The GPU driver is older than what this torch was built for: install a newer driver, or a torch for an older CUDA "
-    "(pytorch.org, 'Previous versions'); nvidia-smi shows the newest CUDA that the driver knows."
+    "The GPU driver is too old for this torch: install a newer driver, or a torch for an older CUDA (pytorch.org, "
+    "'Previous versions'); nvidia-smi shows the newest CUDA that the driver supports."
 )
 VERSIONS = (
-    "Two versions of NCCL meet: the installed package and another in LD_LIBRARY_PATH or in another environment. Use "
-    "the same environment on all machines, have one nvidia-nccl package only (pip list), and unset LD_LIBRARY_PATH."
+    "There are two versions of NCCL: the installed package and one in LD_LIBRARY_PATH or another environment. "
+    "Use the same environment everywhere, install one nvidia-nccl package only (pip list), unset LD_LIBRARY_PATH."
 )
 EXCLUSIVE = (
-    "Another process holds the GPU, and its compute mode lets no second one in, or a process that crashed still does. "
-    "End it (nvidia-smi lists it), allow several (nvidia-smi -c 0, as root), or take another (CUDA_VISIBLE_DEVICES)."
+    "Another process, perhaps a crashed one, uses the GPU, whose compute mode allows only one. End it (nvidia-smi "
+    "lists it), allow several (nvidia-smi -c 0, as root), or use another GPU (CUDA_VISIBLE_DEVICES)."
 )
 SAME_GPU = (
-    "NCCL takes one engine for each GPU, and MIG slices of one GPU count as one. Start fewer engines, allow several on "
-    "a GPU by gloo (engines_per_gpu), or on MIG slices start runs of one engine each."
+    "NCCL supports one engine per GPU; MIG slices of a GPU count as one. Start fewer engines, allow several per "
+    "GPU by gloo (engines_per_gpu), or start a run of one engine on each MIG slice."
 )
 NO_MEMORY = (
-    "A GPU's memory is full: end what else uses it (nvidia-smi lists it), or use a GPU that is free "
+    "The memory of a GPU is full: end other processes on it (nvidia-smi lists them), or use a free GPU "
     "(CUDA_VISIBLE_DEVICES)."
 )
 NO_GPU = (
-    "CUDA shows the engine no GPU. Look whether nvidia-smi lists one, whether this torch is a CUDA build, and, in a "
-    "container, whether it was started with GPUs (docker run --gpus all)."
+    "CUDA finds no GPU. Check that nvidia-smi lists one, that this torch is a CUDA build, and that a container was "
+    "started with GPUs (docker run --gpus all)."
 )
 FABRIC = (
-    "The GPUs' switches are not managed: start the service that does it, of exactly the driver's version (systemctl "
-    "status nvidia-fabricmanager)."
+    "The Fabric Manager of the GPUs is not running: start it, in exactly the version of the driver (systemctl status "
+    "nvidia-fabricmanager)."
 )
 UNKNOWN = (
-    "Set NCCL_DEBUG=WARN before the cluster is made, to have NCCL's own words in the engines' logs, and try "
+    "Set NCCL_DEBUG=WARN before the cluster is created, for the messages of NCCL in the logs of the engines, and try "
     "NCCL_P2P_DISABLE=1."
 )
-HANG = f"NCCL hangs: most often GPUs that can't reach each other directly. {PEER_TO_PEER}"
+HANG = f"NCCL does not respond, mostly because the GPUs cannot communicate directly. {PEER_TO_PEER}"
 
 EXPLANATIONS: tuple[tuple[str, str], ...] = (
     (r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY", NO_MEMORY),
@@ -90,9 +90,9 @@ EXPLANATIONS: tuple[tuple[str, str], ...] = (
     (r"system not yet initialized|Fabric Manager", FABRIC),
     (r"NCCL error in|unhandled (cuda|system) error", UNKNOWN),
 )
-"""Patterns in the text of an error, the more specific before those that may only follow from them."""
+"""Patterns in the text of an error and explanations; causes before their consequences."""
 
 
 def explain(text: str) -> str | None:
-    """What the text of an error (with a traceback, or the tail of a log) means and what to do; None: not known."""
+    """Return cause and remedy of an error, from its text, traceback or log; None: unknown."""
     return next((words for pattern, words in EXPLANATIONS if re.search(pattern, text, re.IGNORECASE)), None)

@@ -1,4 +1,4 @@
-"""What a cluster raises, and how failures are shown: the first cause in a few lines, tracebacks and logs in a file."""
+"""Messages of failures: the first cause in a few lines, tracebacks and logs in a file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_runtime_dir
 
 MOST_LINES = 7
-"""Of a cause. With the path of the file and what `recover` would do, a message has ten lines."""
+"""Lines of a cause. With the path of the file and the remedy, a message has ten lines."""
 LAST_LINES = 4
 OWN_LINES = re.compile(r"\s*$|.*\[(Engine|IPController|KernelNanny)[^]]*\]")
-"""What ipyparallel writes to the logs of engines and controller when nothing is wrong."""
+"""Lines of ipyparallel in logs without a failure."""
 KEPT_FILES = 20
 MOST_LOG_BYTES = 2**20
 
 
 def summarize(first: str, details: str = "", logs: Iterable[Path] = ()) -> str:
-    """The first lines of a cause of failure, and the path of a file with all of it, the details and these logs.
+    """Return the first lines of a failure, and the path of a file with all of it, the details and these logs.
 
-    The file is in Jupyter's runtime folder: the cluster's own, with its logs, is removed when the cluster is stopped.
+    The file is in the runtime folder of Jupyter: the folder of the cluster is removed when it stops.
     """
     logs = [*logs]
     lines = first.rstrip().splitlines()
@@ -42,7 +42,7 @@ def summarize(first: str, details: str = "", logs: Iterable[Path] = ()) -> str:
 
 
 def log_end(logs: Iterable[Path]) -> str:
-    """The last lines of the first log that has others than ipyparallel's own, to be added to a message; or ""."""
+    """Return the last lines of the first log with a failure, for a message; or ""."""
     for log in logs:
         with contextlib.suppress(OSError):
             lines = [line for line in log.read_text(errors="replace").splitlines() if not OWN_LINES.match(line)]
@@ -52,7 +52,7 @@ def log_end(logs: Iterable[Path]) -> str:
 
 
 def _write(text: str, failure: str) -> Path:
-    """Writes a file that only this user can read, the same one for the same failure; old ones are removed."""
+    """Write a file that only this user can read, one per failure; remove old ones."""
     folder = Path(jupyter_runtime_dir()) / "ptynb_failures"
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     path = folder / f"{hashlib.sha256(failure.encode(errors='replace')).hexdigest()[:12]}.txt"

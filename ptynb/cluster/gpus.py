@@ -1,6 +1,6 @@
-"""The GPUs and MIG slices of this machine, told by the driver's own tool, so the kernel never touches CUDA.
+"""GPUs and MIG slices of this machine, listed by nvidia-smi, so that the kernel never uses CUDA.
 
-One query of nvidia-smi has all facts; a second one names the slices where a GPU is cut in such.
+One query of nvidia-smi has all facts; a second one lists the slices of partitioned GPUs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ SLICE = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MI
 WHOLE = re.compile(r"GPU \d+: .*\(UUID: (?P<uuid>[^)]+)\)")
 SLICE_USABLE = 0.95
 """Of the memory that a slice's profile names: 1g.10gb has 9728 MiB, 1g.5gb 4864 MiB."""
-MEND = "mend it, or ask for CPU engines: Cluster(device='cpu')."
+MEND = "repair it, or use CPU engines: Cluster(device='cpu')."
 
 
 @dataclass(frozen=True)
 class GPU:
     """A GPU, or a MIG slice of one, as nvidia-smi lists it.
 
-    memory, used, free: in MiB; 0 (memory) or None where the driver does not tell. load: of its time [%].
-    mode: its compute mode. mig: whether it is cut in slices. part_of: the UUID of the GPU that this slice is of.
+    memory, used, free: in MiB; 0 (memory) or None if the driver does not report it. load: [%].
+    mode: compute mode. mig: whether it is partitioned into slices. part_of: of a slice, the UUID of its GPU.
     """
 
     index: int
@@ -46,7 +46,7 @@ class GPU:
 
     @property
     def chosen_by(self) -> str:
-        """What to write into CUDA_VISIBLE_DEVICES for it."""
+        """Its entry in CUDA_VISIBLE_DEVICES."""
         return self.uuid if self.part_of else str(self.index)
 
     @property
@@ -56,10 +56,10 @@ class GPU:
 
 
 def find_gpus() -> tuple[GPU, ...]:
-    """The GPUs and MIG slices that this process may use, by nvidia-smi and CUDA_VISIBLE_DEVICES; none without a driver.
+    """Return the GPUs and MIG slices that this process may use; none without a driver.
 
-    Slices take the place of the GPU that they are of. Raises ClusterError where the driver does not work, a GPU is
-    lost, or CUDA_VISIBLE_DEVICES leaves none.
+    Slices replace their GPU. Raises ClusterError if the driver does not work, a GPU is lost, or CUDA_VISIBLE_DEVICES
+    excludes all.
     """
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -77,16 +77,16 @@ def find_gpus() -> tuple[GPU, ...]:
     left = visible(gpus, chosen)
     if lost and (not chosen or not left):
         others = ",".join(gpu.uuid for gpu in gpus)
-        leave_out = f", leave it out: CUDA_VISIBLE_DEVICES={others}" if others else ""
+        leave_out = f", exclude it: CUDA_VISIBLE_DEVICES={others}" if others else ""
         raise ClusterError(
             f"nvidia-smi lost a GPU: {lost[0]!r}. Restart the machine{leave_out}, "
-            "or ask for CPU engines: Cluster(device='cpu').",
+            "or use CPU engines: Cluster(device='cpu').",
             code="gpu.driver-failed",
         )
     if gpus and not left and chosen:
         raise ClusterError(
-            f"CUDA_VISIBLE_DEVICES={chosen!r} leaves none of the {len(gpus)} GPUs and MIG slices here. "
-            "Set it to some of them, by index or UUID; or ask for CPU engines: Cluster(device='cpu').",
+            f"CUDA_VISIBLE_DEVICES={chosen!r} excludes all {len(gpus)} GPUs and MIG slices. "
+            "Set it to some of them, by index or UUID, or use CPU engines: Cluster(device='cpu').",
             code="gpu.not-found",
         )
     return left
@@ -102,7 +102,7 @@ def _ask(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def memory_by_process() -> dict[int, int] | None:
-    """GPU memory that processes hold, by their ids [MiB], where the driver tells; None without a working driver."""
+    """Return GPU memory [MiB] by process id, as far as the driver reports it; None without a working driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
@@ -145,7 +145,7 @@ def parse_gpus(listing: str) -> tuple[GPU, ...]:
             )
         elif line.strip() and not LOST.match(line):
             raise ClusterError(
-                f"nvidia-smi answered {line.strip()!r}, which is no GPU. The driver may not work; {MEND}",
+                f"nvidia-smi answered {line.strip()!r}, which is not a GPU. The driver may not work; {MEND}",
                 code="gpu.driver-failed",
             )
     return tuple(gpus)
@@ -157,14 +157,14 @@ def _number(cell: str) -> int | None:
 
 
 def lost_gpus(listing: str) -> list[str]:
-    """The lines with which nvidia-smi says that a GPU does not answer any more."""
+    """Return the lines of nvidia-smi about GPUs that do not respond."""
     return [line.strip() for line in listing.splitlines() if LOST.match(line)]
 
 
 def with_slices(gpus: tuple[GPU, ...], names: str) -> tuple[GPU, ...]:
-    """The same with MIG slices, as `nvidia-smi -L` names them, in place of the GPUs that are cut in such.
+    """Replace partitioned GPUs by their MIG slices, as `nvidia-smi -L` lists them.
 
-    A GPU in MIG mode that has no slice yet stays, so that it can be named.
+    A GPU in MIG mode without slices remains, to be named in an error.
     """
     slices: dict[str, list[re.Match[str]]] = {}
     inside = ""
@@ -187,9 +187,9 @@ def with_slices(gpus: tuple[GPU, ...], names: str) -> tuple[GPU, ...]:
 
 
 def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves (indices or beginnings of UUIDs), in its order.
+    """Return the GPUs in CUDA_VISIBLE_DEVICES (indices or beginnings of UUIDs), in its order.
 
-    The index or UUID of a GPU that is cut in slices stands for all of them.
+    The index or UUID of a partitioned GPU selects all its slices.
     """
     if chosen is None:
         return gpus

@@ -1,4 +1,4 @@
-"""Groups of a running cluster's engines: what each of them needs in order to join the others."""
+"""Groups of engines of a running cluster: the membership of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.distributed.group import Membership
 
 
 class RunningCluster(Protocol):
-    """What groups and the self-test need of a cluster, which imports both; `ptynb.Cluster` has it."""
+    """Interface of a cluster for groups and the self-test, implemented by `ptynb.Cluster`."""
 
     @property
     def plan(self) -> ClusterPlan: ...  # noqa: D102 - documented at `ptynb.Cluster`, as all below
@@ -32,9 +32,9 @@ class RunningCluster(Protocol):
 
 
 def memberships(cluster: RunningCluster, ranks: Sequence[int], store: str, timeout: float) -> list[Membership]:
-    """By rank of the group, of the engines at these places (ranks of the cluster).
+    """Return the memberships of a group of engines, by rank; ranks: in the cluster.
 
-    store: a fresh one. timeout: seconds after which a rank that waits for another gives up.
+    store: a new one. timeout: of waiting for another rank [s].
     """
     engines = [cluster.plan.engines[place] for place in ranks]
     return [
@@ -53,11 +53,11 @@ def memberships(cluster: RunningCluster, ranks: Sequence[int], store: str, timeo
 
 @contextmanager
 def joining(cluster: RunningCluster, count: int | None = None, timeout: float = 30.0) -> Iterator[list[Membership]]:
-    """Memberships of the first `count` engines (None: of all), with a store of their own, removed where nothing failed.
+    """Yield memberships of the first `count` engines (None: of all) with a new store, removed without a failure.
 
-    Raises ClusterError where the cluster is stopped.
+    Raises ClusterError if the cluster is stopped.
     """
     store = cluster.open_store(0)
     yield memberships(cluster, range(len(cluster) if count is None else count), store, timeout)
-    # Not after a failure, when a rank may still be looking for others in it; the cluster's folder takes it along.
+    # Not after a failure, when a rank may still use it; it is removed with the folder of the cluster.
     cluster.close_store(store)

@@ -1,12 +1,12 @@
-"""The folder of a running cluster: what other processes of this user need to know of it, readable by them only.
+"""The folder of a running cluster, readable by this user only.
 
 cluster.json    {"name", "kind", "machine", "started", "plan", "backend"}
-holder.json     {"pid", "start", "machine", "lease"}: who holds it
-processes.json  {"engines", "others": [[pid, start]], "end": [[argument]]}: what belongs to it
-alone.json      {"since"}: since when nobody has held it, as its guardian noticed; stale where somebody does again
-stopping.json   {"pid"}: `ptynb stop` is ending it, so that nobody starts engines again
-security/       how to connect, with the keys, written by ipyparallel's controller
-log/            what the processes wrote
+holder.json     {"pid", "start", "machine", "lease"}: the process that holds it
+processes.json  {"engines", "others": [[pid, start]], "end": [[argument]]}: its processes, and commands to end others
+alone.json      {"since"}: time since which no process holds it, by its watchdog; stale if one holds it again
+stopping.json   {"pid"}: `ptynb stop` is ending it, and no engine may be replaced
+security/       connection files with keys, of the controller
+log/            logs of the processes
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ NAME = re.compile(r"ptynb-[0-9a-f]{8}")
 
 
 def folder_of(name: str) -> Path:
-    """Where the cluster of this name has its files."""
+    """Return the folder of the cluster with this name."""
     return Path(jupyter_runtime_dir()) / name
 
 
 def make_folder(name: str) -> Path:
-    """Makes it, for this user only."""
+    """Create the folder of a cluster, for this user only."""
     folder = folder_of(name)
     folder.mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
@@ -39,31 +39,31 @@ def make_folder(name: str) -> Path:
 
 
 def known_clusters() -> list[Path]:
-    """The folders of all clusters of this user, on whichever machine that shares its home folder."""
+    """Return the folders of all clusters of this user, on all machines that share the home folder."""
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
     return sorted(path for path in found if _is_own(path) and (path / "cluster.json").exists())
 
 
 def all_folders() -> list[Path]:
-    """The same, and those of clusters that ended before they had written what they are."""
+    """Return the same, and the folders of clusters that ended while they started."""
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
     return sorted(path for path in found if NAME.fullmatch(path.name) and _is_own(path))
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is a folder in which only this user can write: `ptynb stop` runs commands that its files name."""
+    """Whether only this user can write in a folder: `ptynb stop` runs commands in its files."""
     try:
         found = path.lstat()
-    except OSError:  # it has just been removed
+    except OSError:  # removed meanwhile
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def write(folder: Path, name: str, content: dict[str, Any]) -> None:
-    """Writes one of the files above, whole or not at all."""
+    """Write one of the files above atomically."""
     record(folder, name, content)
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
-    """What one of the files above holds; nothing where it is missing."""
+    """Read one of the files above; empty if it is missing."""
     return recorded(folder, name)

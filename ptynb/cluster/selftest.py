@@ -1,4 +1,4 @@
-"""The self-test of a running cluster: its engines are distinct, and what they tell each other sums up."""
+"""The self-test of a running cluster: distinct devices, correct sums, bandwidth and latency."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes
 
 MARGIN = 120.0
-"""Seconds beyond the group's timeout for imports, which on a busy file server take long."""
+"""Additional time for imports, which are slow on a busy file server [s]."""
 ECHOES = re.compile(r"closed by peer|reset by peer|Broken pipe|Socket closed|did not join within|ncclRemoteError")
-"""Words of a rank that only notices what has happened to another; a gloo or NCCL that fails by itself is told here."""
+"""Messages of a rank whose failure is only a consequence of another's."""
 
 
 @dataclass(frozen=True)
 class SelfTest:
-    """What the self-test found.
+    """Result of the self-test.
 
-    devices: by rank. backend: "none" for one engine; reason: why this one. bandwidth: of an all-reduce in a ring over
-    the slowest rank [bytes/s], latency: of a small one [s]; None for one engine. seconds: for all of it.
+    devices: by rank. backend: "none" for one engine; reason: for its choice. bandwidth: of a ring all-reduce on the
+    slowest rank [bytes/s], latency: of a small one [s]; None for one engine. seconds: duration.
     """
 
     world: int
@@ -36,7 +36,7 @@ class SelfTest:
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """As (name, value), to read."""
+        """The result as (name, value)."""
         devices = "; ".join(f"rank {rank}: {device}" for rank, device in enumerate(self.devices))
         found = [("World", counted(self.world, "engine")), ("Devices", devices), ("Exchange by", self.reason)]
         if self.bandwidth is not None and self.latency is not None:
@@ -45,16 +45,15 @@ class SelfTest:
 
 
 def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
-    """Runs the self-test on all engines of a running cluster, with no reconstruction open.
+    """Run the self-test on all engines of a running cluster without a reconstruction.
 
-    timeout: seconds after which a rank that waits for another gives up. Raises ClusterError with what is wrong and,
-    where its words are known, what they mean and what to do.
+    timeout: of waiting for another rank [s]. Raises ClusterError with the cause and, if it is known, a remedy.
     """
     ranks = [*range(len(cluster))]
     with joining(cluster, timeout=timeout) as memberships:
         try:
             answers = cluster.call_all(ranks, attempt, [(one,) for one in memberships], timeout=timeout + MARGIN)
-        except ClusterError as error:  # an engine is gone; what it wrote last stands in its log
+        except ClusterError as error:  # an engine is lost; its last messages are in its log
             text = explained(f"The self-test ended: {error}", last_words(cluster))
             raise type(error)(text, code=error.code) from error
     failures = {rank: told for rank, (findings, told) in enumerate(answers) if findings is None}
@@ -73,19 +72,19 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
 
 
 def explained(text: str, logs: str = "") -> str:
-    """The text with what it or the logs mean, where that is known and not said yet."""
+    """Append the explanation of a text or of logs, if one is known."""
     words = explain(text) or explain(logs)
     return text if words is None or words in text else f"{text}\n{words}"
 
 
 def last_words(cluster: RunningCluster, lines: int = 50) -> str:
-    """The last lines of the engines' logs, where NCCL says what it met (with NCCL_DEBUG=WARN) and torch only that."""
+    """Return the last lines of the logs of the engines, with messages of NCCL (NCCL_DEBUG=WARN)."""
     logs = sorted((cluster.folder / "log").glob("*rank*.log")) if cluster.folder is not None else []
     return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _failed(failures: dict[int, str], world: int, logs: str) -> str:
-    """One sentence for the rank that knows best: one whose words are known, or that does not only notice others'."""
+    """Return one sentence about the rank with the most informative failure."""
 
     def echoes(rank: int) -> bool:
         return ECHOES.search(failures[rank]) is not None

@@ -161,6 +161,6 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
 def _positive(value: float, name: str, unit: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError(
-            f"The {name} is {value!r} {unit}; expected a positive, finite number.", code="argument.invalid-value"
+            f"The {name} is {value!r} {unit}; it has to be a positive, finite number.", code="argument.invalid-value"
         )
     return value

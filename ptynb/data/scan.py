@@ -104,8 +104,8 @@ class Scan:
         for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
             if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
-                    f"The {name} guess has shape {guess.shape} and {_count_bad(guess)} values that are not finite; "
-                    f"expected {' or '.join(str(number) for number in dimensions)} dimensions and finite values.",
+                    f"The {name} guess has shape {guess.shape} and {int((~np.isfinite(guess)).sum())} values that are "
+                    f"not finite; expected finite values and {' or '.join(map(str, dimensions))} dimensions.",
                     code="scan.invalid-guess",
                 )
         if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
@@ -180,7 +180,10 @@ class Scan:
             raise ScanError(
                 f"The patterns have shape {array.shape}; expected (pattern, y, x).", code="array.shape-mismatch"
             )
-        corners = _as_float(positions, "positions")
+        try:
+            corners = np.asarray(positions, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ScanError("The positions are not real numbers.", code="argument.invalid-type") from None
         if units == "metres":
             if geometry is None:
                 raise ScanError(
@@ -428,13 +431,6 @@ def default_name(path: Path) -> str:
     return path.stem
 
 
-def _as_float(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ScanError(f"The {name} are not real numbers.", code="argument.invalid-type") from None
-
-
 def _check_frames(frames: Frames) -> None:
     if len(frames.shape) != 3 or min(frames.shape) < 1:
         raise ScanError(
@@ -499,7 +495,8 @@ def _check_positions(
         raise ScanError(
             f"Position {bad}{others} at {_place(positions[bad])} pixels "
             f"is more than a probe window ({window[0]} x {window[1]}) away from all others, which requires an "
-            f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check their units.",
+            f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check the units of the "
+            "positions.",
             code="scan.position-disconnected",
         )
 
@@ -520,7 +517,3 @@ def _disconnected(positions: NDArray[np.float64], window: tuple[int, int]) -> ND
     _, part_of_cell = connected_components(graph, directed=False)
     part = part_of_cell[cell_of.ravel()]
     return np.flatnonzero(part != np.bincount(part).argmax())
-
-
-def _count_bad(values: NDArray[Any]) -> int:
-    return int((~np.isfinite(values)).sum())

@@ -41,7 +41,7 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
         # The other engines do not look: a sum over all of them would wait for what never comes.
         batch = dataclasses.replace(loop.shard.batch(at, 1), total=_own)
         modelled, measured = loop.model.intensities(batch)[0].double(), batch.counts[0].double()
-        place = loop.model.places_of(batch)[0]
+        place = loop.model.positions_of(batch)[0]
     buffers.forget()  # those of updates are of another size
     mask = torch.ones_like(measured) if loop.model.mask is None else loop.model.mask
     arrays = [values.cpu().numpy() for values in (measured, modelled, mask)]
@@ -58,7 +58,7 @@ def _own(tensor: Tensor) -> Tensor:
 
 def positions(loop: Loop) -> tuple[Array, Array]:
     """Where the probe windows lay at the start and lie now, both (pattern, yx) float64 [object pixels]."""
-    return loop.model.places.double().cpu().numpy().copy(), loop.model.all_places().numpy()
+    return loop.model.initial_positions.double().cpu().numpy().copy(), loop.model.all_positions().numpy()
 
 
 def patterns_per_second(loop: Loop) -> float | None:

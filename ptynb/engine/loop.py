@@ -25,7 +25,7 @@ from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
-from ptynb.loading.shard import Shard, detector_mask
+from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.sampler import BatchSampler
@@ -60,7 +60,9 @@ class Loop:
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = BatchSampler.of(scan, settings, group.world)
         self.frame = object_frame(scan, settings)
-        self.shard = Shard(scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage)
+        self.shard = EnginePatterns(
+            scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage
+        )
         mean_pattern, self._sums = self.shard.totals(len(scan))
         self._mean_count = float(mean_pattern.mean())
         self.scan = {**identity(scan), "counts": self._sums.counts}
@@ -384,7 +386,7 @@ class Loop:
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
         """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
-        found = {"positions": self.model.all_places(), **self.model.beginnings()}
+        found = {"positions": self.model.all_positions(), **self.model.start_arrays()}
         for name, piece in self.model.parts.items():
             if piece.active:
                 found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}

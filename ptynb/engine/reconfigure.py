@@ -20,8 +20,7 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.data.snapshot import Change
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
-from ptynb.physics.initialization import STATE_PHASE, add_modes
-from ptynb.physics.model_builder import object_frame
+from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
 from ptynb.settings import THIN_ONLY, Settings
 
 NEW_MODE = 1e-3

@@ -16,7 +16,7 @@ from torch import Tensor
 from ptynb.data import images
 from ptynb.data.snapshot import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 from ptynb.exceptions import InvalidValueError
-from ptynb.kernels import grey_levels
+from ptynb.kernels import image_kernels
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.physics.model import Model
 
@@ -197,7 +197,7 @@ def phase_of(field: Array, flat: bool) -> Array:
     if flat:
         down, across = images.ramp(values, _mean_steps, _turned_sum)
     phase = np.empty(values.shape, np.float32)
-    grey_levels.phases(_as_reals(values), _wrapped(down), _wrapped(across), phase)
+    image_kernels.phases(_as_reals(values), _wrapped(down), _wrapped(across), phase)
     return phase
 
 
@@ -205,7 +205,7 @@ def levels_of(values: Array, limits: tuple[float, float]) -> Array:
     """As `render.levels`, in single precision."""
     grey = np.empty(values.shape, np.uint8)
     low, high = (np.float32(limit) for limit in limits)
-    grey_levels.greys(
+    image_kernels.greys(
         np.ascontiguousarray(values, np.float32), low, np.maximum(high, np.nextafter(low, np.float32(np.inf))), grey
     )
     return grey
@@ -216,13 +216,13 @@ def _as_reals(field: Array) -> Array:
 
 
 def _mean_steps(field: Array) -> tuple[complex, complex]:
-    down, across = grey_levels.mean_steps(_as_reals(field))
+    down, across = image_kernels.mean_steps(_as_reals(field))
     return down, across
 
 
 def _turned_sum(field: Array, down: Array, across: Array) -> complex:
     # A matrix product of numpy's shares its work among threads of its own, on the cores that updates want.
-    total: complex = grey_levels.turned_sum(_as_reals(field), down, _as_reals(across))
+    total: complex = image_kernels.turned_sum(_as_reals(field), down, _as_reals(across))
     return total
 
 

@@ -1,4 +1,4 @@
-"""Results with a name each: from what a user gives to `compare` and to `report`."""
+"""Named results, from the arguments of `compare` and `report`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def named(given: tuple[Given, ...]) -> dict[str, Result]:
-    """The results by name, see `sources`.
+    """Return the results by name, see `sources`.
 
-    Raises ValueError for fewer than two, TypeError for what is no result, FileError for files that hold none.
+    Raises InvalidValueError for fewer than two, InvalidTypeError for other types, FileError for other files.
     """
-    found = {name: _result(source) for name, source in sources(given)}
+    found: dict[str, Result] = {}
+    for name, source in sources(given):
+        if not isinstance(source, Result | str | Path):
+            raise InvalidTypeError(
+                f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result "
+                "file.",
+                code="argument.invalid-type",
+            )
+        found[name] = source if isinstance(source, Result) else load_result(source)
     if len(found) < 2:
         raise InvalidValueError(
             f"There is {len(found)} result to compare; expected two or more: results, paths of result files, or a "
@@ -31,7 +39,7 @@ def named(given: tuple[Given, ...]) -> dict[str, Result]:
 
 
 def sources(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """(name, source) of each; no name comes twice. Files have theirs, others letters, unless a mapping names them."""
+    """Yield (name, source) with unique names: those of files or of a mapping, else letters."""
     taken: set[str] = set()
     for name, source in _with_names(given):
         numbered = (name, *(f"{name} ({number})" for number in range(2, 1000)))
@@ -50,14 +58,3 @@ def _with_names(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
             yield Path(item).name.removesuffix(".h5").removesuffix(".result"), item
         else:
             yield next(letters, f"result {number}"), item
-
-
-def _result(source: Source) -> Result:
-    if isinstance(source, Result):
-        return source
-    if isinstance(source, str | Path):
-        return load_result(source)
-    raise InvalidTypeError(
-        f"A {type(source).__name__} is no result; expected a Result (recon.result), or the path of a result file.",
-        code="argument.invalid-type",
-    )

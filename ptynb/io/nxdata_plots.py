@@ -1,7 +1,7 @@
-"""What viewers show of a result file at first: NXdata groups of real numbers, with units and axes.
+"""Default plots of a result file for viewers: NXdata groups of real numbers, with units and axes.
 
-Viewers that draw no complex numbers get phase and amplitude; so that a file does not double for it, as means of
-squares of pixels: 1024 pixels a side at most (8 MB), 512 of a thick object's slices (2 MB each), 256 of probe modes.
+Phase and amplitude are for viewers without complex numbers. To limit the size of the file they are means of squares of
+pixels: at most 1024 pixels on a side (8 MB), 512 for slices of a thick object (2 MB each), 256 for probe modes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Real = NDArray[np.floating[Any] | np.integer[Any]]
 
 
 def write_plots(entry: h5py.Group, result: Result) -> None:
-    """Groups phase, amplitude, probe, loss and, where it was measured, r_factor."""
+    """Write the groups phase, amplitude, probe, loss and, if it was measured, r_factor."""
     slices = result.slices
     reduction = images.reduction_for(slices.shape[-2:], OBJECT_SIDE if len(slices) == 1 else SLICE_SIDE)
     small = np.stack([images.reduce_by(one, reduction) for one in slices])
@@ -51,7 +51,7 @@ def write_plots(entry: h5py.Group, result: Result) -> None:
 def _axes(
     shape: tuple[int, ...], reduction: int, pixel: tuple[float, float] | None, first: tuple[int, int]
 ) -> dict[str, tuple[Real, str]]:
-    """Where the middles of pixels are [m], or [pixels] where their size is not known."""
+    """Centres of pixels [m], or [pixels] if their size is unknown."""
     found: dict[str, tuple[Real, str]] = {}
     for axis, side, start, size in zip("yx", shape, first, pixel or (1.0, 1.0), strict=True):
         middles = start + reduction * np.arange(side) + (reduction - 1) / 2
@@ -66,7 +66,7 @@ def _plot(
     group.attrs.update(NX_class="NXdata", signal="data", axes=[*axes])
     group["title"] = title
     group["data"] = values.astype(np.float32 if values.ndim > 1 else np.float64)
-    # Which axes belong together: without it viewers take slices and modes for a volume.
+    # Without interpretation viewers take slices and modes for a volume.
     group["data"].attrs.update(units=units, long_name=title, interpretation="image" if values.ndim > 1 else "spectrum")
     for axis, (where, unit) in axes.items():
         group[axis] = where

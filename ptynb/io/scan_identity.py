@@ -1,4 +1,4 @@
-"""Which scan it is: how it was opened, and what tells it from another."""
+"""Identity of a scan, as results record it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GEOMETRIES: tuple[type[AnyGeometry], ...] = (Geometry, NearField, TiltedGeometry
 
 
 def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
-    """What a result says of its scan. counts: sum of all, where it is known."""
+    """The identity of a scan. counts: the sum of all counts, if known."""
     loaded, geometry = scan.loaded or Loaded(""), scan.geometry
     digest = scan.metadata_digest
     prepared = bool(loaded.digest) and (loaded.digest, loaded.steps) != (digest, scan.preparation_steps)
@@ -44,7 +44,7 @@ LENGTHS = ("wavelength", "distance", "detector_pixel")
 
 
 def geometry_from(plain: dict[str, Any]) -> AnyGeometry | None:
-    """The geometry of such values; None for empty ones. Raises ValueError where they are none."""
+    """The inverse of `plain_geometry`. Raises InvalidValueError for other values."""
     if not plain:
         return None
     values = {name: _tuples(value) for name, value in plain.items() if name != "kind"}

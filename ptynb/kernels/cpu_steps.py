@@ -17,7 +17,7 @@ from torch import Tensor
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fft, parallel_sections, thread_count
 from ptynb.kernels.buffers import empty
-from ptynb.kernels.hotpath_types import Lighting
+from ptynb.kernels.hotpath_types import Illumination
 from ptynb.kernels.step_kernels import Crossing, Moving, Seen
 
 Array = NDArray[Any]
@@ -121,7 +121,7 @@ class CompiledPatterns(torch.autograd.Function):
     """`hotpath.far_field_patterns`."""
 
     @staticmethod
-    def forward(ctx: Any, object: Tensor, probes: Tensor, shifts: Tensor, given: Lighting) -> Tensor:
+    def forward(ctx: Any, object: Tensor, probes: Tensor, shifts: Tensor, given: Illumination) -> Tensor:
         ctx.move = Move(probes, shifts, probes.requires_grad, shifts.requires_grad)
         ctx.cross = Cross(object, given.window_origins, ctx.move.moving.moved, given.kernel, object.requires_grad)
         ctx.save_for_backward(object)

@@ -12,13 +12,13 @@ from torch import Tensor
 from ptynb.kernels import parallel_sections
 from ptynb.kernels.buffers import empty, give_back
 from ptynb.kernels.cpu_steps import Cross, Move, array, seen
-from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Illumination
 
 
 class Descent:
     """`hotpath.far_field_misfit`, and its gradients, which are asked for once."""
 
-    def __init__(self, given: Lighting, detection: Detection, wanted: Sequence[bool]) -> None:
+    def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:
         """wanted: the gradients of `hotpath.varied`; those at the detector come with any other."""
         of_object, of_probes, of_shifts, *self.at_detector = wanted
         self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Lighting(NamedTuple):
+class Illumination(NamedTuple):
     """What a batch's patterns are lit by, and where.
 
     object: (state, slice, y, x), complex. window_origins: of the windows (pattern, yx), int64, on the CPU.

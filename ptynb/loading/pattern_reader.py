@@ -37,7 +37,7 @@ def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
 
 
 @final
-class Source:
+class PatternReader:
     """Patterns of a scan as counts (pattern, y, x) in the order of the model, checked, bad pixels 0."""
 
     def __init__(self, scan: Scan, working: torch.dtype) -> None:

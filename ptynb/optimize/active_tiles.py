@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.physics.components.builtin import Affine, Offset, Positions
 from ptynb.physics.components.component import Batch
-from ptynb.physics.components.positions_to_detector import Affine, Offset, Positions
 from ptynb.physics.model import Model
 
 TILE = 32
@@ -137,10 +137,10 @@ class Windows:
     def tiles(self, patterns: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The tiles that the windows of these patterns reach into."""
         model = self._model
-        members = torch.from_numpy(patterns).to(model.places.device)
+        members = torch.from_numpy(patterns).to(model.initial_positions.device)
         with torch.no_grad():
             corners, _ = model.window_origins_and_shifts(
-                Batch(members, model.places[:0], len(patterns), model.places.dtype)
+                Batch(members, model.initial_positions[:0], len(patterns), model.initial_positions.dtype)
             )
         # A product of matrices rounds otherwise for another number of rows: what is .5 here may be less elsewhere.
         margin = 1 if model.movers else 0

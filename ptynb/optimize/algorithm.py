@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.distributed.group import Group
-from ptynb.loading.shard import Shard
+from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
@@ -26,7 +26,7 @@ class Problem:
     """
 
     model: Model
-    shard: Shard
+    shard: EnginePatterns
     order: BatchSampler
     group: Group
     settings: Settings

@@ -155,10 +155,10 @@ def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) ->
         raise InvalidValueError(
             f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view."
         )
-    if name in piece.rows and len(parameter) != len(model.places):
+    if name in piece.rows and len(parameter) != len(model.initial_positions):
         raise InvalidValueError(
             f"Parameter {name!r} of {piece.name!r} is one of `rows` and has {len(parameter)} of them; there are "
-            f"{len(model.places)} patterns, and each has to have one."
+            f"{len(model.initial_positions)} patterns, and each has to have one."
         )
 
 

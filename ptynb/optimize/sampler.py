@@ -29,14 +29,14 @@ from ptynb.settings import Settings
 class BatchSampler:
     """The order of `count` patterns in batches of at most `batch`, from one seed.
 
-    places: positions (pattern, yx), needed for compact batches only.
+    positions: positions (pattern, yx), needed for compact batches only.
     """
 
     count: int
     batch: int
     seed: int
     kind: Literal["spread", "random", "compact"] = "spread"
-    places: NDArray[np.float64] | None = None
+    positions: NDArray[np.float64] | None = None
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -106,9 +106,9 @@ class BatchSampler:
 
     def _groups(self) -> list[NDArray[np.int64]]:
         """As many groups of neighbours as an epoch has updates, whose sizes differ by at most one."""
-        assert self.places is not None, "compact batches need positions"
+        assert self.positions is not None, "compact batches need positions"
         sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
-        return _bisected(np.arange(self.count), self.places, sizes)
+        return _bisected(np.arange(self.count), self.positions, sizes)
 
     def _owner(self, world: int) -> NDArray[np.int64]:
         """The rank that holds each pattern."""
@@ -134,14 +134,14 @@ class BatchSampler:
         return lane * self.count // self.strata
 
 
-def _bisected(patterns: NDArray[np.int64], places: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:
+def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:
     """The patterns cut in groups of these sizes, each time across the longer side of the area that they cover."""
     if len(sizes) == 1:
         return [patterns]
-    own = places[patterns]
+    own = positions[patterns]
     along = int(np.ptp(own, axis=0).argmax())
     ordered = patterns[np.argsort(own[:, along], kind="stable")]
     half = len(sizes) // 2
     cut = sum(sizes[:half])
-    first = _bisected(ordered[:cut], places, sizes[:half])
-    return first + _bisected(ordered[cut:], places, sizes[half:])
+    first = _bisected(ordered[:cut], positions, sizes[:half])
+    return first + _bisected(ordered[cut:], positions, sizes[half:])

@@ -18,9 +18,8 @@ from scipy import fft
 from torch import Tensor
 
 from ptynb.exceptions import InvalidTypeError
+from ptynb.physics.components.builtin import Positions, Tilt
 from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.components.object_and_probe import Tilt
-from ptynb.physics.components.positions_to_detector import Positions
 from ptynb.physics.model import Model
 from ptynb.physics.patches import add_windows
 from ptynb.settings import constraints as settings
@@ -394,18 +393,18 @@ def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
 def _(constraint: settings.SmoothTilts, model: Model) -> None:
     tilt = model.parts.get("tilt")
     if isinstance(tilt, Tilt) and tilt.each:
-        places = model.all_places().to(tilt.angles)
+        positions = model.all_positions().to(tilt.angles)
         smooth = torch.empty_like(tilt.angles)
-        for start in range(0, len(places), 1024):  # all pairs at once would not fit for long scans
+        for start in range(0, len(positions), 1024):  # all pairs at once would not fit for long scans
             part = slice(start, start + 1024)
-            weights = torch.exp(-((torch.cdist(places[part], places) / constraint.sigma) ** 2) / 2)
+            weights = torch.exp(-((torch.cdist(positions[part], positions) / constraint.sigma) ** 2) / 2)
             smooth[part] = weights @ tilt.angles / weights.sum(1, keepdim=True)
         tilt.angles.copy_(smooth)
 
 
 def _under_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Where the object (y, x) lies under some probe window less its rims (y, x) [pixels]; True there."""
-    corners = model.all_places().round().long() + torch.tensor(rims)
+    corners = model.all_positions().round().long() + torch.tensor(rims)
     inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
     lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])
     return add_windows(lit, corners, lit.new_ones((len(corners), *inner))) > 0

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import torch_steps
 from ptynb.physics.patches import check_inside, windows_of
 
@@ -86,7 +86,7 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     return waves
 
 
-def far_field_patterns(given: Lighting) -> Tensor:
+def far_field_patterns(given: Illumination) -> Tensor:
     """`moved_probes`, `exit_waves` and `far_field_intensity` in one: intensities (pattern, y, x) on the detector.
 
     Raises as `exit_waves`.
@@ -99,7 +99,7 @@ def far_field_patterns(given: Lighting) -> Tensor:
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
 
 
-def far_field_misfit(given: Lighting, detection: Detection) -> Tensor:
+def far_field_misfit(given: Illumination, detection: Detection) -> Tensor:
     """`losses.Amplitude` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), where `compiled_for` says so.
 
     A pattern goes there and back while it is in the cache. Differentiable in object, probes, shifts, weights and
@@ -110,7 +110,9 @@ def far_field_misfit(given: Lighting, detection: Detection) -> Tensor:
     return value
 
 
-def far_field_descent(given: Lighting, detection: Detection, factor: float) -> tuple[float, *tuple[Tensor | None, ...]]:
+def far_field_descent(
+    given: Illumination, detection: Detection, factor: float
+) -> tuple[float, *tuple[Tensor | None, ...]]:
     """The value of `far_field_misfit`, and `factor` times its gradients by what is `varied`, where they are wanted.
 
     Wanted are those of tensors that require a gradient, which is left to the caller to put there.
@@ -122,12 +124,12 @@ def far_field_descent(given: Lighting, detection: Detection, factor: float) -> t
     return value, *descent.gradients(factor)
 
 
-def varied(given: Lighting, detection: Detection) -> tuple[Tensor | None, ...]:
+def varied(given: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
     """What the misfit has gradients for: object, probes, shifts, weights and background."""
     return given.object, given.probes, given.shifts, detection.weights, detection.background
 
 
-def _check(given: Lighting, detection: Detection) -> None:
+def _check(given: Illumination, detection: Detection) -> None:
     """Refuses what does not fit together, or is not compiled."""
     object, corners, probes, shifts, kernel = given
     held, rows, mask, _, weights, background, _ = detection

@@ -1,6 +1,6 @@
 """The forward model of a reconstruction: pieces in the order in which light meets them.
 
-    places  ->  probes  ->  probes x object windows  ->  detector waves  ->  intensity  ->  loss
+    positions  ->  probes  ->  probes x object windows  ->  detector waves  ->  intensity  ->  loss
     move        illuminate  interact, leave             propagate           detect
 
 What takes the time is in `hotpath`, with gradients written out; around it, gradients are recorded piece by piece.
@@ -15,10 +15,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
-from ptynb.physics.components.object_and_probe import Object, Probe, Slices, Tilt
-from ptynb.physics.components.positions_to_detector import Background, Weights
 from ptynb.physics.hotpath import (
     compiled_for,
     exit_waves,
@@ -149,13 +148,13 @@ class Model(nn.Module):
         probe: Probe,
         pieces: Sequence[ModelComponent],
         *,
-        places: Tensor,
+        positions: Tensor,
         propagation: Propagation,
         loss: Loss,
         mask: Tensor | None = None,
         slab: Slab | None = None,
     ) -> None:
-        """places: top-left corners of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
+        """positions: top-left corners of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
 
         mask: (y, x) 0 or 1 in the detector's order inside, on the device; None: 1 everywhere.
         """
@@ -169,19 +168,19 @@ class Model(nn.Module):
         self.window = probe.parts.shape[-3], probe.parts.shape[-2]
         """Pixels (y, x) of the probe's window."""
         self._device = device = probe.parts.device
-        self.places = places.to(device)
+        self.initial_positions = positions.to(device)
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
-        self._limits = torch.zeros(2, dtype=places.dtype, device=device), sides.to(self.places)
-        whole = torch.round(places)
+        self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
+        whole = torch.round(positions)
         self._window_origins = whole.to(torch.int64)
-        self._subpixel_shifts = (places - whole).to(device, probe.parts.dtype)
+        self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
         self.parts = {piece.name: piece for piece in self.modules() if isinstance(piece, ModelComponent)}
         """Every piece by its name, the object and the probe among them."""
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of these patterns, a sum (scalar). To be called on all engines, with an empty batch too."""
         if len(batch) and self._bare:
-            return far_field_misfit(self._lighting(batch), self._detection(batch))
+            return far_field_misfit(self._illumination(batch), self._detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
@@ -199,7 +198,7 @@ class Model(nn.Module):
             if value.requires_grad:
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
-        given, detection = self._lighting(batch), self._detection(batch)
+        given, detection = self._illumination(batch), self._detection(batch)
         sum_of_losses, *gradients = far_field_descent(given, detection, factor)
         found = [
             (tensor, gradient)
@@ -212,7 +211,7 @@ class Model(nn.Module):
         return self.probe.parts.new_tensor(sum_of_losses)
 
     @torch.no_grad()
-    def _add_gradient(self, tensor: Tensor, gradient: Tensor, given: Lighting) -> bool:
+    def _add_gradient(self, tensor: Tensor, gradient: Tensor, given: Illumination) -> bool:
         """Adds the gradient of the object or the probes to that of their parameter, if there is nothing in between."""
         if tensor is given.object and not self.object.polar:
             parameter = self.object.parts
@@ -257,7 +256,7 @@ class Model(nn.Module):
         """Modelled patterns [counts], (pattern, y, x) in the detector's order inside."""
         states = self.object.values.shape[0]
         if isinstance(self.propagation, FarFieldPropagation) and not self._taking_part("exit_wave"):
-            intensity = far_field_patterns(self._lighting(batch))
+            intensity = far_field_patterns(self._illumination(batch))
         elif isinstance(self.propagation, FarFieldPropagation):
             intensity = far_field_intensity(self.leaving(batch))
         else:
@@ -270,7 +269,7 @@ class Model(nn.Module):
 
     def leaving(self, batch: Batch) -> Tensor:
         """Waves that leave for the detector (pattern, state, mode, y, x)."""
-        object, corners, probes, rests, kernel = self._lighting(batch)
+        object, corners, probes, rests, kernel = self._illumination(batch)
         waves = exit_waves(object, corners, moved_probes(probes, rests), kernel)
         for piece in self._taking_part("exit_wave"):
             waves = piece.exit_wave(waves, batch)
@@ -302,51 +301,57 @@ class Model(nn.Module):
 
     def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
-        object, corners, probes, rests, _ = self._lighting(batch)
+        object, corners, probes, rests, _ = self._illumination(batch)
         return moved_probes(probes, rests), windows_of(object, corners, self.window)
 
-    def _lighting(self, batch: Batch) -> Lighting:
+    def _illumination(self, batch: Batch) -> Illumination:
         """What shines on the windows before it is moved, and their rests, which move it."""
         corners, rests = self.window_origins_and_shifts(batch)
         probes = self.probe.values[None]
         for piece in self._taking_part("illuminate"):
             probes = piece.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        return Lighting(self.object.values, corners, probes, rests, kernel)
+        return Illumination(self.object.values, corners, probes, rests, kernel)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Whole pixels (pattern, yx) int64 on the CPU, and what is left of the places (pattern, yx), differentiable."""
+        """Window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
             return self._window_origins[batch.patterns.cpu()], self._subpixel_shifts[batch.patterns]
-        places = self.places_of(batch)
-        whole = places.detach().round().clamp(*self._limits)
-        return whole.to("cpu", torch.int64), (places - whole).to(self.probe.parts.dtype)
+        positions = self.positions_of(batch)
+        whole = positions.detach().round().clamp(*self._limits)
+        return whole.to("cpu", torch.int64), (positions - whole).to(self.probe.parts.dtype)
 
     @property
     def movers(self) -> list[ModelComponent]:
         """The pieces that move windows now."""
         return self._taking_part("shift_positions")
 
-    def places_of(self, batch: Batch) -> Tensor:
+    def positions_of(self, batch: Batch) -> Tensor:
         """Where the probe windows lie now, (pattern, yx) [pixels of the object's array], float64."""
-        places = self.places[batch.patterns]
+        positions = self.initial_positions[batch.patterns]
         for piece in self._taking_part("shift_positions"):
-            places = piece.shift_positions(places, batch)
-        return places
+            positions = piece.shift_positions(positions, batch)
+        return positions
 
-    def all_places(self) -> Tensor:
+    def all_positions(self) -> Tensor:
         """Where all probe windows lie now, (pattern, yx), float64, on the CPU."""
-        patterns = torch.arange(len(self.places), device=self.places.device)
+        patterns = torch.arange(len(self.initial_positions), device=self.initial_positions.device)
         with torch.no_grad():
             return (
-                self.places_of(Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype))
+                self.positions_of(
+                    Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
+                )
                 .double()
                 .cpu()
             )
 
-    def beginnings(self) -> dict[str, Tensor]:
+    def start_arrays(self) -> dict[str, Tensor]:
         """What the optimised positions began as, on the CPU: "positions/start" (pattern, yx), where they may move."""
-        return {"positions/start": self.places.double().cpu().clone()} if self._taking_part("shift_positions") else {}
+        return (
+            {"positions/start": self.initial_positions.double().cpu().clone()}
+            if self._taking_part("shift_positions")
+            else {}
+        )
 
     def _taking_part(self, step: str) -> list[ModelComponent]:
         """Pieces that are awake and override this step."""

@@ -46,8 +46,10 @@ def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tenso
 def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> None:
     """Raises ValueError where a window with one of these `window_origins` (pattern, yx) leaves the field (…, y, x)."""
     last = field.shape[-2] - window[0], field.shape[-1] - window[1]
-    places = window_origins.cpu().numpy()
-    if len(places) and (places.min() < 0 or int(places[:, 0].max()) > last[0] or int(places[:, 1].max()) > last[1]):
+    positions = window_origins.cpu().numpy()
+    if len(positions) and (
+        positions.min() < 0 or int(positions[:, 0].max()) > last[0] or int(positions[:, 1].max()) > last[1]
+    ):
         raise InvalidValueError(
             f"Windows of {window[0]} x {window[1]} pixels have their corners from {window_origins.amin(0).tolist()} to "
             f"{window_origins.amax(0).tolist()} in a field of {field.shape[-2]} x {field.shape[-1]}; they have to be "

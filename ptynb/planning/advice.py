@@ -1,4 +1,4 @@
-"""How many engines, and what they tell each other: measured for some seconds, then foreseen, before the user waits."""
+"""Number of engines and exchange between them: predicted from a short measurement."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ptynb.settings import THIN_ONLY, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 
 EVERY = 8
-"""Updates between two averages that are looked at, where the settings ask for none."""
+"""Updates between two averages that are considered, unless the settings have a number."""
 WORTH = 1.05
-"""More engines, and another exchange, are advised where they are faster by this factor."""
+"""Factor of speed from which more engines or another exchange are advised."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way to run, and what it would take. exchange, every: `Settings.gradient_sync` and `Settings.sync_every`."""
+    """A number of engines with an exchange, and its cost. exchange, every: `gradient_sync` and `sync_every`."""
 
     engines: int
     exchange: str
@@ -36,24 +36,35 @@ class Option:
 
     @property
     def same(self) -> bool:
-        """Whether the answer is that of one engine with the same batch."""
+        """Whether the result is that of one engine with the same batch."""
         return self.every == 1 or self.engines == 1
 
     @property
     def words(self) -> str:
-        """'4 engines that exchange what windows touch'."""
+        """'4 engines that exchange touched tiles'."""
         if self.engines == 1:
             return "1 engine"
-        what = "what windows touch" if self.exchange == "sparse" else "the whole object"
+        what = "touched tiles" if self.exchange == "sparse" else "the whole object"
         when = "" if self.every == 1 else f" every {self.every} updates"
         return f"{self.engines} engines that exchange {what}{when}"
 
 
 @dataclass(frozen=True)
 class Advice(Tabular):
-    """What would be fastest for this scan, with all that was looked at and all that was measured.
+    """Predicted times of several numbers of engines and exchanges.
 
-    settings: as plain values. measured: by number of engines.
+    Parameters
+    ----------
+    scan : str
+        Name of the scan.
+    device : str
+        "CPU" or the name of the GPU.
+    settings : dict
+        Settings as plain values.
+    options : tuple of Option
+        All considered options with their costs.
+    measured : dict of int to Measured
+        Measurements by number of engines.
     """
 
     scan: str
@@ -64,12 +75,12 @@ class Advice(Tabular):
 
     @property
     def best(self) -> Option:
-        """The fastest with the answer of one engine; of those that hardly differ, the one with fewest engines."""
+        """The fastest option with the result of one engine; among similar ones that with the fewest engines."""
         return _best([option for option in self.options if option.same])
 
     @property
     def sentence(self) -> str:
-        """The advice in words, with its figures."""
+        """The advice in words."""
         best, alone = self.best, next((option for option in self.options if option.engines == 1), self.options[0])
         text = f"Fastest for {self.scan} on {self.device}: {best.words}, {duration(best.cost.epoch)} an epoch"
         if best.engines > 1 and alone.engines == 1:
@@ -84,12 +95,18 @@ class Advice(Tabular):
         if own_ways and (loose := _best(own_ways)).cost.epoch * WORTH < best.cost.epoch:
             text += (
                 f"; {loose.words} would take {duration(loose.cost.epoch)}, "
-                "but their answer is not that of one engine (sync_every)"
+                "but their result is not that of one engine (sync_every)"
             )
         return f"{text}."
 
     def table(self) -> Table:
-        """All options."""
+        """Return all options as a table.
+
+        Returns
+        -------
+        Table
+            One row per option.
+        """
         rows = tuple(
             (
                 option.words + ("  ←" if option == self.best else ""),
@@ -101,11 +118,17 @@ class Advice(Tabular):
             )
             for option in self.options
         )
-        heads = ("", "sent an update", "computing", "exchanging", "epoch", "one engine's answer")
+        heads = ("", "sent an update", "computing", "exchanging", "epoch", "one engine's result")
         return Table(heads, rows, self.sentence)
 
     def to_plain(self) -> dict[str, Any]:
-        """All of it as what JSON can hold, the advice in words among it."""
+        """Return plain values for JSON, with the advice in words.
+
+        Returns
+        -------
+        dict
+            The attributes, "advice" and "best".
+        """
         return super().to_plain() | {"advice": self.sentence, "best": as_plain(self.best)}
 
 
@@ -116,15 +139,35 @@ def advise(
     *,
     device: Device = "auto",
 ) -> Advice:
-    """How many engines and which exchange between them would be fastest for this scan, from a few seconds' measuring.
+    """Find the fastest number of engines and exchange for a scan by a measurement of a few seconds.
 
-    engines: at most this many (None: one a GPU, or 2 on the CPU), which are started and stopped again; or a cluster
-    that is idle. device: what they compute on.
+    Updates with a small part of the scan are measured on 1, 2, 4 ... engines at the same time, and all-reduces between
+    them; the rest follows from the model in `ptynb.planning.performance`. Overlap of computing and exchange, and the
+    time to read patterns, are not considered.
 
-    Measured are updates with a small part of the scan, on 1, 2, 4 ... engines at the same time, and sums of messages
-    between them; the rest follows from the model of `driver.cost`. What would overlap is counted in full, and reading
-    the patterns not at all. Raises ClusterError where such engines can't be had or are at work, ValueError where scan
-    and settings don't go together or can't fit on any number of engines.
+    Parameters
+    ----------
+    scan : Scan
+        The data set.
+    settings : Settings, optional
+        Settings of the reconstruction. None: the defaults.
+    engines : int or Cluster, optional
+        Largest number of engines, which are started and stopped, or an idle cluster. None: one per GPU, or 2 on the
+        CPU.
+    device : {"auto", "cpu", "cuda"}, default "auto"
+        Device of the engines.
+
+    Returns
+    -------
+    Advice
+        Predicted times of all options, and the fastest.
+
+    Raises
+    ------
+    ClusterError
+        The engines cannot be started or are in use.
+    SettingsError
+        Scan and settings are incompatible, or do not fit on any number of engines.
     """
     settings = settings or Settings()
     check_together(scan, settings)
@@ -147,17 +190,17 @@ def advise(
 
 
 def counts_to(most: int) -> list[int]:
-    """1, 2, 4 ... and `most`."""
+    """Return 1, 2, 4 ... and `most`."""
     return sorted({*(2**exponent for exponent in range(most.bit_length()) if 2**exponent <= most), most})
 
 
 def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured]) -> tuple[Option, ...]:
-    """Every number of engines with every exchange that these settings allow, and what each would take."""
+    """Return every number of engines with every exchange that the settings allow."""
     every = settings.sync_every if settings.sync_every > 1 else EVERY
     ways = [settings.replace(gradient_sync="dense", sync_every=1)]
     if settings.optimiser not in ("lbfgs", *THIN_ONLY):
         ways.append(ways[0].replace(gradient_sync="sparse"))
-    with contextlib.suppress(SettingsError):  # steps that follow from sums over all engines
+    with contextlib.suppress(SettingsError):  # algorithms with sums over all engines in each step
         ways.append(settings.replace(gradient_sync="sparse", sync_every=every))
     return tuple(
         Option(count, way.gradient_sync, way.sync_every, cost_of(scan, way, count, found))
@@ -167,7 +210,7 @@ def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured])
 
 
 def _best(options: list[Option]) -> Option:
-    """The fastest; others come before it where they are as fast within `WORTH` and simpler."""
+    """Return the fastest option, or a simpler one within the factor `WORTH`."""
     fastest = min(option.cost.epoch for option in options)
     near = [option for option in options if option.cost.epoch <= WORTH * fastest]
     return min(near, key=lambda option: (option.engines, option.cost.epoch))

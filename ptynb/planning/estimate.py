@@ -1,4 +1,4 @@
-"""What a reconstruction will take, before it starts: memory of an engine, and seconds for an epoch."""
+"""Memory of an engine and time of an epoch, estimated before a reconstruction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, counted, plan_for
 from ptynb.data.scan import Scan
-from ptynb.loading.placement import Place
+from ptynb.loading.engine_patterns import Storage
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Item, Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -18,29 +18,50 @@ from ptynb.table import Table, Tabular, duration, gigabytes
 
 @dataclass(frozen=True)
 class Estimate(Tabular):
-    """What one of `engines` engines takes at its peak, and how long an epoch lasts.
+    """Peak memory of an engine and time of an epoch.
 
-    items: memory of one engine, by what it is for. place: where the patterns are: "device", "host" or "disk".
-    room: what there is. problem: a sentence where that does not suffice, with a remedy; None where it fits.
-    seconds: of an epoch [s]; None where it was not measured. batch: the effective one.
+    Parameters
+    ----------
+    engines : int
+        Number of engines.
+    device : str
+        "CPU" or the name of the GPU.
+    batch : str
+        Effective batch size, in words.
+    items : tuple of Item
+        Memory of one engine by purpose [bytes].
+    place : {"device", "host", "disk"}
+        Storage of the patterns.
+    room : Room
+        Available memory [bytes].
+    problem : str or None
+        What does not fit, with a remedy; None if everything fits.
+    seconds : float or None
+        Time of an epoch [s]; None without a measurement.
     """
 
     engines: int
     device: str
     batch: str
     items: tuple[Item, ...]
-    place: Place
+    place: Storage
     room: Room
     problem: str | None
     seconds: float | None
 
     @property
     def bytes(self) -> float:
-        """Of one engine: on its GPU, or in the host's memory where it has none."""
+        """Memory of one engine on its GPU, or of the host without a GPU [bytes]."""
         return totals(self.items)["host" if self.room.device is None else "device"]
 
     def table(self) -> Table:
-        """Items, their sums and what there is."""
+        """Return items, their sums and the available memory.
+
+        Returns
+        -------
+        Table
+            One row per item and sum.
+        """
         rows = [(item.name, _where(item.where, self.room), gigabytes(item.bytes)) for item in self.items]
         sums = totals(self.items)
         if self.room.device is not None:
@@ -62,14 +83,35 @@ def estimate(
     device: Device = "auto",
     measure_time: bool = True,
 ) -> Estimate:
-    """Memory of each engine and seconds of an epoch, before anything is started.
+    """Estimate memory of each engine and time of an epoch, before a reconstruction.
 
-    engines: how many, or a cluster that is idle. device: what they compute on: "auto" (GPUs if there are some), "cpu"
-    or "cuda". measure_time: make a few updates with a small part of the scan, on engines of their own that then end (or
-    the cluster's); takes some seconds. Where the memory does not suffice nothing is measured.
+    The memory is counted; the time holds for a machine without other load.
 
-    The memory is counted (`driver.memory`), the time is that of an undisturbed machine.
-    Raises ClusterError where such engines can't be had, ValueError where scan and settings don't go together.
+    Parameters
+    ----------
+    scan : Scan
+        The data set.
+    settings : Settings, optional
+        Settings of the reconstruction. None: the defaults.
+    engines : int or Cluster, default 1
+        Number of engines, or an idle cluster.
+    device : {"auto", "cpu", "cuda"}, default "auto"
+        Device of the engines.
+    measure_time : bool, default True
+        Whether to measure some updates with a small part of the scan, for some seconds, on temporary engines or those
+        of the cluster. Nothing is measured if the memory does not suffice.
+
+    Returns
+    -------
+    Estimate
+        Memory by purpose, available memory, and time of an epoch.
+
+    Raises
+    ------
+    ClusterError
+        The engines cannot be started or are in use.
+    SettingsError
+        Scan and settings are incompatible.
     """
     settings = settings or Settings()
     check_together(scan, settings)
@@ -77,9 +119,9 @@ def estimate(
     count = len(plan.engines)
     check_shares(scan, settings, count)
     held = engines.held_bytes() if isinstance(engines, Cluster) else 0
-    asked, room = Workload(settings, count), room_for(plan.on_gpu, held)
-    place = place_of_patterns(scan, asked, room)
-    problem = refusal(scan, asked, room)
+    workload, room = Workload(settings, count), room_for(plan.on_gpu, held)
+    place = place_of_patterns(scan, workload, room)
+    problem = refusal(scan, workload, room)
     seconds = None
     if measure_time and problem is None:
         with running(engines, device) as cluster:
@@ -89,7 +131,7 @@ def estimate(
         engines=count,
         device=plan.engines[0].kind,
         batch=batch_text(settings, count, len(scan)),
-        items=memory_of(scan, asked, place, room.device is not None),
+        items=memory_of(scan, workload, place, room.device is not None),
         place=place,
         room=room,
         problem=problem,

@@ -1,16 +1,15 @@
-"""How much memory an engine takes at its peak, item by item: what the code holds at the same time, counted.
+"""Peak memory of an engine, counted item by item, and whether it fits.
 
-    the engine's patterns, in the type they are kept in (`engine.source`)
-  + copies of object and probe: themselves, gradients, moments of the optimiser, messages, and what comes and goes
-  + what is kept of each pattern of a batch until its gradient is there
-  + small pictures of epochs on the way (`engine.moments`)
-  + a state that is being written to a file
+    patterns of the engine, in their stored type (`loading.pattern_reader`)
+  + copies of object and probe: values, gradients, moments of the optimiser, messages, temporaries
+  + intermediate arrays of each pattern of a batch until its gradient is computed
+  + thumbnails of epochs (`engine.thumbnails`)
+  + a checkpoint that is being written
   + the process itself
 
-What is not there at the same time by a few copies is added all the same: object and batches hardly ever matter both.
-Resident memory at the peak of real runs on a CPU was 0.8 to 1.1 of the sum where the arrays are larger than `MAPPED`,
-0.8 to 1.6 where they are smaller, and 2.1 once with slices. (L-BFGS keeps less where the curvature says nothing new:
-0.4 was seen.)
+Items whose peaks differ in time are added all the same: object and batch are rarely both large. Measured peaks of
+resident memory on a CPU were 0.8 to 1.1 of the sum for arrays larger than `MAPPED`, 0.8 to 1.6 for smaller ones, once
+2.1 with slices, and 0.4 for L-BFGS with a short history.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.engine.thumbnails import bytes_of
 from ptynb.exceptions import SettingsError
+from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
-from ptynb.loading.placement import Place, free_on_host, place_for
 from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share
 from ptynb.optimize.lbfgs import HISTORY
@@ -38,33 +37,33 @@ from ptynb.physics.model_builder import model_window, object_frame
 from ptynb.settings import PROJECTIONS, THIN_ONLY, Settings
 
 MAPPED = 2**25
-"""glibc gives larger arrays back at once [bytes]."""
+"""glibc returns larger arrays to the system at once [bytes]."""
 HEAP = 1.5
-"""How much it takes for smaller ones that come and go, where they need 1.
+"""Memory of the heap for smaller temporaries, relative to their size.
 
-1.2 to 1.9 was seen, up to 3 with four slices. With MALLOC_MMAP_THRESHOLD_=1048576, which maps them all, the same peaks
-are those of plain counting, and runs take up to 8 times as long.
+1.2 to 1.9 was measured, up to 3 with four slices. With MALLOC_MMAP_THRESHOLD_=1048576, which maps all of them, the
+peaks equal the sizes, and runs take up to 8 times as long.
 """
 RECORDED = 2
-"""Arrays that a step outside of the hot path keeps for automatic differentiation: its result and the gradient of it."""
+"""Arrays per step outside of the hot path for automatic differentiation: result and gradient."""
 PROCESS = 200e6
-"""Of a process with torch loaded [bytes], beside what it shares with others; there already without a cluster."""
+"""Private memory of a process with torch loaded [bytes]."""
 COPIES_OF_A_STATE = 2.2
-"""Its arrays, and the bytes of the file, whose room grows by an eighth at a time."""
+"""Arrays of a checkpoint, and the bytes of its file, whose buffer grows by an eighth at a time."""
 CONTEXT = 600e6
-"""What CUDA and its libraries take of a GPU [bytes]."""
+"""Memory of CUDA and its libraries on a GPU [bytes]."""
 
 USABLE = 0.95
-"""Of a GPU's memory, what there is for one process."""
+"""Part of the memory of a GPU for one process."""
 MOST_ENGINES = 64
-"""Engines that are thought of where fewer have too little memory."""
+"""Largest number of engines that a remedy names."""
 
 Where = Literal["device", "host"]
 
 
 @dataclass(frozen=True)
 class Item:
-    """What memory of one engine is for. where: "device" or "host", which are one on a CPU; bytes."""
+    """Memory of one engine for one purpose. where: "device" or "host", which are one on a CPU."""
 
     name: str
     where: Where
@@ -73,9 +72,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be run: settings on this many engines of a cluster, or in this process (engines 1, cluster False).
+    """Settings on a number of engines of a cluster, or in this process (engines 1, cluster False).
 
-    keep: whether states are kept, which rank 0 copies and turns into the bytes of a file.
+    keep: whether checkpoints are written, which rank 0 copies and encodes.
     """
 
     settings: Settings
@@ -85,7 +84,7 @@ class Workload:
 
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
-    """Arrays as large as object and probe that there are of each at the same time."""
+    """Return the number of arrays of the size of object and probe at the same time."""
     if settings.optimiser in THIN_ONLY:
         # Itself, the sums above and below with the message that brought them, the step, and the mean of its lengths.
         return 8
@@ -134,13 +133,13 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
     return waves, windows, patterns
 
 
-def memory_of(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> tuple[Item, ...]:
-    """What one engine takes at its peak, with the patterns at this place."""
+def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:
+    """Return the items of one engine with this storage of the patterns."""
     return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
 
 
 def totals(items: tuple[Item, ...]) -> dict[Where, float]:
-    """Of one engine, by where [bytes]."""
+    """Return the sums of one engine by "device" and "host" [bytes]."""
     return {
         "device": sum(item.bytes for item in items if item.where == "device"),
         "host": sum(item.bytes for item in items if item.where == "host"),
@@ -148,23 +147,23 @@ def totals(items: tuple[Item, ...]) -> dict[Where, float]:
 
 
 def patterns_bytes(scan: Scan, settings: Settings, patterns: float) -> float:
-    """Of so many patterns as engines keep them; integers of more than 16 bits are taken to fit in those."""
+    """Return the bytes of stored patterns; integers of more than 16 bits are assumed to fit in 16."""
     working = torch.float64 if settings.precision == "double" else torch.float32
     return patterns * scan.pattern_shape[0] * scan.pattern_shape[1] * narrowest(scan.frames.dtype, working).itemsize
 
 
 def own_patterns(scan: Scan, engines: int) -> int:
-    """Patterns that one engine has at most."""
+    """Return the largest number of patterns of one engine."""
     return -(-len(scan) // engines)
 
 
 def portion(scan: Scan, asked: Workload) -> int:
-    """Patterns that one engine computes at once at most."""
+    """Return the largest number of patterns that one engine computes at once."""
     share = BatchSampler.of(scan, asked.settings, asked.engines).share(asked.engines)
     return -(-share // asked.settings.gradient_accumulation)
 
 
-def _items(scan: Scan, asked: Workload, place: Place, on_gpu: bool) -> Iterator[Item]:
+def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterator[Item]:
     settings, where = asked.settings, _where(on_gpu)
     own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
     height, width = model_window(scan, settings)
@@ -220,38 +219,38 @@ def _taken(arrays: float, size: float, on_gpu: bool) -> float:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory to be had [bytes]: of all engines together on the host, and on each engine's GPU, None on a CPU."""
+    """Available memory [bytes]: of all engines together on the host, and on each GPU (None on a CPU)."""
 
     host: float
     device: float | None = None
 
 
 def room_for(on_gpu: bool, held: float = 0) -> Room:
-    """What is free on the host now, and what the smallest GPU has. held: by engines that run already [bytes].
+    """Return the free memory of the host and that of the smallest GPU. held: by running engines [bytes].
 
-    From the driver's tool: the kernel does not touch CUDA to ask. Where it does not tell, no GPU is too small.
+    By nvidia-smi: the kernel does not use CUDA. Unknown sizes are infinite.
     """
     sizes = [gpu.memory * 2.0**20 * USABLE for gpu in find_gpus() if gpu.memory] if on_gpu else []
     return Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
 
 
 def check_room(scan: Scan, asked: Workload, room: Room) -> None:
-    """Raises SettingsError where it can't fit, with one sentence that names a remedy."""
+    """Raise SettingsError with a remedy if the memory does not suffice."""
     problem = refusal(scan, asked, room)
     if problem is not None:
         raise SettingsError(problem, code="memory.insufficient")
 
 
-def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Place:
-    """Where engines will keep the patterns."""
+def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Storage:
+    """Return the storage of the patterns."""
     own, everybody = (
         patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
     )
-    return place_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
+    return storage_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
 
 
 def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:
-    """Where the memory does not suffice; None: nowhere."""
+    """Return where the memory does not suffice, or None."""
     needed = totals(memory_of(scan, asked, place_of_patterns(scan, asked, room), room.device is not None))
     if room.device is not None and needed["device"] > room.device:
         return "device"
@@ -259,7 +258,7 @@ def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:
 
 
 def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
-    """One sentence where it can't fit, with the smallest change that helps; None where it fits."""
+    """Return what does not fit, with the smallest change that helps, or None."""
     where = lacks(scan, asked, room)
     if where is None:
         return None
@@ -272,8 +271,8 @@ def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
     whose = "on its GPU" if where == "device" else "of memory"
     engines = "the engine needs" if asked.engines == 1 or where == "device" else f"{asked.engines} engines need"
     return (
-        f"This can't fit: {engines} about {times * needed / 1e9:.3g} GB {whose}, most of it for "
-        f"'{largest.name}' ({times * largest.bytes / 1e9:.3g} GB), and {there / 1e9:.3g} GB are there; "
+        f"The memory does not suffice: {engines} about {times * needed / 1e9:.3g} GB {whose}, most of it for "
+        f"'{largest.name}' ({times * largest.bytes / 1e9:.3g} GB), and {there / 1e9:.3g} GB are available; "
         f"{_remedy(scan, asked, room)}."
     )
 
@@ -282,7 +281,7 @@ def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
     for count, changes, words in _remedies(scan, asked, room):
         try:
             settings = asked.settings.replace(**changes)
-        except SettingsError:  # it goes together with no such change
+        except SettingsError:  # the settings are incompatible with this change
             continue
         if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
             return words
@@ -290,7 +289,7 @@ def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
 
 
 def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, dict[str, Any], str]]:
-    """(engines, changes of settings, words for them) by what they cost: first what leaves the result as it is."""
+    """Yield (engines, changes of settings, instruction) by cost, first those that do not change the result."""
     settings, engines = asked.settings, asked.engines
     for accumulate in (
         settings.gradient_accumulation * 2**power for power in range(1, portion(scan, asked).bit_length())
@@ -298,16 +297,16 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
         change = {"gradient_accumulation": accumulate}
         yield engines, change, f"compute each batch in parts: gradient_accumulation={accumulate}"
     if settings.pattern_storage == "device" and room.device is not None:
-        yield engines, {"pattern_storage": "host"}, "keep the patterns elsewhere: pattern_storage='host'"
+        yield engines, {"pattern_storage": "host"}, "store the patterns elsewhere: pattern_storage='host'"
     if settings.pattern_storage != "disk" and scan.frames.in_file:
-        yield engines, {"pattern_storage": "disk"}, "keep the patterns elsewhere: frames='disk'"
+        yield engines, {"pattern_storage": "disk"}, "store the patterns elsewhere: pattern_storage='disk'"
     if room.device is not None:
         for count in range(engines + 1, MOST_ENGINES + 1):
             if can_share(scan, settings, count):
-                yield count, {}, f"use {count} engines, each on a GPU of its own"
+                yield count, {}, f"use {count} engines, each on its own GPU"
     else:
         for count in range(engines - 1, 0, -1):
-            yield count, {}, f"use fewer engines, which each hold the object: {count}"
+            yield count, {}, f"use fewer engines, each of which stores the object: {count}"
     batch = settings.batch // 2
     while batch >= (1 if settings.batch_per == "engine" else engines):
         smaller = {"batch": batch, "gradient_accumulation": min(settings.gradient_accumulation, batch)}

@@ -27,7 +27,7 @@ from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
-from ptynb.physics.model_builder import model_window, object_frame, window_places
+from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
@@ -42,44 +42,44 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True)
 class Compute:
-    """Time of an update of one engine [s]: `fixed`, and `each` for every pattern of its own."""
+    """Time of an update of one engine [s]: `fixed`, and `each` per pattern."""
 
     fixed: float
     each: float
 
     @classmethod
     def through(cls, fewer: tuple[int, float], more: tuple[int, float]) -> Compute:
-        """The straight line through two of (patterns, seconds); neither of its parts is below 0."""
+        """Return the line through two of (patterns, seconds), with parts of at least 0."""
         (few, short), (many, long) = fewer, more
         each = max(long - short, 0) / (many - few) if many > few else long / many
         return cls(max(long - each * many, 0), min(each, long / many))
 
     def seconds(self, patterns: float) -> float:
-        """With so many patterns."""
+        """Return the time with so many patterns [s]."""
         return self.fixed + self.each * patterns
 
 
 @dataclass(frozen=True)
 class Interconnect:
-    """Between engines: latency of an all-reduce [s], bandwidth [bytes/s]."""
+    """Connection of engines: latency of an all-reduce [s], bandwidth [bytes/s]."""
 
     latency: float
     bandwidth: float
 
     @classmethod
     def through(cls, small: tuple[int, float], large: tuple[int, float], engines: int) -> Interconnect:
-        """Latency from a message that is all latency and bandwidth from one that has more, of (bytes, seconds)."""
+        """Return the latency by a small message and the bandwidth by a large one, of (bytes, seconds)."""
         more = wire_bytes(large[0] - small[0], engines)
         return cls(small[1], more / max(large[1] - small[1], 1e-9))
 
     def seconds(self, count: float, engines: int) -> float:
-        """All-reduce of so many bytes."""
+        """Return the time of an all-reduce of so many bytes [s]."""
         return self.latency + wire_bytes(count, engines) / self.bandwidth
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured with so many engines at work at the same time. link: None for one engine."""
+    """Measurements with a number of engines at the same time. link: None for one engine."""
 
     compute: Compute
     link: Interconnect | None
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of an update, on average [s]. wire: what each engine sends [bytes]. epoch: seconds of one."""
+    """Mean times of an update [s]. wire: sent by each engine [bytes]. epoch: time of an epoch [s]."""
 
     computing: float
     exchanging: float
@@ -96,7 +96,7 @@ class Cost:
 
 
 def cost_of(scan: Scan, settings: Settings, engines: int, found: Measured) -> Cost:
-    """What these settings cost on so many engines."""
+    """Return the cost of settings on a number of engines."""
     computing, exchanging, wire = found.compute.seconds(patterns_per_update(scan, settings, engines)), 0.0, 0.0
     if found.link is not None:
         count, every = exchanged_bytes(scan, settings, engines), settings.sync_every
@@ -105,24 +105,24 @@ def cost_of(scan: Scan, settings: Settings, engines: int, found: Measured) -> Co
 
 
 def wire_bytes(count: float, engines: int) -> float:
-    """What each engine sends in an all-reduce of so many bytes: 2 (P - 1) / P of them."""
+    """Return the bytes that each engine sends in an all-reduce: 2 (P - 1) / P of them."""
     return 2 * (engines - 1) / engines * count
 
 
 def updates(scan: Scan, settings: Settings, engines: int) -> int:
-    """In an epoch."""
+    """Return the number of updates in an epoch."""
     return 1 if settings.optimiser in WHOLE_PASSES else BatchSampler.of(scan, settings, engines).updates
 
 
 def patterns_per_update(scan: Scan, settings: Settings, engines: int) -> float:
-    """Patterns of one engine behind an update, on average."""
+    """Return the mean number of patterns of one engine in an update."""
     return len(scan) / updates(scan, settings, engines) / engines
 
 
 def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
-    """What one exchange is about, on average over an epoch [bytes], before it becomes 2 (P - 1) / P of it on the wire.
+    """Return the mean size of an exchange in an epoch [bytes].
 
-    After every update gradients (or an algorithm's sums) travel; after several of them parameters and moments.
+    After every update these are gradients (or sums of the algorithm), after several of them parameters and moments.
     """
     rows, columns = object_frame(scan, settings).shape
     plane = rows * columns * touched_part(scan, settings, engines)
@@ -132,21 +132,21 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
     if settings.sync_every > 1:
         numbers *= 1 + moments(settings)
     elif settings.optimiser in ("rpie", *THIN_ONLY):
-        numbers += plane + window  # the light on both
+        numbers += plane + window  # the illumination of both
     if settings.optimiser == "lsqml":
-        numbers += plane  # lengths of steps
+        numbers += plane  # step lengths
     return numbers * (8 if settings.precision == "double" else 4)
 
 
 def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
-    """The mean part of the object that is sent: tiles that the windows of a batch (or several) reach into, or all.
+    """Return the mean part of the object that is sent: tiles that the windows of a batch touch, or all.
 
-    Engines that go their own ways for some updates send what any of them touched meanwhile.
+    With several updates between exchanges, these are the tiles that any engine touched.
     """
     if settings.gradient_sync == "dense" or settings.optimiser in ("lbfgs", *THIN_ONLY):
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
-    corners = np.rint(window_places(scan, settings)).astype(np.int64)
+    corners = np.rint(window_positions(scan, settings)).astype(np.int64)
     layers = settings.slices.count * settings.object.modes
     nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
     every = settings.sync_every
@@ -162,7 +162,7 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
 
 @contextmanager
 def running(engines: int | Cluster | None, device: Device) -> Iterator[Cluster]:
-    """The cluster that was given, or one of so many engines for the time being."""
+    """Yield the cluster itself, or a temporary one with so many engines."""
     if isinstance(engines, Cluster):
         yield engines
     else:
@@ -171,10 +171,10 @@ def running(engines: int | Cluster | None, device: Device) -> Iterator[Cluster]:
 
 
 def measure(cluster: Cluster, scan: Scan, settings: Settings, counts: Sequence[int]) -> dict[int, Measured]:
-    """What updates and messages take with the first 1, 2 ... of the cluster's engines at work at the same time.
+    """Measure updates and messages with several numbers of engines of a cluster.
 
-    counts: numbers of engines, at most the cluster's. On a CPU fewer engines have more threads each, as they would have
-    in a cluster of their own. Raises ClusterError where a reconstruction is open on the engines.
+    counts: numbers of engines. On a CPU fewer engines have more threads each, as in a cluster of that size. Raises
+    ClusterError if a reconstruction is open on the engines.
     """
     part = part_of(scan, settings)
     return {count: _measure(cluster, part, scan, settings, count) for count in counts}
@@ -188,7 +188,7 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     sizes, shape = [max(1, most // 2), most], object_frame(scan, settings).shape
     arguments = [(part, shape, settings, sizes, engine.device, threads) for engine in plan]
     answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
-    # The slowest one is waited for.
+    # The slowest engine determines the time.
     fewer, more = zip(sizes, map(max, zip(*answers, strict=True)), strict=True)
     return Measured(Compute.through(fewer, more), _measure_link(cluster, count) if count > 1 else None)
 
@@ -201,10 +201,9 @@ def _measure_link(cluster: Cluster, count: int) -> Interconnect:
 
 
 def part_of(scan: Scan, settings: Settings) -> Scan:
-    """Some patterns, evenly from all over the scan, in memory, all at the middle of the object (in its pixels).
+    """Return some patterns from all over the scan, in memory, at the centre of the object.
 
-    Their positions keep what they have beside whole pixels, which decides how much there is to compute; where they are
-    does not, nor what they show.
+    Positions keep their subpixel part, on which the amount of computing depends.
     """
     height, width = model_window(scan, settings)
     one = 8 * height * width * settings.probe.modes * settings.object.modes * settings.slices.count

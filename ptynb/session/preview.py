@@ -17,7 +17,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Picture
 from ptynb.exceptions import ScanError
 from ptynb.loading.pattern_reader import shifted
-from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_places
+from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_positions
 from ptynb.settings import Settings
 
 Array = NDArray[Any]
@@ -164,7 +164,7 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     return Preview(
         object=object.numpy(),
         probe=probe.numpy(),
-        positions=window_places(scan, settings),
+        positions=window_positions(scan, settings),
         origin=object_frame(scan, settings).origin,
         pixel_size=scan.pixel_size,
         note=f"Mean of {'all' if len(chosen) == len(scan) else 'every few of the'} {len(scan)} patterns"

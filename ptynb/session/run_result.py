@@ -71,7 +71,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
     model.probe.scale.copy_(torch.from_numpy(state.scale))
     model.load_state_dict(kept)
-    optimised: dict[str, Tensor] = model.beginnings()
+    optimised: dict[str, Tensor] = model.start_arrays()
     for name, piece in model.parts.items():
         piece.active = state.active[name]
         if piece.active:
@@ -82,7 +82,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
         **fields_of(RunRecord, state),
         object=whole.numpy(),
         probe=model.probe.values.numpy(),
-        positions=model.all_places().numpy(),
+        positions=model.all_positions().numpy(),
         parameters={name: values.numpy() for name, values in optimised.items()},
         origin=object_frame(scan, begun).origin,
         r_factor=float("nan"),

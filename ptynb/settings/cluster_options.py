@@ -203,6 +203,8 @@ class _SshRules(ClusterSection):
             raise InvalidValueError(
                 "expected names, or names with numbers of engines as {name: 2}", code="argument.invalid-type"
             )
+        if len(set(hosts)) < len(hosts):
+            raise InvalidValueError("expected each name once", code="argument.invalid-value")
         return dict.fromkeys(hosts)
 
 

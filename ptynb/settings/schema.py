@@ -123,7 +123,8 @@ def structure() -> Structure:
     lists: list[Entries] = []
     for name, field in schema["properties"].items():
         if "$ref" in field:
-            sections.append(_section(name, field, _model(models, field["$ref"])))
+            settings = tuple(_settings(f"{name}.", _model(models, field["$ref"])))
+            sections.append(Section(name, _title(name, field), field["description"], settings))
         elif field.get("type") == "array":
             lists.append(_entries(name, field, models))
         else:
@@ -157,11 +158,6 @@ def python_of(values: Mapping[str, Any]) -> str:
 def _model(models: Schema, reference: str) -> Schema:
     model: Schema = models[reference.rsplit("/", 1)[-1]]
     return model
-
-
-def _section(name: str, field: Schema, model: Schema) -> Section:
-    settings = tuple(_settings(f"{name}.", model))
-    return Section(name, _title(name, field), field["description"], settings)
 
 
 def _entries(name: str, field: Schema, models: Schema) -> Entries:

@@ -57,17 +57,17 @@ def simulate_diffraction(
     objects = objects.reshape((1,) * (4 - objects.ndim) + objects.shape)
     probes = np.asarray(probe, dtype=np.complex128)
     probes = probes[None] if probes.ndim == 3 else probes
-    places = np.asarray(positions, dtype=np.float64)
+    positions = np.asarray(positions, dtype=np.float64)
     if objects.shape[1] > 1 and (geometry is None or thickness is None):
         raise ScanError("An object of several slices needs geometry=... and thickness=... [m]; give both.")
-    if len(probes) not in (1, len(places)):
-        raise ScanError(f"There are {len(probes)} probes for {len(places)} positions; give one, or one for each.")
+    if len(probes) not in (1, len(positions)):
+        raise ScanError(f"There are {len(probes)} probes for {len(positions)} positions; give one, or one for each.")
     window = (probes.shape[-2], probes.shape[-1])
     beam = _Beam(geometry, window, 0.0 if thickness is None else thickness, steps)
-    tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), places.shape)
-    brightness = np.ones(len(places)) if weights is None else np.asarray(weights, dtype=np.float64)
+    tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), positions.shape)
+    brightness = np.ones(len(positions)) if weights is None else np.asarray(weights, dtype=np.float64)
     patterns = []
-    for index, place in enumerate(places):
+    for index, place in enumerate(positions):
         intensity = beam.intensity(objects, probes[index % len(probes)], place, tilts[index]) * brightness[index]
         intensity = _recorded(intensity, oversampling, blur) + np.asarray(background, dtype=np.float64)
         if noise:
@@ -77,7 +77,7 @@ def simulate_diffraction(
     shift = (window[0] // 2 - window[0] // oversampling // 2, window[1] // 2 - window[1] // oversampling // 2)
     return Scan(
         frames=ArrayFrames.of(np.array(patterns)),
-        positions=places + shift,
+        positions=positions + shift,
         probe=_cut(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
         geometry=geometry,
         ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),

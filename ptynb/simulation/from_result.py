@@ -41,15 +41,15 @@ def simulate_from_result(
     is not known and needed, or tilted, and where a window would lie outside the object.
     """
     own = positions is None
-    places = result.positions if positions is None else _checked(positions)
-    _check_inside(places, result)
+    positions = result.positions if positions is None else _checked(positions)
+    _check_inside(positions, result)
     found, detector = result.parameters, result.settings.get("detector", {})
     probe = _probes(result) if own else result.probe
-    factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, places)))
+    factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, positions)))
     scan = simulate_diffraction(
         result.object,
         factor * probe,
-        places,
+        positions,
         geometry=_geometry(result),
         thickness=_thickness(result),
         steps=1,
@@ -72,21 +72,22 @@ def simulate_from_result(
 
 
 def _checked(positions: ArrayLike) -> NDArray[np.float64]:
-    places = np.asarray(positions, dtype=np.float64)
-    if places.ndim != 2 or places.shape[1] != 2 or not len(places) or not np.isfinite(places).all():
-        raise ScanError(f"The positions have shape {places.shape}; expected (pattern, yx), finite numbers.")
-    return places
+    positions = np.asarray(positions, dtype=np.float64)
+    if positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not np.isfinite(positions).all():
+        raise ScanError(f"The positions have shape {positions.shape}; expected (pattern, yx), finite numbers.")
+    return positions
 
 
-def _check_inside(places: NDArray[np.float64], result: Result) -> None:
+def _check_inside(positions: NDArray[np.float64], result: Result) -> None:
     window, shape = np.array(result.probe.shape[-2:]), np.array(result.object.shape[-2:])
-    corners = np.rint(places)
+    corners = np.rint(positions)
     outside = ((corners < 0) | (corners + window > shape)).any(1)
     if outside.any():
         bad = int(outside.argmax())
         raise ScanError(
-            f"Position {bad} is ({places[bad][0]:.6g}, {places[bad][1]:.6g}): its {window[0]} x {window[1]} window is "
-            f"not inside the object of {shape[0]} x {shape[1]} pixels; positions are pixels of the result's object."
+            f"Position {bad} is ({positions[bad][0]:.6g}, {positions[bad][1]:.6g}): its window of {window[0]} x "
+            f"{window[1]} pixels is not inside the object of {shape[0]} x {shape[1]} pixels; give them in pixels of "
+            "the object of the result."
         )
 
 
@@ -128,7 +129,7 @@ def _probes(result: Result) -> Array:
     return probes
 
 
-def _mean_counts(result: Result, probe: Array, places: NDArray[np.float64]) -> float:
+def _mean_counts(result: Result, probe: Array, positions: NDArray[np.float64]) -> float:
     """What arrives of a pattern on average, without background: energy is kept on the way to the detector."""
     power = (np.abs(probe) ** 2).sum(-3)
     power = power if power.ndim == 3 else power[None]
@@ -136,6 +137,6 @@ def _mean_counts(result: Result, probe: Array, places: NDArray[np.float64]) -> f
     height, width = result.probe.shape[-2:]
     sums = [
         float((power[index % len(power)] * passed[y : y + height, x : x + width]).sum())
-        for index, (y, x) in enumerate(np.rint(places).astype(int))
+        for index, (y, x) in enumerate(np.rint(positions).astype(int))
     ]
     return float(np.mean(sums))

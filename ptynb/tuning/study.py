@@ -253,16 +253,13 @@ class Study:
             with self._changed:
                 self._active_groups -= 1
                 if self._active_groups == 0:
-                    self._end()
+                    self._file.close()
+                    if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
+                        self.failure = ClusterError(
+                            "No engines are left for the remaining trials; start a new cluster and call tune() again.",
+                            code="tuning.no-engines-left",
+                        )
                 self._changed.notify_all()
-
-    def _end(self) -> None:
-        self._file.close()
-        if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
-            self.failure = ClusterError(
-                "No engines are left for the remaining trials; start a new cluster and call tune() again.",
-                code="tuning.no-engines-left",
-            )
 
     def _next(self, ranks: tuple[int, ...]) -> optuna.Trial | None:
         with self._changed:

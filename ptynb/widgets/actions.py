@@ -1,7 +1,7 @@
-"""Actions: what was clicked, carried out in order by one thread that is not the kernel's.
+"""The threads of widgets: `Actions` carries out clicks in order, `repeat` updates a view at a pace.
 
-Callbacks of widgets only put an action in a queue and return, so that a click never waits for an engine, works the same
-wherever the notebook runs callbacks, and an error is shown in the widget rather than lost in a log.
+A callback of a widget only puts an action in a queue and returns. A click then never waits for an engine, works the
+same wherever the notebook runs callbacks, and its error is shown in the widget.
 """
 
 from __future__ import annotations
@@ -9,97 +9,89 @@ from __future__ import annotations
 import collections
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 logger = logging.getLogger(__name__)
 
 Action = Callable[[], Any]
+SHORTEST_PAUSE = 0.02
+"""Seconds between two updates of a view, however long they take."""
 
 
 class Actions:
     """A queue of actions and the thread that carries them out.
 
-    name: of the thread. complain: is given what an action raised; clear: is called before each action, to take an
-    earlier complaint away; done: after each. They are methods of the widget, which the thread does not keep alive; a
-    widget that is gone, or `close`, ends the thread.
+    complain: called with the exception of an action, and with None before each action, which removes the message.
+    done: called after each action. say: called with the line of Python of an action that succeeded.
+    All three are methods of the widget, held by weak references: the thread ends when the widget is deleted or by
+    `close`.
     """
 
     def __init__(
         self,
         name: str,
-        complain: Callable[[Exception], None],
-        clear: Callable[[], None] | None = None,
+        complain: Callable[[Exception | None], None],
         done: Callable[[], None] | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self._queue = _Queue()
-        told = _Told(*(None if method is None else weakref.WeakMethod(method) for method in (complain, clear, done)))
-        threading.Thread(target=_carry_out, args=(self._queue, told), name=name, daemon=True).start()
+        methods = [None if method is None else weakref.WeakMethod(method) for method in (complain, done, say)]
+        threading.Thread(target=_carry_out, args=(self._queue, *methods), name=name, daemon=True).start()
         weakref.finalize(self, self._queue.end)
 
-    def put(self, action: Action, instead_of: str | None = None) -> None:
-        """Queues an action and returns at once.
+    def put(self, action: Action, instead_of: str | None = None, line: str | None = None) -> None:
+        """Queues an action and returns.
 
-        instead_of: a word for actions of which only the newest counts, such as the moves of a slider: one that still
-        waits under the same word is replaced.
+        instead_of: a key of actions of which only the newest is needed, such as the moves of a slider; a waiting
+        action with the same key is replaced. line: of Python that does the same.
         """
-        self._queue.put(action, instead_of)
+        self._queue.put((instead_of, action, line))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until all that was put so far is done. Raises TimeoutError."""
+        """Waits until the queue is empty and the last action is done. Raises TimeoutError."""
         self._queue.settle(seconds)
 
     @property
     def busy(self) -> bool:
-        """Whether an action waits or is under way."""
+        """Whether an action is waiting or being carried out."""
         return self._queue.busy
 
     def close(self) -> None:
-        """Ends the thread after the action under way; what waits is dropped."""
+        """Ends the thread after the current action; waiting actions are dropped."""
         self._queue.end()
-
-
-class _Told(collections.namedtuple("_Told", "complain clear done")):
-    """Weak references to the widget's methods."""
-
-    __slots__ = ()
-
-    def __call__(self, which: str, *arguments: Any) -> None:
-        reference = getattr(self, which)
-        method = reference() if reference is not None else None
-        if method is not None:
-            method(*arguments)
 
 
 class _Queue:
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: collections.deque[tuple[str | None, Action]] = collections.deque()
+        self._waiting: collections.deque[tuple[str | None, Action, str | None]] = collections.deque()
         self._ended = self.busy = False
 
-    def put(self, action: Action, instead_of: str | None) -> None:
+    def put(self, entry: tuple[str | None, Action, str | None]) -> None:
         with self._changed:
             if self._ended:
                 return
-            if instead_of is not None:
-                self._waiting = collections.deque(entry for entry in self._waiting if entry[0] != instead_of)
-            self._waiting.append((instead_of, action))
+            if entry[0] is not None:
+                self._waiting = collections.deque(other for other in self._waiting if other[0] != entry[0])
+            self._waiting.append(entry)
             self.busy = True
             self._changed.notify_all()
 
-    def take(self) -> Action | None:
-        """The next one, once there is one; None at the end."""
+    def take(self) -> tuple[Action, str | None] | None:
+        """Waits for the next action; None at the end."""
         with self._changed:
             self.busy = bool(self._waiting)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._waiting or self._ended)
-            return None if self._ended else self._waiting.popleft()[1]
+            return None if self._ended else self._waiting.popleft()[1:]
 
     def settle(self, seconds: float) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: not self.busy or self._ended, seconds):
-                raise TimeoutError(f"Still at work after {seconds:g} s.")
+                raise TimeoutError(f"An action is still being carried out after {seconds:g} s.")
 
     def end(self) -> None:
         with self._changed:
@@ -108,23 +100,97 @@ class _Queue:
             self._changed.notify_all()
 
 
-def _carry_out(waiting: _Queue, told: _Told) -> None:
-    while (action := waiting.take()) is not None:
-        try:
-            told("clear")
-            action()
-        except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
-            _tell_of(error, told)
-        try:
-            told("done")
-        except Exception as error:  # noqa: BLE001 - else no later click would do anything
-            _tell_of(error, told)
-        del action
+Method = weakref.WeakMethod[Callable[..., None]]
 
 
-def _tell_of(error: Exception, told: _Told) -> None:
-    """Shows what was raised; where even that fails, as in a widget that is being closed, it is logged."""
-    try:
-        told("complain", error)
-    except Exception:
-        logger.exception("%s could not be shown", type(error).__name__)
+def _carry_out(queue: _Queue, complain: Method, done: Method | None, say: Method | None) -> None:
+    def call(reference: Method | None, *arguments: Any) -> None:
+        if reference is not None and (method := reference()) is not None:
+            method(*arguments)
+
+    def guarded(step: Action) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - shown to the user; the next action is carried out all the same
+            try:
+                call(complain, error)
+            except Exception:  # as in a widget that is being closed
+                logger.exception("%s could not be shown", type(error).__name__)
+
+    while (entry := queue.take()) is not None:
+
+        def act(entry: tuple[Action, str | None] = entry) -> None:
+            call(complain, None)
+            entry[0]()
+            if entry[1] is not None:
+                call(say, entry[1])
+
+        guarded(act)
+        guarded(lambda: call(done))
+        del entry, act
+
+
+class Repeated(Protocol):
+    """A view that a thread updates."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view was closed."""
+        ...
+
+
+View = TypeVar("View", bound=Repeated)
+
+
+def repeat(
+    view: View,
+    name: str,
+    seconds: float,
+    work: Callable[[View], float | None],
+    complain: Callable[[View, Exception | None], None],
+    *,
+    soon: threading.Event | None = None,
+    over: Callable[[View], bool] = lambda view: False,
+) -> threading.Event:
+    """Calls `work` in a thread of this name every so many seconds, until the view is closed or deleted.
+
+    work: may return after how many seconds it is to be called again. complain: called with the exception of `work`,
+    and with None when `work` succeeds again. over: whether nothing will change any more; `work` is called once more.
+    Returns `soon`: set, it makes the thread call `work`, or see that the view was closed, at once.
+    """
+    soon = soon or threading.Event()
+    arguments = (weakref.ref(view), seconds, work, complain, soon, over)
+    threading.Thread(target=_repeat, args=arguments, name=name, daemon=True).start()
+    return soon
+
+
+def _repeat(
+    reference: weakref.ref[View],
+    seconds: float,
+    work: Callable[[View], float | None],
+    complain: Callable[[View, Exception | None], None],
+    soon: threading.Event,
+    over: Callable[[View], bool],
+) -> None:
+    due, failing, last = time.monotonic() + seconds, False, False
+    while not last:
+        if soon.wait(max(due - time.monotonic(), 0)):
+            soon.clear()
+            due = time.monotonic()
+        view = reference()
+        if view is None or view.closed:
+            return
+        last = over(view)  # before the work: a view that holds a scan must not keep it alive afterwards
+        pause: float | None = None
+        try:
+            pause = work(view)
+            if failing and not view.closed:
+                failing = False
+                complain(view, None)
+        except Exception as error:  # noqa: BLE001 - shown in the view, and the next call may succeed
+            if not view.closed:
+                failing = True
+                complain(view, error)
+        del view
+        now = time.monotonic()
+        due = max(due + seconds, now + SHORTEST_PAUSE) if pause is None else now + pause

@@ -1,7 +1,7 @@
-"""Choice: a list that changes while one chooses from it.
+"""Choice: a list that may change while the user selects from it.
 
-A browser that tells a choice by its number in the list means the neighbour where the list has become another one
-meanwhile. This one tells it by its key, so that a choice means what was seen, or nothing that there is.
+The browser identifies a selection by its key, not by its index: after a change of the list an index would select
+another option than the one that was clicked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Option = tuple[str, str]
 
 
 class Choice(anywidget.AnyWidget):
-    """A labelled list from which one is chosen, or several.
+    """A labelled list from which one option, or several, are selected.
 
-    options: (key, text) of each; keys are unlike each other. chosen: their keys, at most one unless `several`; a key
-    that is not, or no longer, among the options can come from a browser, and is the caller's to refuse.
-    rows: in sight at a time; 1: a menu that opens. head: titles of columns, above the list, for texts with columns.
+    options: (key, text) of each, with unique keys. chosen: selected keys, at most one unless `several`; a browser may
+    send a key that is not among the options any more, which the caller has to handle.
+    rows: number of visible rows; 1: a menu. head: titles of columns above the list.
     """
 
     _esm = (HERE / "choice.js").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ class Choice(anywidget.AnyWidget):
         head: str = "",
         width: str = "260px",
     ) -> None:
-        """width: of all of it, label and list [CSS]."""
+        """width: of label and list together [CSS]."""
         super().__init__(description=description, rows=rows, several=several, head=head, options=[*options])
         self.layout.width, self.layout.max_width = width, "100%"
 
@@ -60,7 +60,7 @@ class Choice(anywidget.AnyWidget):
 
     @property
     def value(self) -> str | None:
-        """The key that is chosen, of several the first; None where none is. Assigning chooses."""
+        """The first selected key, or None; assignment selects a key."""
         return self.chosen[0] if self.chosen else None
 
     @value.setter
@@ -68,9 +68,9 @@ class Choice(anywidget.AnyWidget):
         self.chosen = [] if key is None else [key]
 
     def offer(self, options: Iterable[Option], chosen: Sequence[str] | None = None) -> None:
-        """Other options. chosen: keys; None: what is chosen stays so, as far as it is still among them."""
+        """Replaces the options. chosen: selected keys; None: keeps those that are among the options."""
         options = [*options]
-        there = {key for key, _ in options}
+        keys = {key for key, _ in options}
         with self.hold_trait_notifications(), self.hold_sync():
             self.options = options
-            self.chosen = [key for key in (self.chosen if chosen is None else chosen) if key in there]
+            self.chosen = [key for key in (self.chosen if chosen is None else chosen) if key in keys]

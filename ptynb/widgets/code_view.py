@@ -1,4 +1,4 @@
-"""CodeView: lines of Python to read and copy."""
+"""CodeView: lines of Python with a button that copies them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 class CodeView(anywidget.AnyWidget):
-    """Lines of Python, with a button that copies them; the newest stays in sight unless a reader scrolled away."""
+    """Lines of Python, with a button that copies them; it scrolls to the newest line unless the user scrolled away."""
 
     _esm = (HERE / "code_view.js").read_text(encoding="utf-8")
     _css = (HERE / "code_view.css").read_text(encoding="utf-8")

@@ -10,9 +10,10 @@ from ptynb.exceptions import InvalidValueError
 
 
 def look_up_table(name: str) -> Array:
-    """The table (256, 3) uint8 of a matplotlib colour map; ValueError where it has none of this name."""
+    """The table (256, 3) uint8 of a matplotlib colour map. Raises ValueError for an unknown name."""
     if name not in colormaps:
         raise InvalidValueError(
-            f"There is no colour map {name!r}; matplotlib's are meant, such as 'gray' or 'viridis'."
+            f"There is no colour map {name!r}; expected one of matplotlib, such as 'gray' or 'viridis'.",
+            code="argument.invalid-value",
         )
     return (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What several widgets are made with."""
+"""Helpers that several widgets share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATE_COLOURS = {
 
 
 def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
-    """All widgets in a box, and in the boxes in it."""
+    """All widgets in a box and in its inner boxes."""
     for widget in box.children:
         if isinstance(widget, ipywidgets.Box):
             yield from below(widget)
@@ -25,44 +25,44 @@ def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
 
 
 class Whole(ipywidgets.VBox):
-    """A box that is closed as a whole: with it all that is in it."""
+    """A box that closes its children when it is closed."""
 
     def close(self) -> None:
-        """Closes what is in it, and itself."""
+        """Closes the children and the box."""
         close_all(*self.children)
         super().close()
-        _undress(self)
+        _close_parts(self)
 
     def __del__(self) -> None:
-        # One whose making was refused has nothing to close; ipywidgets would try, and print what goes wrong.
+        # An instance whose __init__ raised has nothing to close; ipywidgets would try, and print an error.
         if self.comm is not None:
             super().__del__()
 
 
 def close_all(*widgets: ipywidgets.Widget) -> None:
-    """Closes these and what is in them, with their layouts and styles, which ipywidgets remembers apart until then."""
+    """Closes widgets and their children, with layouts and styles, which ipywidgets keeps in a registry until then."""
     for widget in widgets:
         if isinstance(widget, ipywidgets.Box) and not isinstance(widget, Whole):
             close_all(*widget.children)
         widget.close()
-        _undress(widget)
+        _close_parts(widget)
 
 
-def _undress(widget: ipywidgets.Widget) -> None:
+def _close_parts(widget: ipywidgets.Widget) -> None:
     for name in ("layout", "style"):
-        part = widget._trait_values.get(name)  # one that was never asked for is not made now
+        part = widget._trait_values.get(name)  # not getattr, which would create it
         if isinstance(part, ipywidgets.Widget):
             part.close()
 
 
 def put(widget: ipywidgets.HTML, value: str) -> None:
-    """Sets the value if it is another one, so that nothing travels to the browser for nothing."""
+    """Sets the value if it differs, so that no message is sent to the browser without need."""
     if widget.value != value:
         widget.value = value
 
 
-def in_a_row(state: str, parts: Sequence[str]) -> str:
-    """HTML: the state in its colour, and the parts, which are HTML, beside it."""
+def state_row(state: str, parts: Sequence[str]) -> str:
+    """HTML: a state in its colour, and parts, which are HTML, to the right of it."""
     colour = STATE_COLOURS.get(state, "#555")
     badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'
     spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in (badge, *parts))
@@ -70,17 +70,17 @@ def in_a_row(state: str, parts: Sequence[str]) -> str:
 
 
 def free(width: str = "100%") -> ipywidgets.Layout:
-    """The layout of a box that never scrolls by itself: what does not fit is the page's to scroll."""
+    """The layout of a box without scroll bars of its own: the page scrolls."""
     return ipywidgets.Layout(overflow="visible", width=width)
 
 
-def complaint(error: Exception | str) -> str:
-    """HTML of something that went wrong: its first line beside a red bar, the rest as details."""
-    return _box(str(error), "#c62828", "alert")
+def complaint(error: Exception | str | None) -> str:
+    """HTML of an error: its first line beside a red bar, the rest as details; "" for None."""
+    return "" if error is None else _box(str(error), "#c62828", "alert")
 
 
 def note(text: str) -> str:
-    """HTML of something to know, beside an amber bar."""
+    """HTML of a notice beside an amber bar."""
     return _box(text, "#b26a00", "status")
 
 

@@ -1,4 +1,4 @@
-"""The history of a reconstruction: kept states and branches as a list, and the way back to each."""
+"""The history of a reconstruction: its checkpoints and branches as a list, with buttons to restore them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ import ipywidgets
 
 from ptynb.data.snapshot import Branch, Checkpoint
 from ptynb.exceptions import InvalidValueError
-from ptynb.widgets.actions import Action, Actions
+from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.elements import Whole, complaint, note, put
-from ptynb.widgets.polling import keep_fresh
 
-LOOK_SECONDS = 1.0
+REFRESH_SECONDS = 1.0
 NOW = "now"
 SPACE = "\u00a0"
-"""A space that stays one of several in a list."""
-COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("kept at", 9), ("size", 9), ("", 7))
+"""A space that HTML does not collapse."""
+COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("written", 9), ("size", 9), ("", 9))
 """Titles of the list's columns, and their widths [characters]."""
 
 
 class SupportsCheckpoints(Protocol):
-    """What the history needs of a reconstruction; `ptynb.Reconstruction` has it."""
+    """The interface of a reconstruction that the history uses; `ptynb.Reconstruction` has it."""
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]: ...  # noqa: D102
@@ -46,9 +45,9 @@ class SupportsCheckpoints(Protocol):
 
 
 class History(Whole):
-    """Kept states, newest last, and branches, with buttons to go back, branch, switch and keep; see `history`.
+    """Checkpoints, newest last, and branches, with buttons to restore, save, branch and switch; see `history`.
 
-    tell: is given the line of Python that does what was just done.
+    tell: called with the line of Python that does the same as a click.
     """
 
     tell: Callable[[str], None] | None = None
@@ -57,28 +56,28 @@ class History(Whole):
         self._recon = recon
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._states: dict[str, Checkpoint] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
-        self.list = Choice("Kept states", rows=8, head=head, width="640px")
-        self.restore = self._button("Go back", "undo", "Returns to the chosen state and stops there", self._to_go_back)
-        self.keep = self._button("Keep now", "save", "Keeps the present state", lambda: self._keep)
+        self.list = Choice("Checkpoints", rows=8, head=head, width="640px")
+        self.restore = self._button("Restore", "undo", "Restores the selected checkpoint", self._to_restore)
+        self.keep = self._button("Save now", "save", "Writes a checkpoint now", lambda: self._keep)
         self.name = ipywidgets.Text(
             description="Branch name",
-            placeholder="a name, or none",
+            placeholder="optional",
             style={"description_width": "initial"},
             layout=ipywidgets.Layout(width="280px"),
         )
         self.branch = self._button(
-            "Branch", "code-fork", "Begins a branch at the chosen state, or here, and goes there", self._to_branch
+            "Branch", "code-fork", "Creates a branch at the selected checkpoint and switches to it", self._to_branch
         )
-        self.branches = Choice("On branch")
+        self.branches = Choice("Branch")
         self.switch_branch = self._button(
-            "Switch", "random", "Goes to the newest state of this branch", self._to_switch
+            "Switch", "random", "Restores the latest checkpoint of this branch", self._to_switch
         )
         self._refreshing = False
         for chooser in (self.list, self.branches):
-            chooser.observe(lambda _: self._chosen_anew(), "chosen")
+            chooser.observe(lambda _: self._selected(), "chosen")
         rows = [
             ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
             for row in ([self.restore, self.keep], [self.name, self.branch], [self.branches, self.switch_branch])
@@ -88,13 +87,19 @@ class History(Whole):
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
         self._present = ""
-        self._actions = Actions("ptynb history actions", self.complain, self._clear, self.refresh)
+        self._actions = Actions("ptynb history actions", self.complain, self.refresh)
         self.refresh()
-        # Once the reconstruction is closed, nothing is kept any more.
-        self._soon = keep_fresh(self, "ptynb history view", LOOK_SECONDS, over=lambda view: view._recon.closed)
+        self._soon = repeat(
+            self,
+            "ptynb history view",
+            REFRESH_SECONDS,
+            History.refresh,
+            History.complain,
+            over=lambda view: view._recon.closed,
+        )
 
     def close(self) -> None:
-        """Ends the view and its threads; the reconstruction goes on."""
+        """Closes the view and ends its threads; the reconstruction continues."""
         self._ended.set()
         self._soon.set()
         self._actions.close()
@@ -107,14 +112,15 @@ class History(Whole):
         return self._ended.is_set()
 
     def refresh(self) -> None:
-        """Takes over what was kept meanwhile; the choice in the list stays."""
-        states, branches, present = self._recon.checkpoints, self._recon.branches, self._recon.branch_name
+        """Shows the current checkpoints and branches; the selection in the list stays."""
+        checkpoints, branches, present = self._recon.checkpoints, self._recon.branches, self._recon.branch_name
         with self._lock:
             if self.closed:
                 return
             self._refreshing = True
-            self._states = {str(state.path): state for state in states}
-            options = [(NOW, f"now, on {present}"), *((path, _row(state)) for path, state in self._states.items())]
+            self._checkpoints = {str(one.path): one for one in checkpoints}
+            rows = [(path, _row(checkpoint)) for path, checkpoint in self._checkpoints.items()]
+            options = [(NOW, f"current state, branch {present}"), *rows]
             if options != self.list.options:
                 self.list.offer(options, None if self.list.options else [NOW])
             names = [branch.name for branch in branches]
@@ -126,68 +132,73 @@ class History(Whole):
             self._refreshing = False
             self._enable()
 
-    # What is wanted, when a button is clicked: what is chosen later is no part of it
+    # At a click: the action for what is selected now, whatever is selected when it is carried out
 
-    def _to_go_back(self) -> Action | None:
-        state = self._chosen()
-        return None if state is None else partial(self._go_back, state)
+    def _to_restore(self) -> Action | None:
+        checkpoint = self._selection()
+        return None if checkpoint is None else partial(self._restore, checkpoint)
 
     def _to_branch(self) -> Action:
-        return partial(self._branch, self._chosen(), self.name.value.strip() or None)
+        return partial(self._branch, self._selection(), self.name.value.strip() or None)
 
     def _to_switch(self) -> Action:
         if self.branches.value is None:
-            raise InvalidValueError("No branch is chosen; choose one of the list.")
+            raise InvalidValueError("No branch is selected; select one in the list.", code="widget.nothing-selected")
         return partial(self._switch, self.branches.value)
 
-    def _chosen(self) -> Checkpoint | None:
-        """The state chosen in the list; None: the present moment. Raises ValueError where it is gone."""
+    def _selection(self) -> Checkpoint | None:
+        """The selected checkpoint; None: the current state. Raises ValueError if it was deleted."""
         with self._lock:
             key = self.list.value
             if key == NOW:
                 return None
-            if key in self._states:
-                return self._states[key]
+            if key in self._checkpoints:
+                return self._checkpoints[key]
+        if key is None:
+            raise InvalidValueError(
+                "No checkpoint is selected; select one in the list.", code="widget.nothing-selected"
+            )
         raise InvalidValueError(
-            "No state is chosen; choose one of the list."
-            if key is None
-            else f"{Path(key).name} was removed meanwhile, to make room for newer ones; choose another one."
+            f"The checkpoint {Path(key).name} was deleted to limit their number; select another one.",
+            code="widget.selection-gone",
         )
 
-    # What buttons do, in the thread of the actions
+    # In the thread of the actions
 
-    def _go_back(self, state: Checkpoint) -> None:
-        line = f"recon.restore({self._named(state)})"  # before: then it is another branch's
-        put(self._message, note(f"Going back to epoch {state.epoch} ..."))
-        self._recon.restore(state)
-        self._done(line, f"It is at epoch {state.epoch} again.")
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        line = f"recon.restore({self._argument(checkpoint)})"  # before, as it depends on the branch
+        put(self._message, note(f"Restoring epoch {checkpoint.epoch} ..."))
+        self._recon.restore(checkpoint)
+        self._done(line, f"Restored epoch {checkpoint.epoch}.")
 
     def _keep(self) -> None:
         path = self._recon.keep()
-        self._done("recon.keep()", f"Kept in {path.name}.")
+        self._done("recon.keep()", f"Checkpoint written: {path.name}.")
 
-    def _branch(self, state: Checkpoint | None, name: str | None) -> None:
-        at = [] if state is None else [self._named(state)]
-        put(self._message, note("Branching ..."))
-        made = self._recon.branch(name, state)
+    def _branch(self, checkpoint: Checkpoint | None, name: str | None) -> None:
+        at = [] if checkpoint is None else [self._argument(checkpoint)]
+        put(self._message, note("Creating a branch ..."))
+        branch = self._recon.branch(name, checkpoint)
         self.name.value = ""
-        self._done(f"recon.branch({', '.join([repr(made), *at])})", f"It is on the branch {made} now.")
+        self._done(f"recon.branch({', '.join([repr(branch), *at])})", f"Now on branch {branch}.")
 
     def _switch(self, name: str) -> None:
-        put(self._message, note(f"Switching to {name} ..."))
+        put(self._message, note(f"Switching to branch {name} ..."))
         self._recon.switch_branch(name)
-        self._done(f"recon.switch_branch({name!r})", f"It is on the branch {name} now.")
+        self._done(f"recon.switch_branch({name!r})", f"Now on branch {name}.")
 
-    # The rest
+    # Helpers
 
-    def _button(self, text: str, icon: str, tooltip: str, wanted: Callable[[], Action | None]) -> ipywidgets.Button:
+    def _button(
+        self, text: str, icon: str, tooltip: str, action_of_click: Callable[[], Action | None]
+    ) -> ipywidgets.Button:
         button = ipywidgets.Button(
             description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="110px")
         )
 
         def clicked(_: ipywidgets.Button) -> None:
             try:
-                action = wanted()
+                action = action_of_click()
             except ValueError as error:
                 self.complain(error)
                 return
@@ -197,8 +208,8 @@ class History(Whole):
         button.on_click(clicked)
         return button
 
-    def _chosen_anew(self) -> None:
-        # New options pass through other choices: a button that is off for a moment then would swallow a click.
+    def _selected(self) -> None:
+        # New options change the selection for a moment: a button that is disabled then would lose a click.
         if not self._refreshing:
             self._enable()
 
@@ -208,37 +219,49 @@ class History(Whole):
         self.keep.disabled, self.branch.disabled = not usable, not usable or self.list.value is None
         self.switch_branch.disabled = not usable or self.branches.value in (None, self._present)
 
-    def _named(self, state: Checkpoint) -> str:
-        """What names this state in a line of Python: its epoch where that is clear, else its file."""
-        alike = [one for one in self._states.values() if (one.epoch, one.branch) == (state.epoch, state.branch)]
-        clear = state.branch == self._present and not state.update and alike == [state]
-        return str(state.epoch) if clear else repr(str(state.path))
+    def _argument(self, checkpoint: Checkpoint) -> str:
+        """A checkpoint in a line of Python: its epoch if that is unique, else its file."""
+        same = [
+            one
+            for one in self._checkpoints.values()
+            if (one.epoch, one.branch) == (checkpoint.epoch, checkpoint.branch)
+        ]
+        unique = checkpoint.branch == self._present and not checkpoint.update and same == [checkpoint]
+        return str(checkpoint.epoch) if unique else repr(str(checkpoint.path))
 
     def _done(self, line: str, text: str) -> None:
         put(self._message, note(text))
         if self.tell is not None:
             self.tell(line)
 
-    def _clear(self) -> None:
-        put(self._message, "")
-
-    def complain(self, error: Exception) -> None:
-        """Shows an error above the list's buttons, until something else is done."""
+    def complain(self, error: Exception | None) -> None:
+        """Shows an error; None: removes it."""
         put(self._message, complaint(error))
 
 
 def history(recon: Any) -> History:
-    """Kept states and branches of a reconstruction as a list, with buttons to go back, branch, switch and keep.
+    """Return a list of the checkpoints and branches of a reconstruction, with buttons to restore, save and switch.
 
-    As the last line of a cell it appears below it. States are kept as `Checkpointing` says, and when asked for.
+    As the last line of a cell it appears below it. Checkpoints are written as `Checkpointing` says, and by a button.
+
+    Parameters
+    ----------
+    recon : Reconstruction
+        The reconstruction.
+
+    Returns
+    -------
+    History
+        The widget. `close` ends it and its threads; the reconstruction continues.
     """
     return History(recon)
 
 
-def _row(state: Checkpoint) -> str:
-    epoch = f"{state.epoch} + {state.update}" if state.update else str(state.epoch)
-    loss = "" if state.loss is None else f"{state.loss:.5g}"
-    branch = state.branch if len(state.branch) < 17 else f"{state.branch[:15]}…"
-    written = time.strftime("%H:%M:%S", time.localtime(state.written))
-    texts = (epoch, loss, branch, written, f"{state.size / 1e6:.3g} MB", "stays" if state.stays else "")
+def _row(checkpoint: Checkpoint) -> str:
+    epoch = f"{checkpoint.epoch} + {checkpoint.update}" if checkpoint.update else str(checkpoint.epoch)
+    loss = "" if checkpoint.loss is None else f"{checkpoint.loss:.5g}"
+    branch = checkpoint.branch if len(checkpoint.branch) < 17 else f"{checkpoint.branch[:15]}…"
+    written = time.strftime("%H:%M:%S", time.localtime(checkpoint.written))
+    size, permanent = f"{checkpoint.size / 1e6:.3g} MB", "permanent" if checkpoint.stays else ""
+    texts = (epoch, loss, branch, written, size, permanent)
     return "".join(text.ljust(width) for text, (_, width) in zip(texts, COLUMNS, strict=True)).replace(" ", SPACE)

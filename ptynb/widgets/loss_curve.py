@@ -1,4 +1,4 @@
-"""The curves of loss and R-factor as SVG: light enough to be drawn anew several times a second, sharp at any size."""
+"""The curves of loss and R-factor as SVG, small enough to be drawn several times per second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 460, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34
 LOSS, R_FACTOR, MARK = "#2f7fd0", "#c2571a", "#d9822b"
 NARROWEST = 1e-9
-"""Seconds that an axis of time has at least."""
+"""Smallest length of a time axis [s]."""
 
 
 def loss_curve(
@@ -43,7 +43,7 @@ def loss_curve(
         return LEFT + (at - left) / (right - left) * (WIDTH - LEFT - RIGHT)
 
     def when(epoch: float) -> float:
-        """Where on the axis below an epoch ends."""
+        """The coordinate of the end of an epoch."""
         return epoch if times is None else times[min(int(epoch), len(times) - 1)]
 
     def y(loss: float) -> float:

@@ -1,4 +1,4 @@
-"""Axes of curves drawn as SVG: the points that can be drawn, limits and round ticks, lines and texts."""
+"""Axes of curves in SVG: points, limits, ticks, lines and texts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 from collections.abc import Iterable, Sequence
 
 POINTS = 600
-"""More points than this can't be seen apart; a longer curve is thinned, its last point kept."""
+"""Largest number of points; a longer curve is thinned, except for its last point."""
 SMALLEST, LARGEST = 1e-300, 1e300
 LABELS = 10
-"""More labels than this on an axis of decades would overlap."""
+"""Largest number of labels on a logarithmic axis."""
 FAINT = 'stroke-opacity="0.15"'
 ROUNDED = 1e-9
-"""Of a step: values as near to a tick as this are on it."""
+"""Tolerance of ticks, as a part of their step."""
 
 Point = tuple[float, float]
 
 
 def drawable(points: Iterable[Point], logarithmic: bool = True) -> list[Point]:
-    """Those that are finite (and have a logarithm, where asked), thinned to what can be seen, the last one kept."""
+    """The finite points (positive ones for a logarithmic axis), thinned, with the last one."""
     smallest = SMALLEST if logarithmic else -LARGEST
     found = [(float(x), float(y)) for x, y in points if math.isfinite(x) and smallest <= y <= LARGEST]
     return [*found[: -1 : -(-len(found) // POINTS) or 1], *found[-1:]]
@@ -57,7 +57,7 @@ def decimal(value: float) -> str:
 
 
 def scientific(value: float) -> str:
-    """A tick's value on an axis of decades."""
+    """A tick's value on a logarithmic axis."""
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
 
 
@@ -74,7 +74,7 @@ def line(x1: float, y1: float, x2: float, y2: float, look: str = FAINT) -> str:
 def text(
     x: float, y: float, said: str, anchor: str, *, colour: str = "currentColor", bold: bool = False, full: str = ""
 ) -> str:
-    """A text at this place; full: what is said where the cursor rests on it."""
+    """A text at a point; full: its tooltip."""
     weight = ' font-weight="600"' if bold else ""
     whole = f"<title>{html.escape(full)}</title>" if full and full != said else ""
     return (

@@ -1,4 +1,4 @@
-"""Several curves in one SVG: told apart by dashes and by a name at their ends, so that no colour has to be seen."""
+"""Several curves in one SVG, distinguished by dashes and by names at their ends as well as by colour."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ptynb.widgets.svg_axes import Point, decades, decimal, drawable, line, line
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 112, 30, 36
 NAME_HEIGHT = 13
-"""Names closer than this would overlap."""
+"""Smallest distance of names."""
 NAME_LENGTH = 13
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
-"""M. Okabe and K. Ito's, told apart with any colour vision; their yellow is darker here, for white pages."""
+"""The colours of M. Okabe and K. Ito for all kinds of colour vision, with a darker yellow for white pages."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over places; a point that is not finite is left out. faint: thin and grey, for a threshold."""
+    """Values over coordinates; points that are not finite are omitted. faint: thin and grey, for a threshold."""
 
     name: str
     x: Sequence[float]
@@ -47,7 +47,7 @@ class CurvePanel:
 
 
 def curves(panels: Sequence[CurvePanel]) -> str:
-    """SVG text of the panels beside each other; a curve has one colour and dash in all, by its place among them."""
+    """SVG text of panels side by side; a curve has the same colour and dash in all panels, by its index."""
     width = WIDTH * max(len(panels), 1)
     titles = html.escape(", ".join(panel.title for panel in panels), quote=True)
     inside = "".join(
@@ -109,7 +109,7 @@ def _polyline(curve: Curve, points: Sequence[Point], number: int) -> str:
 
 
 def _names(named: Sequence[Curve], lines: Sequence[Sequence[Point]]) -> str:
-    """The names right of the panel at the heights of the curves' ends, moved apart, with a line from each end."""
+    """The names to the right of the panel near the ends of the curves, without overlap, with a line from each end."""
     ends = sorted((points[-1][1], points[-1][0], number) for number, points in enumerate(lines) if points)
     heights: list[float] = []
     for end, _, _ in ends:

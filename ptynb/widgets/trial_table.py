@@ -12,14 +12,14 @@ from ptynb.settings.ranges import Between, Range
 from ptynb.table import duration
 
 ROWS = 40
-"""Trials in the table at most; its pictures all travel to the browser whenever a trial ends."""
+"""Largest number of trials in the table; all its pictures are sent to the browser after each trial."""
 PLOT_WIDTH, PLOT_HEIGHT = 240, 170
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 14, 34
 BLUE, GREY = "#2f7fd0", "var(--jp-ui-font-color2,#616161)"
 
 
 def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first: bool = True) -> str:
-    """The trials, the best one starred and bold; best first, or newest first."""
+    """A table of trials, the best one bold with a star; best first, or newest first."""
     if not trials:
         return ""
     best = best_of(tuple(trials))
@@ -39,7 +39,7 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
 
 
 def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> str:
-    """The score against each parameter: a dot for each complete trial, a star for the best, ticks for pruned ones."""
+    """The score over each parameter: a dot for a complete trial, a star for the best, a tick for a pruned one."""
     if not any(trial.score is not None for trial in trials):
         return ""
     plots = "".join(_plot(trials, name, range) for name, range in ranges.items())
@@ -49,7 +49,7 @@ def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> st
 
 
 def _rank(trial: TunedTrial) -> tuple[float, float, int]:
-    """Complete ones by score, then those under way, then what was ended, the one that came farthest first."""
+    """Complete trials by score, then running ones, then pruned ones by epochs."""
     if trial.score is not None:
         return (0, trial.score, trial.number)
     return (1 if trial.state == "running" else 2, -len(trial.losses), trial.number)
@@ -58,10 +58,10 @@ def _rank(trial: TunedTrial) -> tuple[float, float, int]:
 def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     number = f"★ {trial.number} best" if best else str(trial.number)
     score = "" if trial.score is None else f"{trial.score:.5g}"
-    places = ", ".join(str(place) for place in trial.ranks) or "this process"
+    ranks = ", ".join(str(rank) for rank in trial.ranks) or "this process"
     time = duration(trial.seconds) if trial.seconds else ""
     cells = [html.escape(value_text(trial.values.get(name, ""))) for name in names]
-    cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, places]
+    cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, ranks]
     inside = "".join(f'<td style="padding:2px 10px;text-align:left">{cell}</td>' for cell in cells)
     style = "border-top:1px solid var(--jp-border-color2,#ccc);vertical-align:middle"
     if best:
@@ -129,7 +129,7 @@ def _x(value: object, range: Range) -> float:
 
 
 def _ends(range: Range) -> list[tuple[float, str, str]]:
-    """Place, word and anchor of what stands below the axis."""
+    """Position, text and anchor of the labels below the axis."""
     if isinstance(range, Between):
         return [(LEFT, value_text(range.low), "start"), (PLOT_WIDTH - RIGHT, value_text(range.high), "end")]
     return [(_x(choice, range), value_text(choice), "middle") for choice in range]

@@ -1,4 +1,4 @@
-"""Tuning: a study is started from ticked settings, and its trials are shown as they come."""
+"""Tuning: starts a study of the ticked settings and shows its trials."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
-from ptynb.widgets.actions import Actions
-from ptynb.widgets.elements import Whole, complaint, in_a_row, put
-from ptynb.widgets.polling import keep_fresh
+from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.elements import Whole, complaint, put, state_row
 from ptynb.widgets.trial_table import score_plots, trials_table
 
-LOOK_SECONDS = 0.4
+REFRESH_SECONDS = 0.4
 METRICS = {"Loss of the last epoch": "loss", "Fourier ring correlation of halves": "frc"}
-TELLING = {
-    "loss": "The loss of the last epoch; it may fall by fitting noise.",
-    "frc": "1 less the mean correlation of two reconstructions from half the scan each.",
+DESCRIPTIONS = {
+    "loss": "The loss of the last epoch; fitting noise reduces it too.",
+    "frc": "1 minus the mean Fourier ring correlation of two reconstructions, each from half of the scan.",
 }
 
 Metric = str | Callable[[Result], float]
 
 
 class Tuned(Protocol):
-    """What the view needs of a study; `ptynb.Study` has it."""
+    """The interface of a study that the widget uses; `ptynb.Study` has it."""
 
     failure: Exception | None
     wanted: int
@@ -55,7 +54,7 @@ class Tuned(Protocol):
 
 
 class Make(Protocol):
-    """Makes a study that runs, as `ptynb.tune` does, with what the widget chose."""
+    """Starts a study, as `ptynb.tune` does."""
 
     def __call__(  # noqa: D102
         self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None
@@ -63,11 +62,11 @@ class Make(Protocol):
 
 
 class Tuner(Whole):
-    """Trials of settings: how many, by which metric, the table of them, scores against parameters, and the best.
+    """Trials of a study: number, metric, table, plots of scores, and the best trial.
 
-    make: makes a study and starts it. ranges: asked for what is ticked when Start is clicked.
-    use: is given the best settings; None: there is no such button. metrics: the user's functions, by name.
-    tell: is given the line of Python that does what was just done; `cluster`: its name in there, "" without one.
+    make: starts a study. ranges: returns the ranges to tune when Start is clicked. use: called with the best settings;
+    None: no button for it. metrics: functions of the user by name. tell: called with the line of Python that does the
+    same as a click; `cluster`: the name of the cluster in it, "" without one.
     """
 
     def __init__(
@@ -85,21 +84,23 @@ class Tuner(Whole):
         self._make, self._ranges, self._use = make, ranges, use
         self._drawn: tuple[Any, ...] = ()
         self._failure: Exception | None = None
-        self._lock, self._look_now = threading.Lock(), threading.Event()
+        self._lock, self._refresh_now = threading.Lock(), threading.Event()
         self._make_fields(metrics or {})
         self._buttons = {
-            "Start": self._button("Start", "play", "A new study, or the one in the file", self._start),
-            "Stop": self._button("Stop", "stop", "Ends the trials under way; they can be tried again", self._stop),
-            "Go on": self._button("Go on", "forward", "The trials that are left, or as many again", self._go_on),
-            "Use the best": self._button("Use the best", "check", "Takes over the best trial's settings", self._take),
+            "Start": self._button("Start", "play", "Starts a new study, or continues the one in the file", self._start),
+            "Stop": self._button("Stop", "stop", "Ends the running trials; they can be repeated", self._stop),
+            "Continue": self._button(
+                "Continue", "forward", "Runs the remaining trials, or as many again", self._continue
+            ),
+            "Use best": self._button("Use best", "check", "Uses the settings of the best trial", self._use_best),
         }
-        self._buttons["Use the best"].layout.display = None if use else "none"
+        self._buttons["Use best"].layout.display = None if use else "none"
         self._summary, self._message, self._plots, self._table = (ipywidgets.HTML() for _ in range(4))
         self._order = ipywidgets.Dropdown(
             options=["best first", "newest first"], description="Order", layout=ipywidgets.Layout(width="200px")
         )
-        self._order.observe(lambda _: self._look_now.set(), "value")
-        self._actions = Actions("ptynb tuner", self.complain, self._clear, self._look_now.set)
+        self._order.observe(lambda _: self._refresh_now.set(), "value")
+        self._actions = Actions("ptynb tuner", self.complain, self._refresh_soon)
         rows = [[self.trials, self.epochs, self.metric, self.file], [*self._buttons.values(), self._order]]
         layout = {"flex_flow": "row wrap", "overflow": "visible"}
         super().__init__(
@@ -114,7 +115,7 @@ class Tuner(Whole):
         )
         self.add_class("ptynb-tuner")
         self.refresh()
-        keep_fresh(self, "ptynb tuner view", LOOK_SECONDS, self._look_now)
+        repeat(self, "ptynb tuner view", REFRESH_SECONDS, Tuner.refresh, Tuner.complain, soon=self._refresh_now)
 
     def _make_fields(self, metrics: Mapping[str, Callable[[Result], float]]) -> None:
         number = {"min": 1, "style": {"description_width": "50px"}, "layout": ipywidgets.Layout(width="130px")}
@@ -123,25 +124,25 @@ class Tuner(Whole):
         self.metric = ipywidgets.Dropdown(
             options=[*METRICS.items(), *metrics.items()],
             description="Score",
-            tooltip="What is to be small",
+            tooltip="The value to minimise",
             style={"description_width": "50px"},
             layout=ipywidgets.Layout(width="330px"),
         )
         self.file = ipywidgets.Text(
             description="File",
-            placeholder="a new one for each study",
-            tooltip="Keeps the trials; the file of an earlier study is gone on with, after a restart too",
+            placeholder="default: a new file for each study",
+            tooltip="Stores the trials; an earlier study is continued if its file is named",
             continuous_update=False,
             style={"description_width": "40px"},
             layout=ipywidgets.Layout(width="320px"),
         )
         self._about = ipywidgets.HTML()
-        self.metric.observe(lambda _: self._tell_metric(), "value")
-        self._tell_metric()
+        self.metric.observe(lambda _: self._describe_metric(), "value")
+        self._describe_metric()
 
-    def _tell_metric(self) -> None:
-        words = TELLING.get(self.metric.value, "What your function returns for each result; small is good.")
-        put(self._about, f'<p style="margin:2px 0;color:var(--jp-ui-font-color2,#616161)">Score: {words}</p>')
+    def _describe_metric(self) -> None:
+        text = DESCRIPTIONS.get(self.metric.value, "The value of your function for each result; smaller is better.")
+        put(self._about, f'<p style="margin:2px 0;color:var(--jp-ui-font-color2,#616161)">Score: {text}</p>')
 
     def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:
         button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="130px"))
@@ -151,14 +152,16 @@ class Tuner(Whole):
     # Actions
 
     def show(self, study: Tuned) -> None:
-        """Shows a study that was started elsewhere."""
+        """Shows a study."""
         with self._lock:
             self.study = study
-        self._look_now.set()
+        self._refresh_now.set()
 
     def _start(self) -> None:
         if self.study is not None and self.study.running:
-            raise InvalidValueError("A study is under way; press Stop first: a new one takes its engines.")
+            raise InvalidValueError(
+                "A study is running on the engines; press Stop before starting another one.", code="study.running"
+            )
         metric = self.metric.value
         study = self._make(
             self._ranges(),
@@ -169,7 +172,7 @@ class Tuner(Whole):
         )
         self.show(study)
         cluster = f", {self.cluster}" if self.cluster else ""
-        score = repr(metric) if isinstance(metric, str) else _named(metric, self.metric.label)
+        score = repr(metric) if isinstance(metric, str) else _python_name(metric, self.metric.label)
         self._say(
             f"study = pt.tune(scan, settings, {study.ranges!r}{cluster}, trials={self.trials.value}, "
             f"epochs={self.epochs.value}, metric={score}, study={str(study.path)!r})"
@@ -180,13 +183,13 @@ class Tuner(Whole):
             self.study.stop()
             self._say("study.stop()")
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self.study is not None:
             more = None if self.study.done < self.study.wanted else self.trials.value
             self.study.start(more)
             self._say("study.start()" if more is None else f"study.start({more})")
 
-    def _take(self) -> None:
+    def _use_best(self) -> None:
         if self.study is not None and self._use is not None:
             self._use(self.study.best_settings)
             self._say("settings = study.best_settings")
@@ -195,20 +198,23 @@ class Tuner(Whole):
         if self.tell is not None:
             self.tell(line)
 
-    # Looking
+    def _refresh_soon(self) -> None:
+        self._refresh_now.set()
+
+    # Updates
 
     def refresh(self) -> None:
-        """Shows what there is now."""
+        """Shows the current state of the study."""
         with self._lock:
             study = self.study
             running = study is not None and study.running
             best = None if study is None else study.best
             self._buttons["Start"].disabled = running
             self._buttons["Stop"].disabled = not running
-            self._buttons["Go on"].disabled = study is None or running
-            self._buttons["Use the best"].disabled = best is None
+            self._buttons["Continue"].disabled = study is None or running
+            self._buttons["Use best"].disabled = best is None
             if study is None:
-                put(self._summary, "No study yet: tick what is to be tuned, and start.")
+                put(self._summary, "No study: tick the settings to tune and press Start.")
                 return
             trials = study.trials
             if self._failure is not study.failure:
@@ -223,7 +229,7 @@ class Tuner(Whole):
             put(self._table, trials_table(trials, [*study.ranges], self._order.value == "best first"))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until all that was clicked is done, and shows it. Raises TimeoutError."""
+        """Waits until all clicks are carried out, and refreshes. Raises TimeoutError."""
         self._actions.settle(seconds)
         self.refresh()
 
@@ -233,21 +239,18 @@ class Tuner(Whole):
         return self.comm is None
 
     def close(self) -> None:
-        """Ends the view and its threads; the study goes on."""
+        """Closes the view and ends its threads; the study continues."""
         self._actions.close()
         super().close()
-        self._look_now.set()
+        self._refresh_now.set()
 
-    def complain(self, error: Exception) -> None:
-        """Shows an error above the trials, until something else is done."""
+    def complain(self, error: Exception | None) -> None:
+        """Shows an error above the trials; None: removes it."""
         put(self._message, complaint(error))
 
-    def _clear(self) -> None:
-        put(self._message, "")
 
-
-def _named(metric: Callable[[Result], float], label: str) -> str:
-    """What a line of Python calls a function: its name where that is the notebook's or numpy's, else its place."""
+def _python_name(metric: Callable[[Result], float], label: str) -> str:
+    """The name of a function in a line of Python if it is the notebook's or numpy's, else its entry in `metrics`."""
     home, name = getattr(metric, "__module__", ""), getattr(metric, "__qualname__", "")
     if home == "__main__" and name.isidentifier():
         return name
@@ -258,10 +261,10 @@ def _named(metric: Callable[[Result], float], label: str) -> str:
 
 def _summary(study: Tuned, running: bool, best: TunedTrial | None) -> str:
     state = "running" if running else "failed" if study.failure is not None else "ready"
-    under_way = sum(trial.state == "running" for trial in study.trials)
+    unfinished = sum(trial.state == "running" for trial in study.trials)
     parts = [f"<b>{study.done}</b> of {study.wanted} trials"]
-    parts += [f"{under_way} under way"] if under_way else []
+    parts += [f"{unfinished} running"] if unfinished else []
     if best is not None:
         parts.append(f"best score <b>{best.score:.5g}</b> in trial {best.number}")
     path = html.escape(str(study.path))
-    return f'{in_a_row(state, parts)}<small style="overflow-wrap:anywhere">kept in <code>{path}</code></small>'
+    return f'{state_row(state, parts)}<small style="overflow-wrap:anywhere">file: <code>{path}</code></small>'

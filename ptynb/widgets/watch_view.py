@@ -1,4 +1,4 @@
-"""The view of a folder in which a run shows itself, here or copied from another machine: `watch`."""
+"""The view of the folder in which a run writes its status and pictures: `watch`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from PIL import Image
 
 from ptynb.data.snapshot import Picture
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
-from ptynb.widgets.elements import Whole, complaint, in_a_row, put
+from ptynb.widgets.actions import repeat
+from ptynb.widgets.elements import Whole, complaint, put, state_row
 from ptynb.widgets.loss_curve import loss_curve
-from ptynb.widgets.polling import keep_fresh
 from ptynb.widgets.viewer.viewer import Viewer
 
-LOOK_SECONDS = 0.5
+REFRESH_SECONDS = 0.5
 
 
 class Watch(Whole):
-    """Object amplitude and phase, probe modes, loss curve and state, as the files in a folder tell; see `watch`."""
+    """Object amplitude and phase, probe modes, loss curve and state from the files in a folder; see `watch`."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Folder(folder)
@@ -39,10 +39,10 @@ class Watch(Whole):
         super().__init__([self._summary, self._message, self._pictures, beside])
         self.add_class("ptynb-watch")
         self.refresh()
-        self._soon = keep_fresh(self, "ptynb watch view", LOOK_SECONDS)
+        self._soon = repeat(self, "ptynb watch view", REFRESH_SECONDS, Watch.refresh, Watch.complain)
 
     def close(self) -> None:
-        """Ends the view and its thread; the run goes on."""
+        """Closes the view and ends its thread; the run continues."""
         self._ended.set()
         self._soon.set()
         with self._lock:
@@ -54,7 +54,7 @@ class Watch(Whole):
         return self._ended.is_set()
 
     def refresh(self) -> None:
-        """Takes over what is new in the folder, and new pictures once the screen is ready for them."""
+        """Shows what is new in the folder, and new pictures when the screen is ready for them."""
         with self._lock:
             if self.closed:
                 return
@@ -64,7 +64,7 @@ class Watch(Whole):
             put(self._message, f'<b style="color:#b26a00">{html.escape(folder.problem)}</b>' if folder.problem else "")
             if shown is None:
                 return
-            put(self._summary, in_a_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
+            put(self._summary, state_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
             if changed:
                 losses = [float("nan") if loss is None else loss for loss in shown.losses]
                 put(self._curve, loss_curve(losses, [epoch + 1 for epoch, _ in shown.changes]))
@@ -74,24 +74,33 @@ class Watch(Whole):
                 self._pictures.show(self._waiting, epoch=shown.picture[0], update=shown.picture[1])
                 self._waiting = None
 
-    def complain(self, error: Exception) -> None:
-        """Shows what a look raised, until the next one that works."""
+    def complain(self, error: Exception | None) -> None:
+        """Shows an error of `refresh`, which removes it when it succeeds."""
         with self._lock:
-            if not self.closed:
+            if error is not None and not self.closed:
                 put(self._message, complaint(f"{type(error).__name__}: {error}"))
 
 
 def watch(folder: str | Path) -> Watch:
-    """A live view of a run that keeps pictures in a folder (`Checkpointing(pictures=...)`), made in another process.
+    """Return a live view of a run in another process that writes pictures (`Checkpointing(pictures=...)`).
 
-    folder: where it keeps them, or a copy that another machine fills (rsync); it may come later. As the last line of a
-    cell the view appears below it. `ptynb watch FOLDER` shows the same as a page.
+    As the last line of a cell it appears below it. `ptynb watch FOLDER` shows the same as a web page.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of the run, or a copy of it from another machine (rsync); it may be created later.
+
+    Returns
+    -------
+    Watch
+        The view. `close` ends it and its thread; the run continues.
     """
     return Watch(folder)
 
 
 def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
-    """The pictures for the screen, once all three are there: grey levels of the object, colours of the probe."""
+    """The pictures if all three exist: grey levels of the object, colours of the probe."""
     if any(name not in folder.pictures for name in PICTURES):
         return None
     powers = ", ".join(f"{power:.1%}" for power in shown.powers)
@@ -105,7 +114,7 @@ def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
 
 
 def _shape(image: bytes) -> tuple[int, int]:
-    """(y, x) of a picture as its file says; (0, 0) of one that is none, which the browser says too."""
+    """The shape (y, x) of an encoded picture; (0, 0) if it is invalid."""
     try:
         with Image.open(io.BytesIO(image)) as opened:
             return opened.height, opened.width

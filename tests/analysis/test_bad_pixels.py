@@ -1,12 +1,12 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from ptynb import analysis, preparation
 from ptynb.data.patterns import ArrayFrames
 from ptynb.simulation.simulated_scan import simulate
 from tests.pairs import each
+from tests.raising import raises
 
 PLANTED = {"hot": [(10, 40), (30, 31)], "dead": [(33, 30), (27, 36)], "stuck": [(32, 25)], "lost": [(5, 5)]}
 
@@ -47,7 +47,7 @@ def test_part_of_the_patterns_is_enough_and_masked_pixels_are_not_found_again():
 
 def test_other_input_is_refused():
     scan = simulate(patterns=20)
-    with pytest.raises(ValueError, match="factor is 0\\.5"):
+    with raises("argument.invalid-value", "factor is 0.5"):
         analysis.find_bad_pixels(scan, factor=0.5)
-    with pytest.raises(ValueError, match="survey is of 30 patterns of 64 x 64, and the scan has 20"):
+    with raises("scan.wrong-survey", "30 patterns of 64 x 64", 20):
         analysis.find_bad_pixels(scan, analysis.survey(simulate(patterns=30)))

@@ -8,6 +8,7 @@ from ptynb.analysis.common_area import independence, placed
 from ptynb.data.snapshot import Epoch, Result
 from ptynb.settings import Settings
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOW = (32, 32)
 PIXEL = (2e-9, 2e-9)
@@ -112,7 +113,7 @@ def test_what_lies_elsewhere_is_left_out_with_a_sentence_and_the_rest_is_compare
     assert together.left_out["far"].startswith("far is not compared: it shares with those before 0 x ")
     assert together.covered("far").shape == (104, 114)
     assert together.difference("two", "one").registered.shift == pytest.approx((-0.5, 0), abs=1e-3)
-    with pytest.raises(ValueError, match="far is not compared"):
+    with raises("comparison.not-comparable", "far"):
         together.difference("far", "one")
 
 
@@ -125,16 +126,16 @@ def test_slices_are_chosen_and_those_without_it_left_out():
     second = Together({"thick": thick, "thin": base}, slice=1)
     np.testing.assert_allclose(second.covered("thick"), (base.object**0.5)[y, x])
     assert "no slice 1" in second.left_out["thin"]
-    with pytest.raises(ValueError, match="no slice 1"):
+    with raises("comparison.not-comparable", "slice 1"):
         Together({"thin": base}, slice=1)
-    with pytest.raises(ValueError, match="no result"):
+    with raises("argument.missing"):
         Together({})
 
 
 def test_objects_that_do_not_fit_say_so():
     base = result()
     nothing = dataclasses.replace(base, object=np.zeros_like(base.object))
-    with pytest.raises(ValueError, match="two could not be moved onto one: The object is 0"):
+    with raises("comparison.registration-failed", "two", "one", "The object is 0"):
         Together({"one": base, "two": nothing}).difference("two", "one")
 
 
@@ -143,7 +144,7 @@ SCANS = {
     "the resolution of a half": ("dots, half 2 of 2", "dots, half 1 of 2"),
     "different scans": ("dots", "lines"),
     "different  scans": ("dots, half 1 of 2", "lines, half 2 of 2"),
-    "is not known": ("dots", ""),
+    "are not known": ("dots", ""),
 }
 
 

@@ -9,8 +9,8 @@ from ptynb.analysis import split_scan
 from ptynb.analysis.half_scans import in_second_half
 from ptynb.data.patterns import ArrayFrames, HDF5Frames, SelectedFrames
 from ptynb.data.scan import Scan
-from ptynb.exceptions import ScanError
 from tests.pairs import each
+from tests.raising import raises
 
 WINDOW = (8, 10)
 
@@ -115,10 +115,10 @@ def test_selected_patterns_are_read_in_their_order(kind, file_frames):
 
 @each("indices", [[-1, 2], [0, 60], [[1, 2]]])
 def test_indices_outside_are_refused(indices):
-    with pytest.raises(ValueError, match=r"The indices of the selected patterns .* from 0 to 59"):
+    with raises("argument.invalid-value", "0 to 59"):
         SelectedFrames.of(ArrayFrames.of(some_patterns(60)), np.array(indices))
 
 
 def test_a_single_pattern_has_no_halves():
-    with pytest.raises(ScanError, match="The scan has 1 pattern; expected at least 2"):
+    with raises("scan.too-few-patterns", "1 pattern"):
         split_scan(Scan.from_arrays(some_patterns(1), np.zeros((1, 2))))

@@ -1,7 +1,6 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from ptynb import analysis
 from ptynb.analysis.outliers import suspicious_positions
@@ -10,6 +9,7 @@ from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
 from tests.analysis.scans import raster
 from tests.pairs import each
+from tests.raising import raises
 
 SCAN = simulate(patterns=144, window=32, photons=1e5, seed=4)
 
@@ -105,11 +105,11 @@ def test_patterns_are_left_out():
     np.testing.assert_array_equal(left.positions, np.delete(SCAN.positions, [3, 143], axis=0))
     np.testing.assert_array_equal(left.counts(3, 4), SCAN.counts(4, 5))
     assert len(analysis.leave_out(SCAN, [])) == 144
-    with pytest.raises(ValueError, match="Pattern 144 is to be left out; the scan has those from 0 to 143"):
+    with raises("argument.invalid-value", 144, "0 to 143"):
         analysis.leave_out(SCAN, [2, 144])
-    with pytest.raises(ValueError, match="All 144 patterns are to be left out"):
+    with raises("scan.nothing-left", 144):
         analysis.leave_out(SCAN, range(144))
-    with pytest.raises(ValueError, match="of type float64; expected whole"):
+    with raises("argument.invalid-type", "float64"):
         analysis.leave_out(SCAN, [0.5])
 
 

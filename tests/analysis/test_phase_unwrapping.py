@@ -1,8 +1,8 @@
 import numpy as np
-import pytest
 
 from ptynb.analysis import unwrapped_phase, without_ramp
 from tests.pairs import each
+from tests.raising import raises
 
 SHAPE = (60, 71)
 Y, X = np.mgrid[:60, :71].astype(float)
@@ -107,21 +107,21 @@ def test_layers_are_unwrapped_by_themselves_and_always_equally():
 
 FLAT = np.ones(SHAPE, complex)
 REFUSED = {
-    "real values": (lambda: without_ramp(FLAT.real), "of type float64 .* expected complex values"),
-    "one axis": (lambda: without_ramp(FLAT[0]), r"shape \(71,\); expected complex values"),
-    "another weight": (lambda: without_ramp(FLAT, weight=np.ones(3)), r"weight has shape \(3,\); expected \(60, 71\)"),
-    "a negative weight": (lambda: without_ramp(FLAT, weight=-np.ones(SHAPE)), "nowhere negative"),
-    "nothing counts": (lambda: without_ramp(FLAT, weight=np.zeros(SHAPE)), "expected pixels that count"),
-    "an empty area": (lambda: without_ramp(FLAT, (slice(3, 3), slice(0, 9))), "Choose another area or weight"),
-    "a dark object": (lambda: without_ramp(0 * FLAT), "The object is 0 or not finite"),
-    "a line": (lambda: unwrapped_phase(FLAT[:2]), r"shape \(2, 71\); expected .* at least 3 x 3"),
-    "another mask": (lambda: unwrapped_phase(FLAT, np.ones((2, 2))), r"The mask has shape \(2, 2\)"),
-    "a mask that trusts nothing": (lambda: unwrapped_phase(FLAT, np.zeros(SHAPE)), "is True at 0 pixels"),
+    "real values": (lambda: without_ramp(FLAT.real), "array.shape-mismatch", "float64"),
+    "one axis": (lambda: without_ramp(FLAT[0]), "array.shape-mismatch", (71,)),
+    "another weight": (lambda: without_ramp(FLAT, weight=np.ones(3)), "array.shape-mismatch", (3,), (60, 71)),
+    "a negative weight": (lambda: without_ramp(FLAT, weight=-np.ones(SHAPE)), "array.shape-mismatch", ">= 0"),
+    "nothing counts": (lambda: without_ramp(FLAT, weight=np.zeros(SHAPE)), "comparison.nothing-to-fit"),
+    "an empty area": (lambda: without_ramp(FLAT, (slice(3, 3), slice(0, 9))), "comparison.nothing-to-fit"),
+    "a dark object": (lambda: without_ramp(0 * FLAT), "comparison.nothing-to-fit"),
+    "a line": (lambda: unwrapped_phase(FLAT[:2]), "array.shape-mismatch", (2, 71), "3 x 3"),
+    "another mask": (lambda: unwrapped_phase(FLAT, np.ones((2, 2))), "array.shape-mismatch", (2, 2)),
+    "a mask that trusts nothing": (lambda: unwrapped_phase(FLAT, np.zeros(SHAPE)), "array.shape-mismatch", "0 pixels"),
 }
 
 
 @each("case", REFUSED)
 def test_what_has_no_phase_is_refused(case):
-    call, message = REFUSED[case]
-    with pytest.raises(ValueError, match=message):
+    call, *expected = REFUSED[case]
+    with raises(*expected):
         call()

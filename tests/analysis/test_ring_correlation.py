@@ -4,6 +4,7 @@ import pytest
 from ptynb.analysis import RingCorrelation, fourier_ring_correlation, spectral_snr
 from ptynb.analysis.ring_correlation import Rings, crossing, independent_counts, information_threshold, soft_window
 from tests.pairs import each
+from tests.raising import raises
 
 
 def noise(shape, seed, real=False):
@@ -158,7 +159,7 @@ def test_the_crossing_lies_between_the_rings():
     assert few.resolution == 2.5
     fewest = RingCorrelation(rings, np.array([1, 1, 0.5, 0.0]), np.full(4, 9), np.array([1.0, 4, 4, 4]))
     assert 0.2 < fewest.crossing() < 0.3
-    with pytest.raises(ValueError, match="The threshold is '2-bit'; expected 'half-bit', 'one-bit' or 'one-seventh'"):
+    with raises("argument.invalid-value", "'2-bit'", "'half-bit', 'one-bit' or 'one-seventh'"):
         result.crossing("2-bit")
 
 
@@ -169,21 +170,17 @@ def test_spectral_snr_in_closed_form():
 
 
 REFUSED = {
-    "different shapes": ((np.ones((20, 20)), np.ones((20, 21))), {"align": False}, r"shapes \(20, 20\) and \(20, 21\)"),
-    "too small": ((np.ones((7, 20)), np.ones((7, 20))), {"align": False}, "7 x 20 pixels; expected at least 8 x 8"),
-    "a pixel size of 0": (
-        (np.ones((9, 9)), np.ones((9, 9)), (1e-9, 0.0)),
-        {"align": False},
-        r"The pixel size is \(1e-09, 0.0\) m; it has to be positive and finite",
-    ),
+    "different shapes": ((np.ones((20, 20)), np.ones((20, 21))), "array.shape-mismatch", (20, 20), (20, 21)),
+    "too small": ((np.ones((7, 20)), np.ones((7, 20))), "comparison.area-too-small", "7 x 20", "8 x 8"),
+    "a pixel size of 0": ((np.ones((9, 9)), np.ones((9, 9)), (1e-9, 0.0)), "argument.invalid-value", (1e-9, 0.0)),
 }
 
 
 @each("case", REFUSED)
 def test_what_has_no_rings_is_refused(case):
-    arguments, options, message = REFUSED[case]
-    with pytest.raises(ValueError, match=message):
-        fourier_ring_correlation(*arguments, **options)
+    arguments, *expected = REFUSED[case]
+    with raises(*expected):
+        fourier_ring_correlation(*arguments, align=False)
 
 
 def test_rings_of_equal_pixels_are_those_of_whole_frequencies():

@@ -6,10 +6,10 @@ import pytest
 from ptynb import analysis, preparation
 from ptynb.analysis.scan_survey import Surveyor
 from ptynb.data.scan import Scan
-from ptynb.exceptions import ScanError
 from ptynb.simulation.simulated_scan import simulate
 from tests.pairs import each
 from tests.preparation.test_rotation_fit import phase_scan, potential_gradient
+from tests.raising import raises
 
 
 def turned_scan(degrees, noise=False):
@@ -58,7 +58,7 @@ def test_too_small_a_sample_is_refused():
     scan = simulate(patterns=400, window=32)
     surveyor = Surveyor(scan, sample=30)
     surveyor.advance()
-    with pytest.raises(ScanError, match="30 of 400 patterns were surveyed; expected at least half"):
+    with raises("scan.survey-incomplete", "30 of 400"):
         analysis.scan_rotation(scan, surveyor.survey())
 
 

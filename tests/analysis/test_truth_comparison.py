@@ -4,6 +4,7 @@ from scipy.optimize import least_squares
 
 from ptynb.analysis import compare
 from tests.pairs import each
+from tests.raising import raises
 
 AREA = (slice(12, 52), slice(14, 56))
 
@@ -103,5 +104,5 @@ def test_the_error_agrees_with_an_independent_fit():
 )
 def test_an_area_that_is_not_inside_both_is_refused(area, offset):
     truth = band_limited((64, 70))
-    with pytest.raises(ValueError, match="area"):
+    with raises("comparison.area-outside", area):
         compare(truth, truth, area, offset)

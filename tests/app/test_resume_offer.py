@@ -44,8 +44,9 @@ class Taken(list[str]):
     def __call__(self, name: str) -> None:
         self.append(name)
 
-    def complain(self, error: Exception) -> None:
-        raise error
+    def complain(self, error: Exception | None) -> None:
+        if error is not None:
+            raise error
 
 
 def lines(offer: Offer) -> list[str]:

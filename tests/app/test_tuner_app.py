@@ -49,7 +49,7 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
     assert [trial.state for trial in study.trials] == ["complete"] * 3
     assert study.trials[0].values == {"probe.learning_rate": 0.01}
     assert tuning.tuner._table.value.count("data:image/png") == 3
-    click(tuning, "Use the best")
+    click(tuning, "Use best")
     tuning.form.settle()
     assert tuning.form.settings == study.best_settings
     assert tuning.form.settings.batch == 12

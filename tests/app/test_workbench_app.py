@@ -65,7 +65,7 @@ def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench,
     bench._form.settle()
     reconstruct(bench, 3)
     click(bench, "Run", "Save result")
-    click(bench, "Run", "Keep to compare")
+    click(bench, "Run", "Add to comparison")
     saved = pt.load_result(tmp_path / "simulated.result.h5")
     (tmp_path / "simulated.result.h5").unlink()
     lines = bench.code
@@ -80,7 +80,7 @@ def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench,
 def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
     reconstruct(bench, 2)
     click(bench, "Run", "Report")
-    click(bench, "Run", "Keep to compare")
+    click(bench, "Run", "Add to comparison")
     click(bench, "Compare", "Report")
     names = ["simulated.html", "report.html"]
     lines = bench.code.splitlines()
@@ -94,12 +94,12 @@ def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: W
 
 def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
     click(bench, "Run", "Save result")
-    assert "Nothing has been reconstructed yet; press New run first" in bench._message.value
+    assert "There is no reconstruction; press New run first" in bench._message.value
     field(bench, "Scan", "File").value = "nowhere.h5"
     click(bench, "Scan", "Load")
     assert "nowhere.h5" in bench._message.value
     click(bench, "Compare", "Compare")
-    assert "choose two or more" in bench._message.value
+    assert "select 2 or more" in bench._message.value
     reconstruct(bench, 1)
     assert bench._message.value == ""
     click(bench, "Run", "Save result")
@@ -113,7 +113,7 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
     try:
         assert bench.scan is None
         click(bench, "Run", "New run")
-        assert "No scan is open" in bench._message.value
+        assert "There is no scan" in bench._message.value
         field(bench, "Scan", "File").value = "some.h5"
         click(bench, "Scan", "Load")
         assert bench.scan is not None
@@ -124,8 +124,8 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
         look = bench._scan_tab._inspect
         assert look is not None
         look.settle()
-        field(bench, "Scan", "Leave out").value = "3, 7-9"
-        button(bench, "Scan", "Use without them").click()
+        field(bench, "Scan", "Exclude").value = "3, 7-9"
+        button(bench, "Scan", "Remove from scan").click()
         look.settle()
         assert len(bench.scan) == 21
     finally:
@@ -134,11 +134,11 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
 
 def test_two_results_are_compared(bench: Workbench) -> None:
     reconstruct(bench, 2)
-    click(bench, "Run", "Keep to compare")
+    click(bench, "Run", "Add to comparison")
     assert bench.recon is not None
     bench.recon.start(2)
     bench.recon.wait()
-    click(bench, "Run", "Keep to compare")
+    click(bench, "Run", "Add to comparison")
     assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
     assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
     bench.recon.keep()
@@ -169,12 +169,12 @@ def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> No
     assert recon is not None
     recon.start(100_000)
     click(bench, "Run", "New run")
-    assert "A run is under way" in bench._message.value
-    assert "press Stop first: a new one takes its engines" in bench._message.value
+    assert "A run uses the engines" in bench._message.value
+    assert "press Stop before" in bench._message.value
     assert bench.recon is recon
     assert recon.state == "running"
-    click(bench, "Run", "Stop the engines")
-    assert "No engines were started here" in bench._message.value
+    click(bench, "Run", "Stop engines")
+    assert "has not started engines" in bench._message.value
     button(bench, "Run", "Stop").click()
     until = time.monotonic() + 60
     while recon.state == "running":
@@ -196,7 +196,7 @@ def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
             cluster.stop()
             field(bench, "Run", "Epochs").value = 1
             click(bench, "Run", "New run")
-            told = "The cluster that this workbench was opened with has been stopped; start() it again."
+            told = "The cluster of this workbench was stopped; call its start() again."
             assert told in bench._message.value
             assert bench.recon is None
             cluster.start()
@@ -218,7 +218,7 @@ def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) 
         try:
             assert (bench.scan, bench.settings, bench.recon) == (scan, settings, recon)
             assert bench._tabs.selected_index == TABS.index("Run")
-            click(bench, "Run", "Keep to compare")
+            click(bench, "Run", "Add to comparison")
             assert list(bench._desk.results) == ["epoch 1"]
         finally:
             bench.close()

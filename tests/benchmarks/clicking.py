@@ -103,7 +103,7 @@ def clicks(page: Page, view: Locator, count: int) -> dict[str, list[float]]:
     for number in range(count):
         took["pause"].append(page.evaluate(TIME_THE_CLICK, ["Pause", "paused"]))
         took["resume"].append(page.evaluate(TIME_THE_CLICK, ["Resume", "running"]))
-        view.get_by_label("Probe rate", exact=True).focus()
+        view.get_by_label("Probe learning rate", exact=True).focus()
         rate = f"{0.004 + 1e-5 * (number + 1):.5f}"
         took["a rate"].append(page.evaluate(TIME_THE_RATE, [rate, rate.rstrip("0")]))
         time.sleep(0.5)

@@ -39,8 +39,8 @@ def test_a_run_is_repeated_and_compared(made: Path, tmp_path: Path, capsys: pyte
 
 
 REFUSED = {
-    "epochs": (["--epochs", "3"], "--epochs can't go with --reproduce, which repeats what was; leave it out."),
-    "another cluster": (["--cluster", "slurm"], "--reproduce runs on this machine, not by slurm; use ptynb.reproduce"),
+    "epochs": (["--epochs", "3"], "--epochs and --reproduce exclude each other; omit the former."),
+    "another cluster": (["--cluster", "slurm"], "--reproduce does not support --cluster slurm; use ptynb.reproduce"),
 }
 
 

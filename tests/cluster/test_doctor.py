@@ -164,7 +164,7 @@ def test_what_a_cluster_fails_of_is_explained_with_status_1(capsys, monkeypatch)
 
 
 def test_more_engines_than_can_be_had_are_a_problem():
-    assert "1000 CPU engines were asked for" in examine_cluster(1000, "cpu").problems[0]
+    assert "1000 CPU engines were requested" in examine_cluster(1000, "cpu").problems[0]
 
 
 def test_a_remark_is_printed_and_no_problem(capsys, monkeypatch):
@@ -172,5 +172,5 @@ def test_a_remark_is_printed_and_no_problem(capsys, monkeypatch):
     monkeypatch.setattr(doctor.torch.version, "cuda", "12.8")
     assert main.main(["doctor"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "REMARK: GPU 0 (NVIDIA H200) is at work 98 % of its time." in told
+    assert "NOTE: GPU 0 (NVIDIA H200) has a load of 98 %." in told
     assert "No problem found." in told

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import ptynb as pt
+from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.launchers import ssh_launcher
 from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
 from tests.raising import raises
@@ -43,7 +43,7 @@ def program(path: Path, text: str) -> str:
 def test_no_host_is_an_option_or_more_than_a_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.run", lambda *words, **more: pytest.fail(f"{words} was run"))
     with raises("argument.invalid-value") as caught:
-        pt.Cluster.ssh(["one", name])
+        Cluster.ssh(["one", name])
     assert str(caught.value).isprintable()
 
 
@@ -80,7 +80,7 @@ def test_words_that_would_be_read_as_something_else_are_refused(
 ) -> None:
     monkeypatch.setattr("subprocess.run", lambda *words, **more: pytest.fail(f"{words} was run"))
     with raises("argument.invalid-value", told):
-        pt.Cluster.ssh(["one"], **wrong)
+        Cluster.ssh(["one"], **wrong)
 
 
 def test_what_a_host_runs_is_what_was_meant(tmp_path: Path) -> None:

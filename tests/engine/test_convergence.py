@@ -58,7 +58,7 @@ def test_projections_converge_where_there_is_no_noise(name: Optimiser) -> None:
 def error_of(loop: Loop, scan: Scan) -> float:
     """As a figure of the result shows it."""
     assert scan.ground_truth is not None
-    places = loop.model.all_places().numpy()
+    places = loop.model.all_positions().numpy()
     middle = np.array(scan.pattern_shape) / 2
     low = np.ceil(places.min(0) + middle).astype(int) + loop.frame.origin
     high = np.floor(places.max(0) + middle).astype(int) + loop.frame.origin

@@ -24,6 +24,7 @@ from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
 from tests.engine import look_work
 from tests.engine.ranks import Ranks
+from tests.raising import raises
 
 WITH_ALL_OF_THE_DETECTOR = Settings(
     precision="double",
@@ -213,7 +214,7 @@ def test_a_slice_is_shown_alone_or_all_as_one(form: str) -> None:
         taken = looked_at_once(loop, request, area)
         np.testing.assert_allclose(taken.object.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert (taken.slices, taken.states) == (3, 2)
-    with pytest.raises(ValueError, match=r"Slice 3 of state 0 .* the object has 3 slices and 2 states"):
+    with raises("argument.invalid-value", "slice 3", "3 slices", "2 modes"):
         looked_at_once(loop, pt.RenderRequest(slice=3), area)
 
 

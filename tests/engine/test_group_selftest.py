@@ -9,6 +9,7 @@ from ptynb.engine import group_selftest, run_registry
 from ptynb.engine.group_selftest import examine
 from tests.engine import faults
 from tests.engine.ranks import Ranks
+from tests.raising import raises
 
 
 def sentences(answers):
@@ -95,7 +96,7 @@ def test_a_device_that_computes_wrongly_is_named_and_the_others_hear_of_it(ranks
 def test_beside_an_open_reconstruction_it_is_refused(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(run_registry, "open_names", lambda: ["one"])
     membership = Membership(rank=0, world=1, store=tmp_path / "s", backend="none", device="cpu", identity="CPU 0")
-    with pytest.raises(RuntimeError, match=r"A reconstruction is open on this engine"):
+    with raises("engine.busy"):
         examine(membership)
 
 

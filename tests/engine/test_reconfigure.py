@@ -220,7 +220,7 @@ def test_the_exit_waves_are_those_of_before() -> None:
     for one in (loop, other):
         batch = one.shard.batch(np.arange(5), 5)
         with torch.no_grad():
-            object, corners, probes, _, kernel = one.model._lighting(batch)
+            object, corners, probes, _, kernel = one.model._illumination(batch)
             waves.append(exit_waves(object, corners, probes, kernel))
     other.disconnect()
     torch.testing.assert_close(waves[1], waves[0], rtol=1e-6, atol=1e-9)
@@ -229,13 +229,13 @@ def test_the_exit_waves_are_those_of_before() -> None:
 def test_what_has_nothing_in_common_is_refused() -> None:
     settings = Settings(**START, pattern_intensities=PatternIntensities(learning_rate=0.01))
     assert why_not(settings, settings.replace(batch=4), {}) is None
-    assert "precision can't change" in str(why_not(settings, settings.replace(precision="single"), {}))
+    assert "precision cannot change" in str(why_not(settings, settings.replace(precision="single"), {}))
     assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2)), {}))
     loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
     loop.step()
     state = loop.state(loop.loss_sums())
     loop.disconnect()
-    with pytest.raises(SettingsError, match="weights took part already"):
+    with pytest.raises(SettingsError, match="weights has been active"):
         restructured(state, settings.replace(pattern_intensities={"learning_rate": 0.0}, optimiser="dm"), a_scan())
-    with pytest.raises(SettingsError, match="precision can't change"):
+    with pytest.raises(SettingsError, match="precision cannot change"):
         restructured(state, settings.replace(precision="single"), a_scan())

@@ -9,8 +9,9 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.loading import placement
+from ptynb.loading import engine_patterns
 from tests.followed import Case, follow
+from tests.raising import raises
 
 SCAN = pt.simulate(patterns=16, window=17, step=3, seed=3)  # a side of which nothing is compiled first
 PLAIN = pt.Settings()
@@ -77,9 +78,7 @@ def test_after_rates_that_were_too_high_lower_ones_go_on_from_a_kept_state_and_f
         recon.keep()
         losses = [epoch.loss for epoch in recon.epochs]
         recon.settings = WILD
-        with pytest.raises(
-            pt.ReconstructionError, match=r"Start again with lower ones, or go back to a kept state and"
-        ):
+        with raises("reconstruction.not-finite", "Start again with lower ones, or restore a checkpoint and"):
             [*recon.run(20)]
         recon.restore(2)
         recon.settings = recon.settings.replace(object={"learning_rate": 5e-4})
@@ -93,7 +92,7 @@ def test_patterns_that_memory_can_not_hold_are_read_from_a_file_as_the_message_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = in_a_file(tmp_path)
-    monkeypatch.setattr(placement, "free_on_host", lambda: 1000)
+    monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 1000)
     with pytest.raises(pt.ReconstructionError, match="write them with save_scan and load that file, to have them read"):
         reconstructed(SCAN)
     with pt.Reconstruction(held, PLAIN, device="cpu", checkpointing=None) as recon:

@@ -20,11 +20,10 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.io.scan_file import save_scan
 from ptynb.kernels import parallel_unpack
-from ptynb.loading import placement
-from ptynb.loading.parallel_reader import Direct
-from ptynb.loading.pattern_reader import Source
-from ptynb.loading.placement import choose_place
-from ptynb.loading.prefetch import AHEAD, Stream
+from ptynb.loading import engine_patterns
+from ptynb.loading.engine_patterns import choose_storage
+from ptynb.loading.pattern_reader import PatternReader
+from ptynb.loading.prefetch import AHEAD, ParallelPrefetch, ThreadPrefetch
 from ptynb.settings import Settings
 from tests.cases import MODES, a_scan
 from tests.engine import work
@@ -200,8 +199,8 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
 
 def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 GB are free on the device and 40 on the host, for two engines."""
-    monkeypatch.setattr(placement, "free_on_device", lambda device: 10 * GB)
-    monkeypatch.setattr(placement, "free_on_host", lambda: 40 * GB)
+    monkeypatch.setattr(engine_patterns, "free_on_device", lambda device: 10 * GB)
+    monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 40 * GB)
     cases: list[tuple[Any, int, torch.device, bool, str]] = [
         ("auto", 4, GPU, False, "device"),
         ("auto", 6, GPU, True, "host"),
@@ -214,7 +213,7 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
         ("auto", 11, CPU, True, "disk"),
     ]
     for wanted, needed, device, in_file, place in cases:
-        chosen = choose_place(wanted, needed * GB, 2 * needed * GB, device, in_file)
+        chosen = choose_storage(wanted, needed * GB, 2 * needed * GB, device, in_file)
         assert chosen == place, (wanted, needed, device, in_file)
 
 
@@ -229,9 +228,9 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, message: str) -> None:
-    monkeypatch.setattr(placement, "free_on_host", lambda: 40 * GB)
+    monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 40 * GB)
     with pytest.raises(ValueError, match=message):
-        choose_place(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
+        choose_storage(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
 
 
 def batches(count: int) -> list[np.ndarray[Any, Any]]:
@@ -245,7 +244,7 @@ def test_a_stream_makes_what_is_announced_and_what_is_not() -> None:
         made.append(patterns.tolist())
         return torch.from_numpy(patterns) * 10
 
-    stream = Stream(lambda patterns: lambda: load(patterns), CPU)
+    stream = ThreadPrefetch(lambda patterns: lambda: load(patterns), CPU)
     empty = np.array([], dtype=np.int64)
     stream.follow(iter([empty, *batches(3), empty, *batches(6)[3:]]))
     for patterns in [*batches(2), np.array([7, 7]), *batches(3)[2:], *batches(6)[4:]]:
@@ -263,7 +262,7 @@ def test_a_stream_stays_at_most_two_batches_ahead() -> None:
         made.append(patterns[0])
         return lambda: torch.zeros(1)
 
-    stream = Stream(begin, CPU)
+    stream = ThreadPrefetch(begin, CPU)
     stream.follow(iter(batches(50)))
     for number, patterns in enumerate(batches(10)):
         stream.take(patterns)
@@ -291,10 +290,10 @@ def threads_read_what_one_reads(folder: Path, window: tuple[int, int], threads: 
     geometry = Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(1e-4, 1e-4))
     positions = random.random((9, 2)) * 9
     scan = Scan(frames=frames, positions=positions, geometry=geometry, mask=mask, clip_negative=True)
-    source = Source(scan, torch.float64)
-    assert Direct.possible(source, CPU), kind
+    source = PatternReader(scan, torch.float64)
+    assert ParallelPrefetch.possible(source, CPU), kind
     torch.set_num_threads(threads)
-    direct = Direct(source, torch.float64)
+    direct = ParallelPrefetch(source, torch.float64)
     try:
         for patterns in (np.array([8, 0, 3]), np.array([5]), np.arange(9)):
             expected = np.fft.ifftshift(np.where(mask, stored[patterns].clip(0), 0), axes=(1, 2))
@@ -305,7 +304,7 @@ def threads_read_what_one_reads(folder: Path, window: tuple[int, int], threads: 
 
 
 def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(in_file(tmp_path, a_scan()), torch.float32)
+    source = PatternReader(in_file(tmp_path, a_scan()), torch.float32)
     places, told, read = source.frames.places, list[list[int]](), parallel_unpack.read  # type: ignore[attr-defined]
 
     def watched(stored: Any, now: Any, coming: Any, *others: Any) -> bool:
@@ -313,7 +312,7 @@ def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.
         return read(stored, now, coming, *others)
 
     monkeypatch.setattr(parallel_unpack, "read", watched)
-    direct = Direct(source, torch.uint16)
+    direct = ParallelPrefetch(source, torch.uint16)
     direct.follow(iter(batches(5)))
     for patterns in batches(5):
         direct.take(patterns)
@@ -325,5 +324,5 @@ def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.
 def test_patterns_of_which_no_loop_can_be_made_are_read_beside(tmp_path: Path) -> None:
     scan = in_file(tmp_path, a_scan(), dtype=">u2")
     loop = Loop(scan, Settings(batch=8, pattern_storage="disk"), SingleGroup(CPU))
-    assert isinstance(loop.shard._ahead, Stream)
+    assert isinstance(loop.shard._ahead, ThreadPrefetch)
     loop.disconnect()

@@ -188,7 +188,7 @@ def test_stop_keeps_the_state_ends_all_of_it_and_touches_nothing_else(
     assert answer.returncode == 0, answer.stderr
     (written,) = states(notebook.states)
     assert load_state(written).epoch > before.work.epoch
-    assert f"its state after epoch {load_state(written).epoch}" in answer.stdout
+    assert f"its checkpoint after epoch {load_state(written).epoch}" in answer.stdout
     assert str(written) in answer.stdout
     assert "(simulated: running, epoch " in answer.stdout
     assert f"held by process {notebook.process.pid}" in answer.stdout
@@ -222,7 +222,7 @@ def test_what_a_crash_left_is_listed_and_ended(
         assert one.work.state == "paused"
         assert not one.orphaned  # somebody may come back to it
     assert main.main(["stop", "--orphaned"]) == 0
-    assert capsys.readouterr().out.count("is left alone: simulated: paused, epoch ") == 2
+    assert capsys.readouterr().out.count("is not ended: simulated: paused, epoch ") == 2
     own = [process for name in crashed.paused for process in processes_of(name)]
     for one in orphans.find():
         if one.name == without_controller:
@@ -277,9 +277,9 @@ def test_folders_without_processes_and_those_of_other_machines(
         left = [name for name in told if runtime_dir.folder_of(name).exists()]
         assert left == ["ptynb-0000000a", "ptynb-0000000c"]
         assert main.main(["stop", "ptynb-000000a"]) == 1
-        assert "(near to it: ptynb-0000000a, ptynb-0000000c" in " ".join(capsys.readouterr().err.split())
+        assert "(similar: ptynb-0000000a, ptynb-0000000c" in " ".join(capsys.readouterr().err.split())
         assert main.main(["stop"]) == 1
-        assert "Name the clusters to end" in capsys.readouterr().err
+        assert "Expected names of clusters" in capsys.readouterr().err
         monkeypatch.setattr(keepalive, "machine", lambda: told["ptynb-0000000a"][0])  # there
         assert main.main(refused.split("run 'ptynb ")[1].split("'")[0].split()) == 0
         assert not runtime_dir.folder_of("ptynb-0000000a").exists()

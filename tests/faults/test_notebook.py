@@ -20,6 +20,7 @@ from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.cluster.lifetime import watchdog
 from ptynb.data.snapshot import RenderRequest
 from ptynb.io.checkpoint_file import load_state, newest_state
+from tests.raising import raises
 
 SCRIPT = """
 import sys, time
@@ -159,7 +160,7 @@ def test_nobody_returns_and_after_the_lease_the_state_is_kept_and_nothing_left(s
     state = load_state(newest_state(tmp_path / "states"))
     assert state.epoch > 5
     assert not ports & {c.laddr.port for c in psutil.net_connections("inet") if c.status == psutil.CONN_LISTEN}
-    with pytest.raises(pt.ClusterError, match="No reconstruction runs"):
+    with raises("reconstruction.not-found"):
         pt.attach(name)
     with pt.resume(tmp_path / "states", device="cpu") as recon:
         assert recon.epoch == state.epoch
@@ -205,6 +206,7 @@ def test_frames_that_were_in_the_notebooks_memory_stay_with_the_engines(tmp_path
     program = """
 import sys, time
 import ptynb as pt
+from tests.raising import raises
 cluster = pt.Cluster(2, device="cpu", detached_timeout=100.0)
 recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(batch=16), cluster, checkpointing=None)
 recon.start(100000)

@@ -1,5 +1,5 @@
-"""Readers put to files that were spoilt at random: each answers with a scan or one sentence, soon, and survives.
+"""Fuzzing of readers: damaged files must give a scan or an error of one line, within limits of time and memory.
 
-`tests/io/test_fuzz.py` does a few in every run; `python -m tests.fuzz --minutes 30` goes on for as long as it is told
-and keeps the files that some reader could not bear.
+`tests/io/test_fuzz.py` reads a few in every run; `python -m tests.fuzz --minutes 30` runs for that time and, with
+`--keep`, stores the files that a reader failed on.
 """

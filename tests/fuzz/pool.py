@@ -1,4 +1,4 @@
-"""Spoilt files given to a process that may die of them, and what became of it."""
+"""Damaged files, read by a process that may crash, and the outcomes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.fuzz.seeds import SEEDS
 from tests.fuzz.spoiling import spoil
 
 PATIENCE = 30.0
-"""Seconds for one file; they are a few kilobytes, and machines that test are busy."""
+"""Seconds for one file of a few kilobytes, on a busy machine."""
 FINE = ("read", "refused")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a spoilt file: how it was spoilt, and "read", "refused", or what was wrong."""
+    """Outcome of reading a damaged file: the damage, and "read", "refused", or what was wrong."""
 
     seed: str
     number: int
@@ -34,7 +34,7 @@ class Outcome:
 
     @property
     def fine(self) -> bool:
-        """Whether the reader did what it has to."""
+        """Whether the reader behaved correctly."""
         return self.answer in FINE
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Pool:
-    """One process at a time that reads, replaced when it dies or hangs. Files lie below `folder`."""
+    """A process that reads, replaced when it crashes or hangs. Files are below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,13 +59,13 @@ class Pool:
         self._end()
 
     def read(self, seed: str, number: int) -> Outcome:
-        """Spoils the seed by chance from `number`, and has it read."""
+        """Damage the seed with the random number `number`, and read it."""
         path, told = self.spoilt(seed, number)
         case = {"reader": SEEDS[seed].reader, "path": str(path), "given": SEEDS[seed].given}
         return Outcome(seed, number, told, self._ask(json.dumps(case)))
 
     def spoilt(self, seed: str, number: int) -> tuple[Path, str]:
-        """The spoilt file, in a folder of its own, and how it was spoilt."""
+        """The damaged file, in a folder of its own, and a description of the damage."""
         if seed not in self._whole:
             home = self._folder / f"whole-{len(self._whole)}"
             home.mkdir(parents=True)
@@ -118,5 +118,5 @@ class Pool:
 
 
 def _line(stream: IO[str]) -> str | None:
-    """The next line; "" at the end, None where none comes in time."""
+    """The next line; "" at the end, None after the time limit."""
     return stream.readline() if select.select([stream], [], [], PATIENCE)[0] else None

@@ -73,7 +73,7 @@ def _own(folder):
     return pt.save_result(dataclasses.replace(result, **parts, pixel_size=PIXELS), folder / "result.h5")
 
 
-def _start(write, name):
+def _guess(write, name):
     return lambda folder: write(folder / name, problems.problem(window=(8, 8), pixel=PIXELS))
 
 
@@ -195,11 +195,11 @@ SEEDS: dict[str, Seed] = {
     "a state": Seed(_state, "state"),
     "settings": Seed(_settings, "settings"),
     "a run file": Seed(_run_file, "run file"),
-    "a start of PtyRAD": Seed(_start(problems.write_ptyrad, "start.h5"), "start"),
-    "a start of CDTools": Seed(_start(problems.write_cdtools, "start.h5"), "start"),
-    "a start of ptypy": Seed(_start(problems.write_ptypy, "start.ptyr"), "start"),
-    "a start of py4DSTEM": Seed(_start(problems.write_py4dstem, "start.h5"), "start"),
-    "a start of PtychoShelves 5": Seed(_start(problems.write_mat5, "start.mat"), "start"),
-    "a start of PtychoShelves 7.3": Seed(_start(problems.write_mat73, "start.mat"), "start"),
-    "a start of ptynb": Seed(_own, "start"),
+    "a guess of PtyRAD": Seed(_guess(problems.write_ptyrad, "start.h5"), "guess"),
+    "a guess of CDTools": Seed(_guess(problems.write_cdtools, "start.h5"), "guess"),
+    "a guess of ptypy": Seed(_guess(problems.write_ptypy, "start.ptyr"), "guess"),
+    "a guess of py4DSTEM": Seed(_guess(problems.write_py4dstem, "start.h5"), "guess"),
+    "a guess of PtychoShelves 5": Seed(_guess(problems.write_mat5, "start.mat"), "guess"),
+    "a guess of PtychoShelves 7.3": Seed(_guess(problems.write_mat73, "start.mat"), "guess"),
+    "a guess of ptynb": Seed(_own, "guess"),
 }

@@ -1,5 +1,6 @@
-"""Ways to spoil a file: bytes of any, and things inside HDF5, archives, arrays and text. All chance comes from one
-generator, so that a number makes the same file again.
+"""Random damage to files: bytes of any file, and parts of HDF5, archives, arrays and text.
+
+One generator is the only source of randomness, so a number reproduces its file.
 """
 
 from __future__ import annotations

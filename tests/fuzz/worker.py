@@ -1,4 +1,4 @@
-"""The process that reads spoilt files: bounded memory, one line in, one line out. `python -m tests.fuzz.worker`."""
+"""The process that reads damaged files with limited memory, one line in, one out. `python -m tests.fuzz.worker`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import ptynb
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
+from ptynb.exceptions import PtynbError
 from ptynb.io.checkpoint_file import load_state
 from ptynb.io.initial_guess.guess_loader import load_initial_guess
 from ptynb.io.load import load
@@ -26,23 +26,22 @@ from ptynb.settings.run_file import read_run
 from ptynb.settings.settings import Settings
 
 ROOM = 3 * 2**30
-"""Bytes of addresses that reading spoilt files may take beyond what the process has at the start.
+"""Bytes of address space that reading damaged files may take in addition to those at the start.
 
 Libraries that are loaded on the way, and their threads, take about one of the three; no file here needs a megabyte.
 """
-PACKAGE = Path(ptynb.__file__).parent
 LONGEST = 1500
-"""Characters of a sentence for a user, paths included."""
+"""Upper limit of the characters of an error message, paths included."""
 
 
 def _load(path: Path, given: dict[str, Any]) -> None:
     scan = load(path, **given)
     repr(scan)
-    # What an engine does next; a pattern in the middle may be bad, and says so in a ScanError too.
+    # As an engine does next; a bad pattern raises ScanError here too.
     scan.counts(0, min(len(scan), 3))
 
 
-def _start(path: Path, given: dict[str, Any]) -> None:
+def _guess(path: Path, given: dict[str, Any]) -> None:
     rows, columns = np.indices((3, 7)).reshape(2, -1)
     scan = Scan(
         frames=ArrayFrames.of(np.ones((21, 8, 8), np.float32)),
@@ -54,7 +53,7 @@ def _start(path: Path, given: dict[str, Any]) -> None:
 
 READERS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
     "load": _load,
-    "start": _start,
+    "guess": _guess,
     "mask": lambda path, _: load_mask(path),
     "result": lambda path, _: repr(load_result(path)),
     "state": lambda path, _: load_state(path),
@@ -69,28 +68,18 @@ def answer(reader: str, path: Path, given: dict[str, Any]) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             READERS[reader](path, given)
-    except ValueError as error:
-        if not _ours(error):
-            return traceback.format_exc()
+    except PtynbError as error:
         words = str(error)
         if "\n" in words or len(words) > LONGEST or not words.strip():
-            return f"not one sentence: {words!r}"
+            return f"not an error of one line: {words!r}"
         return "refused"
-    except BaseException:  # noqa: BLE001 - whatever else comes is what is looked for
+    except BaseException:  # noqa: BLE001 - any other error is a finding
         return traceback.format_exc()
     return "read"
 
 
-def _ours(error: BaseException) -> bool:
-    """Whether it was raised by a line of ptynb's, and so is a sentence for a user."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    return where is not None and PACKAGE in Path(where.tb_frame.f_code.co_filename).parents
-
-
 def main() -> None:
-    """Answers one line of JSON after another."""
+    """Answer lines of JSON."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

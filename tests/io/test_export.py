@@ -9,12 +9,12 @@ import tifffile
 from PIL import Image
 
 from ptynb.data import images
-from ptynb.exceptions import FileError
-from ptynb.io.export import export, tiff_export
+from ptynb.io.export import export, image_export
 from ptynb.io.formats.cxi import on_detector
 from ptynb.io.result_file import load_result, save_result
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
+from tests.raising import raises
 
 FAR = dataclasses.replace(FULL.scan, is_far_field=True, geometry={})
 FLAT = dataclasses.replace(FULL, scan=FAR)
@@ -125,35 +125,35 @@ def test_a_file_is_exported_as_its_result_is(tmp_path):
     assert load_result(export(path, tmp_path / "again.h5")).title == FULL.title
 
 
-REFUSED = {
-    "another ending": ({"path": "a.jpg"}, "has the ending '.jpg'; expected one of .cxi"),
-    "no ending": ({"path": "a"}, "has the ending ''; expected one of"),
-    "no folder": ({"path": "none/a.tif"}, "There is no folder"),
-    "a slice that is not there": ({"path": "a.tif", "slice": 3}, "slice 3 was asked for, and the object has 3"),
-    "a mode that is not there": ({"path": "a.png", "of": "probe", "slice": -1}, "mode -1 was asked for, and the probe"),
-    "a complex TIFF": ({"path": "a.tif", "what": "complex"}, "holds no complex numbers; ask for 'amplitude'"),
-    "something else": ({"path": "a.png", "of": "sample"}, "of is 'sample'; expected 'object' or 'probe'"),
-    "somehow else": ({"path": "a.png", "what": "real"}, "what is 'real'; expected 'amplitude'"),
-    "12 bits": ({"path": "a.png", "bits": 12}, "bits is 12; expected 8 or 16"),
-    "16 bits in colours": ({"path": "a.png", "bits": 16, "colours": "viridis"}, "16 bits go with grey only"),
-    "no such colours": ({"path": "a.png", "colours": "mud"}, "There is no colour map 'mud'"),
+VALUE = "argument.invalid-value"
+INVALID = {
+    "another ending": ({"path": "a.jpg"}, "file.unknown-format", "'.jpg'", ".cxi"),
+    "no ending": ({"path": "a"}, "file.unknown-format", "''"),
+    "no folder": ({"path": "none/a.tif"}, "file.not-writable", "none"),
+    "a missing slice": ({"path": "a.tif", "slice": 3}, VALUE, "slice is 3", "object has 3"),
+    "a missing mode": ({"path": "a.png", "of": "probe", "slice": -1}, VALUE, "-1", "probe"),
+    "a complex TIFF": ({"path": "a.tif", "what": "complex"}, "argument.conflict", "'amplitude'"),
+    "something else": ({"path": "a.png", "of": "sample"}, VALUE, "'sample'", "'probe'"),
+    "somehow else": ({"path": "a.png", "what": "real"}, VALUE, "'real'", "'amplitude'"),
+    "12 bits": ({"path": "a.png", "bits": 12}, VALUE, "12"),
+    "16 bits in colours": ({"path": "a.png", "bits": 16, "colours": "viridis"}, "argument.conflict", "16", "viridis"),
+    "unknown colours": ({"path": "a.png", "colours": "mud"}, VALUE, "'mud'"),
 }
 
 
-def test_what_can_not_be_written_is_refused_and_leaves_nothing(tmp_path):
-    for name in REFUSED:
+def test_invalid_arguments_are_errors_and_leave_no_file(tmp_path):
+    for name, (arguments, code, *facts) in INVALID.items():
         with of_case(name, tmp_path) as home:
-            words, message = dict(REFUSED[name][0]), REFUSED[name][1]
-            with pytest.raises(FileError) as caught:
-                export(THICK, home / words.pop("path"), **words)
-            assert message in str(caught.value)
+            others = {key: value for key, value in arguments.items() if key != "path"}
+            with raises(code, *facts) as caught:
+                export(THICK, home / arguments["path"], **others)
             assert "\n" not in str(caught.value)
             assert list(home.iterdir()) == []
 
 
-def test_more_than_a_tiff_can_hold_is_refused(tmp_path):
+def test_more_than_a_tiff_can_hold_is_an_error(tmp_path):
     huge = dataclasses.replace(THICK, object=np.broadcast_to(np.complex64(1), (40, 4096, 4096)))
-    with pytest.raises(FileError, match=r"hold up to 4 GB, and these pages have 5 GB; choose"):
+    with raises("export.too-large", "4 GB", "5 GB"):
         export(huge, tmp_path / "a.tif")
 
 
@@ -168,8 +168,8 @@ SMALLER = {
 def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch):
     for case, (ending, words) in SMALLER.items():
         with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
-            patched.setattr(tiff_export, "MOST_BYTES", 4 * THICK.object.size)
-            with pytest.raises(FileError, match=r"; choose amplitude or phase, one slice, or \.npz"):
+            patched.setattr(image_export, "MOST_BYTES", 4 * THICK.object.size)
+            with raises("export.too-large", "choose amplitude or phase, one slice, or .npz"):
                 export(THICK, home / "a.tif")
             assert export(THICK, home / f"b.{ending}", **words).stat().st_size > 0
 
@@ -180,7 +180,7 @@ DEEP = {"the colours": ({"colours": "viridis"}, {}), "complex": ({"what": "compl
 def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path):
     for case, (wrong, without) in DEEP.items():
         with of_case(case, tmp_path) as home:
-            with pytest.raises(FileError, match="leave out the colours and 'complex', or use 8 bits"):
+            with raises("argument.conflict", "leave out the colours and 'complex', or use 8 bits"):
                 export(FLAT, home / "a.png", bits=16, **wrong)
             for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):
                 with Image.open(export(FLAT, home / "a.png", **words)) as picture:

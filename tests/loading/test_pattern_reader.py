@@ -18,8 +18,8 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.exceptions import ScanError
 from ptynb.loading import pattern_reader as source_module
-from ptynb.loading.pattern_reader import PIECE_BYTES, Source
-from ptynb.loading.shard import Shard
+from ptynb.loading.engine_patterns import EnginePatterns
+from ptynb.loading.pattern_reader import PIECE_BYTES, PatternReader
 
 COUNT, WINDOW = 40, (12, 9)
 PATTERNS = np.random.default_rng(0).integers(0, 200, (COUNT, *WINDOW))
@@ -30,9 +30,9 @@ def a_scan(patterns: np.ndarray[Any, Any], **choices: Any) -> Scan:
     return Scan(frames=ArrayFrames.of(patterns), positions=PLACES[: len(patterns)], **choices)
 
 
-def a_shard(scan: Scan, dtype: torch.dtype = torch.float32, patterns: Any = None) -> Shard:
+def a_shard(scan: Scan, dtype: torch.dtype = torch.float32, patterns: Any = None) -> EnginePatterns:
     patterns = np.arange(len(scan)) if patterns is None else np.asarray(patterns)
-    return Shard(scan, patterns, SingleGroup(torch.device("cpu")), dtype)
+    return EnginePatterns(scan, patterns, SingleGroup(torch.device("cpu")), dtype)
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_bad_pixels_are_not_looked_at_and_negative_counts_are_clipped() -> None:
     expected = np.fft.ifftshift(np.where(mask, np.maximum(PATTERNS - 5, 0), 0), axes=(1, 2))
     np.testing.assert_array_equal(a_shard(scan)._held.numpy(), expected)
     counts = torch.empty((3, *WINDOW))
-    Source(scan, torch.float32).batch(np.array([8, 2, 9]), counts)
+    PatternReader(scan, torch.float32).batch(np.array([8, 2, 9]), counts)
     np.testing.assert_array_equal(counts.numpy(), expected[[8, 2, 9]])
 
 
@@ -110,7 +110,7 @@ def test_no_chunk_is_cut(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "patterns.h5", "w") as file:
         data = PATTERNS.astype(np.uint16)
         frames = HDF5Frames.of(file.create_dataset("frames", data=data, chunks=(3, *WINDOW), compression="gzip"))
-    source = Source(dataclasses.replace(a_scan(data), frames=frames), torch.float32)
+    source = PatternReader(dataclasses.replace(a_scan(data), frames=frames), torch.float32)
     own = np.flatnonzero(np.random.default_rng(3).random(COUNT) > 0.4)
     pieces = [(part, stored.copy()) for part, stored in source.pieces(own)]
     assert np.concatenate([own[part] for part, _ in pieces]).tolist() == own.tolist()

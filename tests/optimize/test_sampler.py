@@ -124,7 +124,7 @@ def test_thirteen_patterns_over_engines(world):
 def test_a_compact_batch_covers_a_small_part_of_the_scan():
     y, x = np.mgrid[:20, :20]
     order = BatchSampler(400, 16, 0, "compact", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
-    sides = [np.ptp(order.places[parts[0]], axis=0) for parts in batches(order, 1)]
+    sides = [np.ptp(order.positions[parts[0]], axis=0) for parts in batches(order, 1)]
     assert np.max(sides) <= 10
     assert np.median(np.prod(sides, axis=1)) <= 48
     assert [parts[0].tolist() for parts in batches(order, 1)] != [parts[0].tolist() for parts in batches(order, 2)]

@@ -288,7 +288,7 @@ def test_smooth_moves_towards_the_neighbours() -> None:
 def test_support_is_what_the_windows_reach() -> None:
     loop, before, after = imposed("object_support")
     lit = np.zeros(before["object"].shape[-2:], bool)
-    for y, x in loop.model.all_places().numpy().round().astype(int):
+    for y, x in loop.model.all_positions().numpy().round().astype(int):
         lit[y + 3 : y + 13, x + 3 : x + 13] = True
     assert 0.1 < lit.mean() < 0.9
     np.testing.assert_array_equal(after["object"][..., lit], before["object"][..., lit])
@@ -339,7 +339,7 @@ def test_positions_have_no_common_move() -> None:
 
 def test_tilts_become_weighted_means_of_those_around() -> None:
     loop, before, after = imposed("smooth_tilts")
-    places = loop.model.all_places().numpy()
+    places = loop.model.all_positions().numpy()
     weights = np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / 50)
     expected = weights @ before["slab_parts.1.angles"] / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(after["slab_parts.1.angles"], expected, rtol=1e-9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.kernels.hotpath_types import Detection, Lighting
+from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
     compiled_descent,
@@ -56,7 +56,7 @@ class Problem:
         self.loss = make_loss(name, MEAN_COUNT)
 
     def intensities(self, object, probe, shifts):
-        return far_field_patterns(Lighting(object[None, None], self.corners, probe[None], shifts))
+        return far_field_patterns(Illumination(object[None, None], self.corners, probe[None], shifts))
 
     def value(self, object, probe, shifts):
         return loss_of(self.intensities(object, probe, shifts), self.counts, self.mask, self.loss)
@@ -292,11 +292,11 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
     moving = [name for name in parts if not (still and name == "shifts")]
 
     def one(object, probes, shifts):
-        given = Lighting(object, problem.corners, probes, shifts, kernel)
+        given = Illumination(object, problem.corners, probes, shifts, kernel)
         return far_field_misfit(given, Detection(held, rows, problem.mask, problem.loss.floor))
 
     def two(object, probes, shifts):
-        patterns = far_field_patterns(Lighting(object, problem.corners, probes, shifts, kernel))
+        patterns = far_field_patterns(Illumination(object, problem.corners, probes, shifts, kernel))
         return loss_of(patterns, problem.counts, problem.mask, problem.loss)
 
     found = []
@@ -322,7 +322,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
     """Of so many patterns that each thread adds up an object of its own, and of so few that it does not."""
     generator, before = torch.Generator().manual_seed(8), torch.get_num_threads()
     corners = torch.stack([torch.arange(patterns) % 13, torch.arange(patterns) % 14], 1)
-    given = Lighting(
+    given = Illumination(
         complex_normal(generator, 1, slices, 20, 21),
         corners,
         complex_normal(generator, 1, 2, 8, 7),
@@ -516,14 +516,14 @@ def test_what_does_not_fit_is_refused_before_any_loop():
         ("kernel", lambda kernel: kernel.expand(3, -1, -1)),
     ]
     fitting = arrays_that_fit()
-    far_field_patterns(Lighting(**fitting))
+    far_field_patterns(Illumination(**fitting))
     for number, (name, change) in enumerate(wrong):
         with case(number, name), pytest.raises(ValueError, match=r"do not fit|windows of|corners from"):
-            far_field_patterns(Lighting(**fitting | {name: change(fitting[name])}))
+            far_field_patterns(Illumination(**fitting | {name: change(fitting[name])}))
 
 
 def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementation):
-    given, detection = Lighting(**arrays_that_fit()), Detection(torch.zeros(2, 8, 7), floor=1.0)
+    given, detection = Illumination(**arrays_that_fit()), Detection(torch.zeros(2, 8, 7), floor=1.0)
     for shape, rows in (((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])):
         rows = None if rows is None else torch.tensor(rows)
         with case(shape, rows), pytest.raises(ValueError, match=r"frames' shape is"):
@@ -547,7 +547,7 @@ def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementati
 def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, damping):
     problem = Problem((8, 7), 2, True, "amplitude")
     generator = torch.Generator().manual_seed(9)
-    given = Lighting(problem.object[None, None], problem.corners, problem.probe[None], problem.shifts)
+    given = Illumination(problem.object[None, None], problem.corners, problem.probe[None], problem.shifts)
     weights = (torch.rand(4, dtype=torch.float64, generator=generator) + 0.5).requires_grad_() if weighted else None
     background = torch.rand(8, 7, dtype=torch.float64, generator=generator).requires_grad_() if lit else None
     floor = problem.loss.floor
@@ -573,7 +573,7 @@ def test_arrays_that_lie_otherwise_in_memory_give_the_same():
         if rearranged:
             leaf = given[rearranged]
             given[rearranged] = leaf.mT.contiguous().mT if rearranged == "object" else leaf.conj_physical().conj()
-        patterns = far_field_patterns(Lighting(**fitting | given))
+        patterns = far_field_patterns(Illumination(**fitting | given))
         (patterns * torch.arange(7.0)).sum().backward()
         found[rearranged] = (patterns.detach(), leaves["object"].grad, leaves["probes"].grad)
     for name, arrays in found.items():
@@ -588,7 +588,7 @@ def test_memory_kept_for_the_next_update_holds_nothing_of_the_last(implementatio
     names, found = ("object", "probes"), []
     for factor in (1.0, 3.0, 1.0):
         leaves = {name: (factor * fitting[name]).requires_grad_() for name in names}
-        given = Lighting(**fitting | leaves)
+        given = Illumination(**fitting | leaves)
         result = far_field_patterns(given) if implementation == "torch" else far_field_misfit(given, detection)
         result.sum().backward()
         found.append([leaves[name].grad for name in names] + [leaves[name].grad.clone() for name in names])

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ptynb.physics.initialization import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
+from ptynb.physics.model_builder import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
 from tests.pairs import each
 
 WINDOW = (24, 30)

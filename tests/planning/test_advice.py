@@ -30,7 +30,7 @@ def test_what_is_not_one_engines_answer_is_told_and_never_advised():
     found = advice(Interconnect(1e-3, 1e15), sync_every=50)
     assert found.best.same
     assert "every 50 updates would take" in found.sentence
-    assert "but their answer is not that of one engine" in found.sentence
+    assert "but their result is not that of one engine" in found.sentence
 
 
 @pytest.mark.parametrize(("optimiser", "ways"), [("adam", 3), ("rpie", 3), ("lsqml", 1), ("dm", 1), ("lbfgs", 1)])

@@ -11,6 +11,7 @@ from ptynb.physics.model_builder import object_frame
 from ptynb.planning import memory as rooms
 from ptynb.planning.performance import measure, part_of
 from ptynb.settings import Settings
+from tests.raising import raises
 
 
 def test_the_measured_part_has_the_positions_rests_inside_the_object(scan):
@@ -48,7 +49,7 @@ def test_advice_from_two_real_engines(cluster, scan):
 
 def test_what_fits_nowhere_is_refused_before_anything_is_measured(scan, monkeypatch):
     monkeypatch.setattr(rooms, "free_on_host", lambda: 1000)
-    with pytest.raises(pt.SettingsError, match=r"^This can.t fit: the engine needs about"):
+    with raises("memory.insufficient", "the engine needs about"):
         pt.advise(scan, Settings(), 2, device="cpu")
 
 
@@ -75,7 +76,7 @@ def test_an_estimate_from_a_real_engine(cluster, scan):
 def test_what_cannot_fit_is_told_and_not_measured(scan, monkeypatch):
     monkeypatch.setattr(rooms, "free_on_host", lambda: 1000)
     found = pt.estimate(scan, Settings(), 2, device="cpu")
-    assert found.problem.startswith("This can't fit: 2 engines need about ")
+    assert found.problem.startswith("The memory does not suffice: 2 engines need about ")
     assert found.problem in str(found)
     assert found.seconds is None
     json.dumps(dataclasses.asdict(found))

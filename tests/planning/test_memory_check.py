@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import pytest
-
 import ptynb as pt
 from ptynb.planning import memory as rooms
 from ptynb.planning.memory import Room, Workload, lacks, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.settings import Settings
 from tests.cluster.test_devices import GPUS
 from tests.planning.peak import scan_of
+from tests.raising import raises
 
 
 def test_patterns_go_where_there_is_room(tmp_path):
@@ -49,7 +48,7 @@ def test_what_fits_is_not_refused():
 
 def sentence(scan, asked, room):
     found = refusal(scan, asked, room)
-    assert found.startswith("This can't fit: ")
+    assert found.startswith("The memory does not suffice: ")
     assert found.endswith(".")
     assert ". " not in found, "one sentence"
     return found
@@ -73,21 +72,21 @@ def test_where_portions_are_not_known_batches_become_smaller():
 def test_gpus_without_room_for_the_patterns_leave_them_on_the_host():
     scan, settings = scan_of(400, 128, 4), Settings(pattern_storage="device", batch=2)
     room = Room(1e12, just_enough(scan, Workload(settings, 4), gpu=True).device)
-    assert "keep the patterns elsewhere: pattern_storage='host'" in sentence(scan, Workload(settings, 2), room)
+    assert "store the patterns elsewhere: pattern_storage='host'" in sentence(scan, Workload(settings, 2), room)
 
 
 def test_more_gpus_share_what_one_cannot_hold():
     scan, settings = scan_of(128, 128, 4), Settings(batch=64, optimiser="lsqml")
     room = Room(1e12, just_enough(scan, Workload(settings, 3), gpu=True).device)
-    assert sentence(scan, Workload(settings, 1), room).endswith("use 3 engines, each on a GPU of its own.")
+    assert sentence(scan, Workload(settings, 1), room).endswith("use 3 engines, each on its own GPU.")
 
 
 def test_on_a_cpu_fewer_engines_hold_fewer_objects():
     scan, settings = scan_of(64, 64, 60), Settings(batch=4)
     room = just_enough(scan, Workload(settings, 2))
     found = sentence(scan, Workload(settings, 4), room)
-    assert found.startswith("This can't fit: 4 engines need about")
-    assert found.endswith("use fewer engines, which each hold the object: 2.")
+    assert found.startswith("The memory does not suffice: 4 engines need about")
+    assert found.endswith("use fewer engines, each of which stores the object: 2.")
 
 
 def test_projections_that_keep_all_waves_give_way_to_adam():
@@ -105,8 +104,7 @@ def test_what_nothing_helps_is_to_be_cropped():
 def test_a_reconstruction_that_cannot_fit_is_refused_before_anything_starts(monkeypatch):
     scan = scan_of(128, 128, 4)
     monkeypatch.setattr(rooms, "free_on_host", lambda: 60_000_000)
-    remedy = r"^This can't fit: the engine needs about .* gradient_accumulation=\d+\.$"
-    with pytest.raises(pt.SettingsError, match=remedy):
+    with raises("memory.insufficient", "the engine needs about", "gradient_accumulation="):
         pt.Reconstruction(scan, Settings(batch=64), device="cpu")
     with pt.Reconstruction(scan, Settings(batch=2), device="cpu") as recon:
         assert recon.wait() is None

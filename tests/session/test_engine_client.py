@@ -16,6 +16,7 @@ from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from tests.cases import a_scan
 from tests.cluster.test_errors import file_of
+from tests.raising import raises
 
 PICTURES = Pictures(0, 0, (), ())
 
@@ -90,7 +91,7 @@ def test_silence_ends_the_waiting_but_not_while_a_signal_holds_who_is_silent(mon
 def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
     gone = EngineLostError("The engine of rank 1 has died.")
     client, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
-    with pytest.raises(ReconstructionError, match="rank 1 has died"):
+    with raises("engine.lost", "rank 1"):
         client.fetch()
 
 
@@ -107,9 +108,17 @@ def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
     failure = Failure(0, "ValueError: no such thing", "")
     client, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
     client.look(RenderRequest())
-    with pytest.raises(ReconstructionError, match="no such thing"):
+    with raises("engine.failed", "no such thing"):
         client.fetch(within=60)
     assert engines.asked[:2] == [(0, "look"), (0, "status")]
+
+
+def test_the_code_of_the_cause_is_that_of_the_error() -> None:
+    failure = Failure(1, "ScanError: Pattern 80 has the count nan", "", code="array.not-finite")
+    client, _ = linked(status(), *[status(), status(5, failure)] * 20)
+    client.fail(None, 0)
+    assert client.failure is not None
+    assert client.failure.code == "array.not-finite"
 
 
 def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_file(

@@ -13,6 +13,7 @@ import pytest
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.engine.worker import MOST_R_FACTORS
+from tests.raising import raises
 from tests.session.test_reconstruction import until
 
 
@@ -43,7 +44,7 @@ def test_patterns_positions_and_values_are_those_of_the_result(recon: pt.Reconst
     assert value == result.object[y + pictures.corner[0], x + pictures.corner[1]]
     assert recon.value_at("amplitude", y, x) == pytest.approx(abs(value))
     for wrong in (-1, len(scan)):
-        with pytest.raises(pt.ReconstructionError, match=f"pattern got {wrong}; expected 0 to {len(scan) - 1}"):
+        with raises("argument.invalid-value", f"pattern got {wrong}", len(scan) - 1):
             recon.pattern(wrong)
 
 
@@ -66,7 +67,7 @@ def test_the_r_factor_is_measured_every_so_many_epochs_and_takes_no_time_of_thei
     assert [epoch for epoch, _ in recon.r_factors] == [3, 6]
     assert recon.result.r_factor == pytest.approx(recon.r_factors[-1][1], rel=0.3)
     assert [epoch for epoch, _ in recon.r_factors] == [3, 6, 7]
-    with pytest.raises(pt.ReconstructionError, match=r"r_factor_every is 0\.5; expected a number of epochs"):
+    with raises("argument.invalid-value", "r_factor_every is 0.5"):
         recon.r_factor_every = 0.5  # type: ignore[assignment]
     assert recon.r_factor_every == 3
 

@@ -12,6 +12,7 @@ from PIL import Image
 import ptynb as pt
 from ptynb.session.preview import PATTERNS
 from tests.cases import a_scan
+from tests.raising import raises
 
 
 @pytest.mark.parametrize("kind", ["far", "near", "masked"])
@@ -66,7 +67,7 @@ def test_what_can_not_be_started_is_refused():
         pt.preview(dataclasses.replace(scan, geometry=None), pt.Settings(slices={"count": 2, "thickness": 1e-9}))
     with pytest.warns(pt.PtynbWarning, match="are zero"):
         dark = pt.Scan.from_arrays(np.zeros((4, 16, 16)), np.zeros((4, 2)))
-    with pytest.raises(pt.ScanError, match="all empty"):
+    with raises("scan.empty", "4 of 4"):
         pt.preview(dark)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
+from tests.raising import raises
 
 SETTINGS = pt.Settings(batch=20, probe=pt.Probe(modes=2), positions=pt.Positions(learning_rate=0.05, start_epoch=2))
 EPOCHS = 6
@@ -97,14 +98,14 @@ def test_what_cannot_be_gone_on_from_is_refused(stored: Scan, scan: Scan, tmp_pa
     kept(stored, None, tmp_path)
     other = pt.simulate(patterns=100, window=64, seed=6)
     recon = pt.resume(tmp_path, other, device="cpu")
-    with pytest.raises(pt.ReconstructionError, match="The state belongs to another scan"):
+    with raises("checkpoint.other-scan"):
         recon.step()
     recon = pt.resume(tmp_path, settings=SETTINGS.replace(seed=5), device="cpu")
     with pytest.raises(pt.ReconstructionError, match="seed can't change in a reconstruction that has begun"):
         recon.step()
     (tmp_path / "memory").mkdir()
     kept(scan, None, tmp_path / "memory")
-    with pytest.raises(pt.FileError, match=r"was in no file; make that scan, and give it: resume\(path, scan\)"):
+    with raises("scan.not-in-file", "resume(path, scan)"):
         pt.resume(tmp_path / "memory")
     with pt.resume(tmp_path / "memory", scan, device="cpu") as recon:
         assert recon.step().number == 5
@@ -136,7 +137,7 @@ def test_the_state_is_kept_when_asked_for(stored: Scan, cluster: pt.Cluster, tmp
         assert recon.keep(timeout=20.0) == path
     with (
         pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=None) as recon,
-        pytest.raises(pt.ClusterError, match="keeps no states"),
+        raises("checkpoint.disabled"),
     ):
         recon.keep()
 
@@ -152,7 +153,7 @@ def test_a_folder_that_takes_nothing_is_told_once_and_nothing_stops(
             for _ in recon.run(6):
                 pass
         assert len(recon.notices) == 1
-        with pytest.raises(pt.ReconstructionError, match="could not be kept"):
+        with raises("checkpoint.failed"):
             recon.keep(timeout=5.0)
         folder.unlink()
         assert recon.keep().exists()

@@ -17,6 +17,7 @@ from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.slurm_commands import Allocation, JobState, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.settings.cluster_options import SlurmCluster
+from tests.raising import raises
 
 
 @pytest.mark.parametrize("time", ["", "90", "2-12:30:00"])
@@ -66,7 +67,7 @@ def test_every_task_has_a_gpu_of_its_own(environment: dict[str, str], own: str) 
     ],
 )
 def test_tasks_do_not_share_a_gpu_silently(environment: dict[str, str]) -> None:
-    with pytest.raises(pt.ClusterError, match="has no GPU of its own"):
+    with raises("gpu.too-few"):
         own_gpu(environment)
 
 
@@ -117,7 +118,7 @@ NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
         (JobState("7", "PENDING", "None"), "job 7 waits in the queue"),
         (
             JobState("7", "PENDING", "Priority", start="2026-01-31T14:05:00"),
-            "job 7 waits in the queue (others come first; may start at 14:05)",
+            "job 7 waits in the queue (other jobs have priority; may start at 14:05)",
         ),
         (
             JobState("7", "PENDING", "QOSMaxCpuPerUserLimit", start="2026-02-01T14:05:00"),
@@ -127,13 +128,13 @@ NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
             JobState("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n2"),
             "job 7 waits in the queue (a node it needs is not available)",
         ),
-        (JobState("7", "CONFIGURING", nodes=("n1",)), "job 7 has n1, which are being made ready"),
+        (JobState("7", "CONFIGURING", nodes=("n1",)), "job 7 is configuring n1"),
         (JobState("7", "RUNNING", nodes=("n1", "n2")), "job 7 runs on n1, n2"),
         (JobState("7", "COMPLETING", nodes=("n1",)), "job 7 is ending on n1"),
         (JobState("7", "SUSPENDED"), "job 7 is suspended"),
         (JobState("7", "SOME_NEW_STATE"), "job 7 is some new state"),
         (JobState("7", "FAILED", exit="3:0"), "job 7 failed (exit code 3)"),
-        (JobState("7", "OUT_OF_MEMORY"), "job 7 ran out of the memory it asked for; start again with more memory="),
+        (JobState("7", "OUT_OF_MEMORY"), "job 7 exceeded its memory; restart with more memory="),
         (JobState("7", "NODE_FAIL"), "job 7 ended because a node failed"),
     ],
 )
@@ -167,8 +168,8 @@ def test_what_a_job_offers(lines: list[str], expected: Allocation) -> None:
 
 
 def test_unequal_gpus_are_not_halved_silently_and_equal_ones_are_taken() -> None:
-    first, told = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", r"GPUs \(2 on n1, 1 on n2\); ask Slurm for equal ones"
-    with pytest.raises(slurm_commands.ClusterError, match=f"unequal numbers of {told}"):
+    first = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)"
+    with raises("slurm.unequal-nodes", "2 on n1, 1 on n2"):
         offered(first, "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)")
     assert offered(first, "Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)").gpus_per_node == 2
 
@@ -176,13 +177,13 @@ def test_unequal_gpus_are_not_halved_silently_and_equal_ones_are_taken() -> None
 @pytest.mark.parametrize(
     ("wrong", "told", "right"),
     [
-        ({}, "; say what to ask for, as nodes=1, gpus_per_node=1.", {"nodes": 1, "gpus_per_node": 1}),
+        ({}, "nodes=1, gpus_per_node=1", {"nodes": 1, "gpus_per_node": 1}),
         (
             {"nodes": 1, "device": "cpu", "within": True},
-            " (SLURM_JOB_ID is not set); leave out within=True.",
+            "within=True",
             {"nodes": 1, "device": "cpu"},
         ),
-        ({"device": "cpu"}, "; add nodes=.", {"device": "cpu", "nodes": 1}),
+        ({"device": "cpu"}, "add nodes=", {"device": "cpu", "nodes": 1}),
     ],
     ids=["nothing", "within", "no nodes"],
 )
@@ -192,9 +193,8 @@ def test_without_a_job_around_one_is_asked_for(
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     started = SimpleNamespace(plan=SimpleNamespace(on_gpu=True))
     monkeypatch.setattr(pt.Cluster, "_elsewhere", lambda *arguments: started)
-    with pytest.raises(pt.ClusterError) as caught:
+    with raises("slurm.no-job", told):
         pt.Cluster.slurm(**wrong, address="127.0.0.1")
-    assert str(caught.value) == f"There is no Slurm job around this process{told}"
     assert pt.Cluster.slurm(**right, address="127.0.0.1") is started
 
 
@@ -226,7 +226,7 @@ def test_a_folder_of_any_name_is_one_word_of_a_script(tmp_path: Path) -> None:
         assert {path.name for path in tmp_path.iterdir()} <= {there.name, "stubs"}
         if there.exists():
             there.rmdir()
-    with pytest.raises(pt.ClusterError, match="expected a path that fits into one line of a job"):
+    with raises("argument.invalid-value", "SBATCH --uid=0"):
         slurm_commands.script(Allocation(), "ptynb-1", tmp_path / "a\n#SBATCH --uid=0", ["true"])
 
 

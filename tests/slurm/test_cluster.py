@@ -15,6 +15,7 @@ import pytest
 import ptynb as pt
 from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import slurm_commands
+from tests.raising import raises
 from tests.slurm.daemons import Slurm
 
 
@@ -76,7 +77,7 @@ def test_waiting_in_the_queue_takes_as_long_as_it_takes(nodes: Slurm) -> None:
     assert time.monotonic() - began > 5
     letting_go.join()
     assert len(told) == 1
-    assert "waits in the queue (held; 'scontrol release' lets it go)" in told[0]
+    assert "waits in the queue (held; 'scontrol release' releases it)" in told[0]
 
 
 def secrets_of(folder: Path) -> list[str]:
@@ -87,19 +88,19 @@ def secrets_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "code", "fact"),
     [
-        ({}, "no Slurm job around this process"),
-        ({"nodes": 2}, "No GPUs were asked for; add gpus_per_node="),
-        ({"nodes": 2, "device": "cuda"}, "No GPUs were asked for"),
-        ({"nodes": 2, "device": "cpu", "gpus_per_node": 1}, "CPU engines and 1 GPUs"),
-        ({"device": "cpu"}, "no Slurm job around this process; add nodes="),
-        ({"nodes": 1, "device": "tpu"}, "device is 'tpu'"),
-        ({"nodes": 1, "device": "cpu", "partition": "nowhere"}, "sinfo lists no node --partition=nowhere"),
+        ({}, "slurm.no-job", ""),
+        ({"nodes": 2}, "argument.missing", "gpus_per_node="),
+        ({"nodes": 2, "device": "cuda"}, "argument.missing", "gpus_per_node="),
+        ({"nodes": 2, "device": "cpu", "gpus_per_node": 1}, "argument.conflict", "gpus_per_node is 1"),
+        ({"device": "cpu"}, "slurm.no-job", "nodes="),
+        ({"nodes": 1, "device": "tpu"}, "argument.invalid-value", "device is 'tpu'"),
+        ({"nodes": 1, "device": "cpu", "partition": "nowhere"}, "cluster.no-address", "--partition=nowhere"),
     ],
 )
-def test_what_can_not_be_asked_for_is_refused(nodes: Slurm, arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(pt.ClusterError, match=told):
+def test_what_can_not_be_asked_for_is_refused(nodes: Slurm, arguments: dict[str, object], code: str, fact: str) -> None:
+    with raises(code, fact):
         pt.Cluster.slurm(**arguments)  # type: ignore[arg-type]
 
 

@@ -113,7 +113,7 @@ def test_what_was_cut_off_by_the_kernels_end_is_tried_again(small: Scan, tmp_pat
 def test_stop_ends_the_trials_under_way_and_start_tries_them_again(small: Scan, tmp_path: Path) -> None:
     study = tune(small, tmp_path, trials=2, epochs=2000)
     until(lambda: any(trial.losses for trial in study.trials))
-    with raises("tuning.already-running"):
+    with raises("tuning.already-running", "call stop() or wait() first"):
         study.start()
     with pytest.raises(TimeoutError, match="running, 0 of 2"):
         study.wait(0.01)
@@ -151,7 +151,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(small: Scan, tmp_pat
     path = tmp_path / "study.journal"
     for content in (b"batch: 16\n", b'{"a": 1}\n', b"\x89HDF\r\n\x1a\n"):
         path.write_bytes(content)
-        with raises("file.unknown-format", path):
+        with raises("file.unknown-format", path, "give a new file, or one written by tune()"):
             tune(small, tmp_path)
         assert path.read_bytes() == content
     with raises("file.not-writable", "/proc"):
@@ -326,7 +326,7 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
         tune(small, tmp_path, cluster=cluster, engines_per_trial=3)
     with pt.Reconstruction(small, cluster=cluster, checkpointing=None) as recon:
         recon.start(3000)
-        with pytest.raises(pt.ReconstructionError, match=r"at work for <.*>; stop\(\) or close\(\) that one first"):
+        with raises("engine.busy", "stop() or close() that one first"):
             tune(small, tmp_path, cluster=cluster, engines_per_trial=2)
         until(lambda: recon.state == "running")
         recon.stop()
@@ -368,7 +368,7 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
         other.wait()
         assert (one.closed, one.state, other.epoch) == (False, "running", 2)
         with pytest.raises(
-            pt.ClusterError, match=r"Several reconstructions run: .*/.*; .*/.*Name one: attach\("
+            pt.ClusterError, match=r"Several reconstructions run: .*/.*; .*/.*Choose one: attach\("
         ) as told:
             pt.attach()
         name = str(told.value).split("attach('")[1].split("'")[0]
@@ -381,7 +381,7 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
     for wrong in ([2], [0, 0], []):
         with pytest.raises(pt.SettingsError, match="expected different ranks from 0 to 1"):
             pt.Reconstruction(small, cluster=cluster, ranks=wrong)
-    with pytest.raises(pt.SettingsError, match="there is no cluster"):
+    with pytest.raises(pt.SettingsError, match="no cluster is given"):
         pt.Reconstruction(small, ranks=[0])
 
 

@@ -14,13 +14,13 @@ from ptynb.widgets.actions import Actions
 class Widget:
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.actions = Actions("a test's actions", self.complain, self.clear, self.done)
+        self.actions = Actions("a test's actions", self.complain, self.done, self.say)
 
-    def complain(self, error: Exception) -> None:
-        self.seen.append(str(error))
+    def complain(self, error: Exception | None) -> None:
+        self.seen.append("clear" if error is None else str(error))
 
-    def clear(self) -> None:
-        self.seen.append("clear")
+    def say(self, line: str) -> None:
+        self.seen.append(line)
 
     def done(self) -> None:
         self.seen.append("done")
@@ -32,11 +32,11 @@ def threads() -> int:
 
 def test_actions_are_carried_out_in_order_and_complaints_are_shown() -> None:
     widget = Widget()
-    widget.actions.put(lambda: widget.seen.append("first"))
-    widget.actions.put(lambda: {}["missing"])
+    widget.actions.put(lambda: widget.seen.append("first"), line="first()")
+    widget.actions.put(lambda: {}["missing"], line="not said")
     widget.actions.put(lambda: widget.seen.append("last"))
     widget.actions.settle()
-    assert widget.seen == ["clear", "first", "done", "clear", "'missing'", "done", "clear", "last", "done"]
+    assert widget.seen == ["clear", "first", "first()", "done", "clear", "'missing'", "done", "clear", "last", "done"]
     widget.actions.close()
 
 
@@ -57,9 +57,10 @@ def test_a_widget_that_can_not_say_how_it_went_still_carries_out_the_next_action
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Widget):
-        def complain(self, error: Exception) -> None:
+        def complain(self, error: Exception | None) -> None:
             super().complain(error)
-            raise RuntimeError("no place to say so")
+            if error is not None:
+                raise RuntimeError("no place to say so")
 
         def done(self) -> None:
             raise KeyError("done")

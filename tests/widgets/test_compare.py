@@ -16,6 +16,7 @@ from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
 from ptynb.widgets.compare.compare_view import Compare, compare
 from tests.analysis.test_common_area import result
+from tests.raising import raises
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -115,7 +116,7 @@ def test_the_slider_is_between_the_chosen_two_and_off_again(shown):
     view.settle()
     assert view._viewer.swipe == []
     assert list(panes(view)) == ["A", "B", "C"]
-    assert "No pair is chosen" in view._difference.value
+    assert "No pair is selected" in view._difference.value
 
 
 def test_what_is_clicked_is_told_as_python_that_does_the_same(shown):
@@ -196,7 +197,7 @@ def test_slices_are_offered_where_there_are_some(shown):
     assert [*view._together] == [1], "the fields of slices shown before are not kept"
     assert view._viewer.value_at("A", 3, 5) == f"{np.abs(thin.object[11, 13]) ** 2:.5g}"
     assert shown(thin, thin)._controls["slice"].disabled
-    with pytest.raises(ValueError, match=r"There is no slice 7 here; choose one of 'all', 0, 1, 2\."):
+    with raises("argument.invalid-value", "slice is 7", "one of 'all', 0, 1, 2."):
         view.show(slice=7)
 
 
@@ -206,9 +207,9 @@ CHOICES = {"picture": "real", "slice": 7, "pair": ("A", "C"), "slider": "on"}
 @pytest.mark.parametrize("name", CHOICES)
 def test_each_choice_that_the_message_offers_can_be_made(shown, name):
     view = shown(result(), changed())
-    with pytest.raises(ValueError, match=rf"There is no {name} .* here; choose one of ") as caught:
+    with raises("argument.invalid-value", name, CHOICES[name]) as caught:
         view.show(**{name: CHOICES[name]})
-    offered = str(caught.value).partition("choose one of ")[2].removesuffix(".")
+    offered = str(caught.value).partition("expected one of ")[2].removesuffix(".")
     for choice in ast.literal_eval(f"[{offered}]"):
         view.show(**{name: choice})
         view.settle()

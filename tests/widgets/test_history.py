@@ -86,8 +86,8 @@ def click(view: History, button: ipywidgets.Button) -> None:
 
 def test_states_are_listed_newest_last_and_refreshed_by_itself(recon: Recon, view: History) -> None:
     stamp = time.strftime("%H:%M:%S", time.localtime(1e9 + 4))
-    assert labels(view)[0] == "now, on main"
-    assert labels(view)[2] == f"4 0.2 main {stamp} 2.5 MB stays"
+    assert labels(view)[0] == "current state, branch main"
+    assert labels(view)[2] == f"4 0.2 main {stamp} 2.5 MB permanent"
     assert labels(view)[1].startswith("2 0.33333 main")
     view.list.value = str(recon.checkpoints[0].path)
     recon.checkpoints += (a_state(6, update=3),)
@@ -109,7 +109,7 @@ def test_a_choice_made_just_as_states_are_removed_means_what_was_seen_or_nothing
     view.list.set_state({"chosen": [first]})
     for button in (view.restore, view.branch):
         click(view, button)
-        assert "state-00002.h5 was removed meanwhile" in view._message.value
+        assert "state-00002.h5 was deleted" in view._message.value
     assert len(recon.asked) == 1
 
 
@@ -122,7 +122,7 @@ def test_a_chosen_state_that_is_removed_leaves_nothing_chosen(recon: Recon, view
     assert view.branch.disabled
     view.branch.disabled = False  # a click that was on its way
     click(view, view.branch)
-    assert "No state is chosen" in view._message.value
+    assert "No checkpoint is selected" in view._message.value
     assert recon.asked == []
 
 
@@ -180,7 +180,7 @@ def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
         "recon.switch_branch('main')",
         "recon.branch('branch')",
     ]
-    assert "branch branch now" in view._message.value
+    assert "Now on branch branch" in view._message.value
 
 
 def test_a_state_that_no_epoch_names_is_told_by_its_file(recon: Recon, view: History) -> None:
@@ -235,7 +235,7 @@ def test_a_real_reconstruction_goes_back_by_a_click(tmp_path: Path) -> None:
         [*recon.run(1)]
         view.list.value = view.list.offered[1]
         click(view, view.restore)
-        assert (recon.epoch, view._message.value.count("epoch 1 again")) == (1, 1)
+        assert (recon.epoch, view._message.value.count("Restored epoch 1")) == (1, 1)
         assert view.branches.offered == ["main", "main-2"]
         view.close()
 

@@ -95,7 +95,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         assert ask(kernel, "[(s.epoch, s.update) for s in recon.status()]") == held
         assert held[0] == held[1]
 
-        field = view.get_by_label("Probe rate", exact=True)
+        field = view.get_by_label("Probe learning rate", exact=True)
         field.fill("0.004")
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
@@ -106,7 +106,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         )
         assert records[0] == records[1] == [(*held[0], "probe.learning_rate", 0.01, 0.004)]
 
-        freeze = view.get_by_label("freeze probe", exact=True)
+        freeze = view.get_by_label("Freeze probe", exact=True)
         freeze.check()
         expect(changes).to_contain_text("0.0", timeout=5_000)
         wait_until(kernel, "[s.rates.get('probe', 0.0) for s in recon.status()] == [0.0, 0.0]")

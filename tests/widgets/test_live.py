@@ -16,7 +16,7 @@ from ptynb.data import images
 from ptynb.data.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.settings import Settings
 from ptynb.widgets.live import Live, live
-from ptynb.widgets.live.panes import PROBE_SECONDS, in_words
+from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -232,7 +232,10 @@ def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view)
     recon.batch = HOSTILE
     recon.settings = Settings(batch=8, batch_per="engine")
     until(
-        lambda: f"batch {html.escape(HOSTILE)}; settings.scale_for_engines(2) turns rates for 8" in view._summary.value
+        lambda: (
+            f"batch {html.escape(HOSTILE)}; settings.scale_for_engines(2) scales learning rates chosen for a batch of 8"
+            in view._summary.value
+        )
     )
 
 
@@ -291,6 +294,8 @@ def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view):
 
 
 def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, view):
+    lines = []
+    view.tell = lines.append
     recon.broken = RuntimeError(f"Rank 1 {HOSTILE}\nTraceback <b>bold</b>")
     click(view._controls.buttons["Resume"])
     until(lambda: "Rank 1" in view._message.value and "<details>" in view._message.value)
@@ -302,6 +307,7 @@ def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, vi
     click(view._controls.buttons["Pause"])
     until(lambda: [name for name, _ in recon.calls] == ["resume", "pause"])
     until(lambda: view._message.value == "")
+    until(lambda: lines == ["recon.pause()"])
 
 
 @pytest.mark.parametrize("part", ["object", "probe"])
@@ -527,7 +533,7 @@ def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
     extra = ipywidgets.HTML("a form")
     view = live(recon, extra=[extra])
     mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
-    assert set(mine) == {"ptynb live view", "ptynb live questions", "ptynb live actions", "ptynb viewer"}
+    assert set(mine) == {"ptynb live view", "ptynb live requests", "ptynb live actions", "ptynb viewer"}
     assert extra in view.children
     view.close()
     assert view.closed
@@ -571,34 +577,30 @@ def test_what_is_ticked_is_what_is_asked_for(recon, view):
     until(lambda: [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"])
 
 
-def test_a_slice_or_state_that_is_gone_is_not_asked_for(recon, view):
+def test_slices_and_object_modes_are_offered_as_long_as_there_are_several(recon, view):
     confirm_frames(view)
+    until(lambda: recon.asked)
+    assert view._panes._slice.layout.display == view._panes._object_mode.layout.display == "none"
     recon.slices = recon.states = 3
     recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
-    until(lambda: view._panes._slice.max == view._panes._state.max == 3)
+    until(lambda: view._panes._slice.max == view._panes._object_mode.max == 3)
     browser_sends(view._panes._slice, value=3)
-    browser_sends(view._panes._state, value=2)
+    browser_sends(view._panes._object_mode, value=2)
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (2, 1))
     recon.slices, recon.states = 2, 1
     recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
     until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
-    assert (view._panes._slice.value, view._panes._state.value) == (0, 1)
+    assert (view._panes._slice.value, view._panes._object_mode.value) == (0, 1)
     until(lambda: view._panes._slice.max == 2)
     browser_sends(view._panes._slice, value=2)  # and it is there to stay
     until(lambda: recon.requests[-1].slice == 1)
     steady(lambda: recon.requests[-1].slice == 1, 0.2)
 
 
-def test_a_thin_object_offers_no_slices(recon, view):
-    until(lambda: recon.asked)
-    assert view._panes._slice.layout.display == "none"
-    assert view._panes._state.layout.display == "none"
-
-
 def test_exact_values_come_from_the_reconstruction(recon, view):
     assert view._panes.object.value_at("amplitude", 2, 3) == f"{VALUES[2, 3]:.4g}"
-    assert in_words("phase", -0.5) == "-0.500 rad"
-    assert in_words("complex", 2j) == "2 at 1.571 rad"
+    assert value_text("phase", -0.5) == "-0.500 rad"
+    assert value_text("complex", 2j) == "2 at 1.571 rad"
 
 
 # Patterns and positions
@@ -628,7 +630,7 @@ def test_a_click_on_the_object_shows_the_pattern_of_the_nearest_position(recon, 
     shown = view._patterns.viewer.frame["pictures"]
     assert [one["title"] for one in shown] == ["pattern 5, measured", "pattern 5, modelled"]
     assert shown[0]["limits"] == shown[1]["limits"] == pytest.approx([0, 1.0])  # log10(1 + 9)
-    assert "144 counts measured, 160 modelled" in view._patterns._words.value
+    assert "144 counts measured, 160 modelled" in view._patterns._facts.value
     until(lambda: view._panes.object.chosen == {"amplitude": 0, "phase": 0})
     np.testing.assert_allclose(points(view, "phase"), [[10.5, 19.5]])
     asked = len(recon.patterns_asked)
@@ -693,7 +695,7 @@ def test_engines_are_told_with_what_is_known_of_them(recon, view):
     until(lambda: "node1" in view._health.value)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", view._health.value)
     assert cells[:8] == ["0", "GPU 0 on node1", "1,234", "3.0 of 80 GiB", "97%", "61 °C", "12", "running"]
-    assert cells[10:] == ["–", "–", "–", "–", "–", "busy: as it was before"]
+    assert cells[10:] == ["–", "–", "–", "–", "–", "busy; values are from before"]
     assert "<script" not in view._health.value
 
 
@@ -744,12 +746,3 @@ def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, v
     recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
     until(lambda: frozen["object"].widget.value)
     steady(lambda: len(recon.assigned) == 1, 0.2)
-
-
-def test_what_a_click_raised_is_no_line_of_python(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.broken = RuntimeError("no")
-    click(view._controls.buttons["Pause"])
-    until(lambda: "no" in view._message.value)
-    assert lines == []

@@ -103,7 +103,7 @@ def _roughness(result: object) -> float:
 def test_start_makes_a_study_of_what_is_chosen_and_tells_the_line(desk: Desk) -> None:
     assert desk.open() == {"Start"}
     desk.tuner.trials.value, desk.tuner.epochs.value, desk.tuner.metric.value = 8, 12, "frc"
-    assert "half the scan" in desk.tuner._about.value
+    assert "half of the scan" in desk.tuner._about.value
     desk.click("Start")
     study = desk.tuner.study
     assert study.ranges == RANGES
@@ -131,11 +131,11 @@ def test_a_function_of_the_users_is_a_metric(desk: Desk) -> None:
 
 
 def test_a_function_is_told_as_a_line_can_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tuner._named(lambda result: 0.0, "flat") == "metrics['flat']"
-    assert tuner._named(np.mean, "mean") == "np.mean"  # type: ignore[arg-type]
-    assert tuner._named(_roughness, "roughness") == "metrics['roughness']"
+    assert tuner._python_name(lambda result: 0.0, "flat") == "metrics['flat']"
+    assert tuner._python_name(np.mean, "mean") == "np.mean"  # type: ignore[arg-type]
+    assert tuner._python_name(_roughness, "roughness") == "metrics['roughness']"
     monkeypatch.setattr(_roughness, "__module__", "__main__")  # as in a notebook
-    assert tuner._named(_roughness, "roughness") == "_roughness"
+    assert tuner._python_name(_roughness, "roughness") == "_roughness"
 
 
 def test_trials_are_shown_as_they_come_with_the_best_marked_in_words(desk: Desk) -> None:
@@ -149,7 +149,7 @@ def test_trials_are_shown_as_they_come_with_the_best_marked_in_words(desk: Desk)
     assert "&lt;b&gt;The engine&lt;/b&gt; of rank 1 has died." in text
     assert "<summary>failed</summary>" in text
     assert "<b>4</b> of 20 trials" in desk.tuner._summary.value
-    assert "1 under way" in desk.tuner._summary.value
+    assert "1 running" in desk.tuner._summary.value
     assert "best score <b>0.02</b> in trial 2" in desk.tuner._summary.value
     assert "score against probe.learning_rate" in desk.tuner._plots.value
     desk.tuner._order.value = "newest first"
@@ -167,13 +167,13 @@ def test_stop_go_on_and_use_the_best(desk: Desk) -> None:
     desk.tuner.study.trials = TRIALS[:4]
     desk.click("Stop")
     assert not desk.tuner.study.running
-    assert desk.open() == {"Start", "Go on", "Use the best"}
-    desk.click("Go on")
+    assert desk.open() == {"Start", "Continue", "Use best"}
+    desk.click("Continue")
     desk.click("Stop")
     desk.tuner.study.wanted, desk.tuner.trials.value = 4, 6
-    desk.click("Go on")
+    desk.click("Continue")
     assert desk.tuner.study.started == [None, 6]
-    desk.click("Use the best")
+    desk.click("Use best")
     assert desk.used == [Settings(batch=32)]
     assert desk.lines[1:] == [
         "study.stop()",
@@ -189,7 +189,7 @@ def test_a_second_click_on_start_is_told_to_press_stop_first_and_that_helps(desk
     desk.tuner._buttons["Start"].click()  # before the browser has greyed it out
     desk.tuner.settle()
     first = desk.tuner.study
-    assert "press Stop first: a new one takes its engines" in desk.tuner._message.value
+    assert "press Stop before" in desk.tuner._message.value
     assert len(desk.lines) == 1
     desk.click("Stop")
     desk.click("Start")
@@ -225,7 +225,7 @@ def test_a_study_that_was_started_elsewhere_can_be_shown(desk: Desk) -> None:
 
 def test_without_a_use_there_is_no_such_button() -> None:
     tuner = Tuner(Study, lambda: RANGES)
-    assert tuner._buttons["Use the best"].layout.display == "none"
+    assert tuner._buttons["Use best"].layout.display == "none"
     tuner.close()
     assert tuner.closed
 

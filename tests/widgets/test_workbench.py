@@ -126,7 +126,7 @@ def look_at_the_scan(session: Session) -> None:
     session.tab("Mask")
     session.enter("y", "1")
     session.enter("x", "1")
-    session.enter("Disc radius", "2")
+    session.enter("Disc radius [pixels]", "2")
     session.click("Mask disc")
     session.click("Use mask")
     session.wait("bench.scan.mask is not None and 0 < (~bench.scan.mask).sum() < 30")
@@ -159,9 +159,9 @@ def reconstruct(session: Session) -> None:
     assert session.ask("len(bench.cluster), bench.recon.scan.mask is not None") == (2, True)
     view = session.bench.locator(".ptynb-live")
     expect(view.locator("b").first).to_have_text("running", timeout=20_000)
-    session.enter("Probe rate", "0.004")
+    session.enter("Probe learning rate", "0.004")
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
-    session.bench.get_by_label("freeze probe", exact=True).locator("visible=true").first.check()
+    session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
     expect(view).to_contain_text("probe.learning_rate")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
@@ -170,8 +170,8 @@ def reconstruct(session: Session) -> None:
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("run")
     block(session)
-    session.bench.get_by_text("Kept states and branches").click()
-    session.click("Keep now")
+    session.bench.get_by_text("Checkpoints and branches").click()
+    session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
     kept = session.ask("bench.recon.checkpoints[-1].epoch")
@@ -179,10 +179,10 @@ def reconstruct(session: Session) -> None:
     states = session.bench.locator(".ptynb-history select").locator("visible=true").first
     states.locator("option").nth(1).wait_for(state="attached")
     states.select_option(index=states.locator("option").count() - 1)
-    session.click("Go back")
+    session.click("Restore")
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {kept}")
     session.look("went-back")
-    session.click("Keep to compare")
+    session.click("Add to comparison")
     session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
 
 
@@ -231,7 +231,7 @@ def leave_and_come_back(session: Session) -> None:
     )
     session.click("Stop")
     session.wait("bench.recon.state == 'ready'")
-    session.click("Keep to compare")
+    session.click("Add to comparison")
     session.wait("len(bench._desk.results) == 2")
 
 
@@ -254,7 +254,7 @@ def tune(session: Session) -> None:
     session.wait("bench._tuning.study is not None and bench._tuning.study.done == 8", 180)
     expect(session.bench.locator(".ptynb-tuner table tr")).to_have_count(9, timeout=20_000)
     session.look("tune")
-    session.click("Use the best")
+    session.click("Use best")
     session.wait("bench.settings == bench._tuning.study.best_settings")
 
 

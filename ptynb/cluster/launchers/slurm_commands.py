@@ -24,55 +24,55 @@ from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import has_control_characters
 
 COMMAND_SECONDS = 30.0
-"""How long a command of Slurm may take: its controller is slow where thousands of jobs wait."""
+"""Time limit of a Slurm command [s]: its controller is slow with thousands of jobs."""
 KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
-"""Of SLURM_... all else describes a job or step around this process, and would be taken for options of a new one."""
+"""Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
 
 
 USUAL_CORES = 4
 """Of an engine by default: it computes, reads frames, answers and writes checkpoints at the same time."""
 REASONS = {
     "Resources": "waiting for resources",
-    "Priority": "others come first",
+    "Priority": "other jobs have priority",
     "Dependency": "waiting for another job",
-    "BeginTime": "its time of beginning has not come",
-    "Licenses": "waiting for a licence",
+    "BeginTime": "its begin time is in the future",
+    "Licenses": "waiting for licences",
     "Reservation": "waiting for its reservation",
     "ReqNodeNotAvail": "a node it needs is not available",
-    "JobHeldUser": "held; 'scontrol release' lets it go",
+    "JobHeldUser": "held; 'scontrol release' releases it",
     "JobHeldAdmin": "held by an administrator",
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition is inactive",
 }
 NEVER = {
-    "BadConstraints": "no node has what it asks for",
-    "PartitionTimeLimit": "its time is longer than the partition allows",
-    "PartitionNodeLimit": "the partition allows no such number of nodes",
-    "DependencyNeverSatisfied": "the job it depends on did not end as it should",
+    "BadConstraints": "no node meets its constraints",
+    "PartitionTimeLimit": "its time limit exceeds that of the partition",
+    "PartitionNodeLimit": "its number of nodes exceeds the limit of the partition",
+    "DependencyNeverSatisfied": "the job that it depends on failed",
     "InvalidAccount": "the account is not valid",
     "InvalidQOS": "the quality of service is not valid",
-    "QOSMaxWallDurationPerJobLimit": "its time is longer than the quality of service allows",
-    "AssocMaxWallDurationPerJobLimit": "its time is longer than the account allows",
+    "QOSMaxWallDurationPerJobLimit": "its time limit exceeds that of the quality of service",
+    "AssocMaxWallDurationPerJobLimit": "its time limit exceeds that of the account",
 }
-"""Reasons for which a waiting job will wait for ever, unless somebody changes it."""
+"""Reasons for which a pending job never starts unless it is changed."""
 ENDS = {
     "COMPLETED": "has ended",
     "FAILED": "failed",
-    "TIMEOUT": "reached its time limit; start again with a longer time=",
+    "TIMEOUT": "reached its time limit; restart with a longer time=",
     "CANCELLED": "was cancelled",
     "NODE_FAIL": "ended because a node failed",
-    "OUT_OF_MEMORY": "ran out of the memory it asked for; start again with more memory=",
-    "PREEMPTED": "had to make room for another job",
+    "OUT_OF_MEMORY": "exceeded its memory; restart with more memory=",
+    "PREEMPTED": "was preempted by another job",
     "BOOT_FAIL": "ended because a node did not boot",
     "DEADLINE": "reached its deadline",
     "REVOKED": "was revoked",
-    "GONE": "has ended, and Slurm has forgotten how",
+    "GONE": "has ended, and Slurm has no record of it",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """Nodes of a Slurm cluster, and how engines are spread over them. Raises ValueError where that can't be.
+    """Nodes of a Slurm cluster and the engines on them, without options that are not set.
 
     engines_per_node: 0: one per GPU, or one where there are none.
     cpus_per_engine: processor cores of each engine, on which it reads frames and, without a GPU, computes; 0: its share
@@ -101,25 +101,25 @@ class Allocation:
 
     @property
     def per_node(self) -> int:
-        """How many engines each node has."""
+        """Number of engines of each node."""
         return self.engines_per_node or self.gpus_per_node or 1
 
     @property
     def cores(self) -> int:
-        """How many processor cores each engine has."""
+        """Number of processor cores of each engine."""
         return self.cpus_per_engine or USUAL_CORES
 
     @property
     def engines(self) -> int:
-        """How many engines there are."""
+        """Number of engines."""
         return self.nodes * self.per_node
 
     def place(self, rank: int) -> tuple[int, int]:
-        """Number of the node, and number on it, of this rank: ranks fill one node after the other."""
+        """Return the number of the node, and the number on it, of a rank; ranks fill the nodes in order."""
         return divmod(rank, self.per_node)
 
     def options(self) -> tuple[str, ...]:
-        """The options of sbatch that ask for it."""
+        """Return the options of sbatch."""
         return (
             f"--nodes={self.nodes}",
             f"--ntasks-per-node={self.per_node}",
@@ -133,23 +133,23 @@ class Allocation:
         )
 
     def lacks(self, wanted: Allocation) -> str:
-        """What of `wanted` is not here, in words; empty where all is."""
+        """Return what is missing of a request, in words; empty if nothing is."""
         for what, has, needs in (
             ("nodes", self.nodes, wanted.nodes),
             ("GPUs on each node", self.gpus_per_node, wanted.gpus_per_node),
             ("cores on each node", self.per_node * self.cores, wanted.per_node * wanted.cpus_per_engine),
         ):
             if has < needs:
-                return f"{has} {what} where {needs} are wanted"
+                return f"{has} {what} of {needs} requested"
         return ""
 
 
 def own_gpu(environment: Mapping[str, str]) -> str:
-    """What CUDA_VISIBLE_DEVICES is to be for a task of Slurm, so that it sees its own GPU only; "" without one.
+    """Return CUDA_VISIBLE_DEVICES for the own GPU of a Slurm task; "" without GPUs.
 
-    Slurm shows a task either all GPUs of its node's share (numbers or UUIDs, of slices too), of which it takes the one
-    of its number on the node, or, with --gpus-per-task, its own alone. That number is PTYNB_LOCALID (an engine that was
-    started again is alone in its step) or SLURM_LOCALID. Raises ClusterError where tasks would have to share.
+    A task sees either all GPUs of the job on its node (numbers or UUIDs, also of slices), and uses the one with its
+    number on the node, or, with --gpus-per-task, only its own. The number is PTYNB_LOCALID (a restarted engine is alone
+    in its step) or SLURM_LOCALID. Raises ClusterError if tasks would share a GPU.
     """
     listed = [entry.strip() for entry in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
     if not listed or listed[0].lower() in ("nodevfiles", "-1", "none", "void"):
@@ -161,8 +161,8 @@ def own_gpu(environment: Mapping[str, str]) -> str:
         return listed[0]
     if local >= len(listed):
         raise ClusterError(
-            f"Task {local} of this node has no GPU of its own: Slurm shows it {len(listed)} "
-            f"({','.join(listed)}); ask for as many GPUs as engines on each node.",
+            f"Task {local} of this node has no own GPU: Slurm assigned {len(listed)} "
+            f"({','.join(listed)}); request as many GPUs as engines on each node.",
             code="gpu.too-few",
         )
     return listed[local]
@@ -172,9 +172,9 @@ def own_gpu(environment: Mapping[str, str]) -> str:
 class JobState:
     """A job as Slurm describes it.
 
-    name, reason: Slurm's own words, as PENDING and Resources. nodes: empty while it waits.
-    start: when it began or is expected to, in local time as 2026-01-31T14:05:00; empty where that is not known.
-    exit: exit code and signal of what failed, as 1:0.
+    name, reason: of Slurm, such as PENDING and Resources. nodes: empty while it waits.
+    start: actual or expected, in local time as 2026-01-31T14:05:00; empty if unknown.
+    exit: exit code and signal of a failure, such as 1:0.
     """
 
     job: str
@@ -186,7 +186,7 @@ class JobState:
 
     @property
     def waiting(self) -> bool:
-        """Whether it has not begun."""
+        """Whether it has not started."""
         return self.name in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
     @property
@@ -196,11 +196,11 @@ class JobState:
 
     @property
     def never(self) -> str:
-        """Why it will wait for ever; empty where it will not."""
+        """Why it can never start; empty if it can."""
         return NEVER.get(self.reason.split(",")[0], "") if self.waiting else ""
 
     def words(self, now: float | None = None) -> str:
-        """One line for people. now: seconds since 1970."""
+        """Return a description in one line. now: seconds since 1970."""
         if self.waiting:
             reason = self.reason.split(",")[0]
             why = NEVER.get(reason) or REASONS.get(reason) or reason.strip("()")
@@ -212,7 +212,7 @@ class JobState:
             verb = "runs" if self.name == "RUNNING" else "is ending"
             return f"job {self.job} {verb} on {', '.join(self.nodes)}"
         if self.name == "CONFIGURING":
-            return f"job {self.job} has {', '.join(self.nodes)}, which are being made ready"
+            return f"job {self.job} is configuring {', '.join(self.nodes)}"
         return f"job {self.job} is {self.name.lower().replace('_', ' ')}"
 
     def _why_failed(self) -> str:
@@ -235,7 +235,7 @@ def _expected(start: str, now: float | None) -> str:
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what a surrounding job or step, or a taste in squeue's columns, left there."""
+    """Return an environment without variables of the present job or step, and of the format of squeue."""
     return {
         name: value
         for name, value in environment.items()
@@ -244,19 +244,19 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def require(name: str) -> str:
-    """The path of a command of Slurm. Raises ClusterError where it is missing."""
+    """Return the path of a Slurm command. Raises ClusterError if it is missing."""
     found = shutil.which(name)
     if found is None:
         raise ClusterError(
             f"{name} was not found on this machine; run the notebook on a login node of the Slurm cluster, "
-            "or load the module that has Slurm's commands first.",
+            "or load the module with the Slurm commands.",
             code="slurm.not-installed",
         )
     return found
 
 
 def ask(*command: str, text: str | None = None) -> str:
-    """What a command of Slurm prints. text: given to it on its standard input. Raises ClusterError where it fails."""
+    """Return the output of a Slurm command. text: its standard input. Raises ClusterError."""
     program = require(command[0])
     try:
         done = subprocess.run(
@@ -272,7 +272,7 @@ def ask(*command: str, text: str | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise ClusterError(
             f"{command[0]} did not answer within {COMMAND_SECONDS:.0f} s; "
-            "Slurm's controller is down or busy: try again later.",
+            "the controller of Slurm is down or busy: try again later.",
             code="slurm.no-answer",
         ) from None
     if done.returncode != 0:
@@ -285,22 +285,22 @@ def ask(*command: str, text: str | None = None) -> str:
 
 
 def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) -> str:
-    """The text of a job that runs one command (srun and what it starts) and lasts as long as it and later steps do.
+    """Return the script of a job that runs one command (srun) and lasts as long as it and later steps.
 
-    Nothing in it is secret: who may use Slurm can read the scripts of others where the site lets them.
+    It has no secrets: other users may be able to read scripts.
     """
     options = (
         f"--job-name={name}",
         f"--output={pattern(folder / 'log' / 'job.log')}",
         "--open-mode=append",
-        "--no-requeue",  # engines that Slurm starts a second time would find nobody
-        "--no-kill",  # the engines on other nodes live on when a node fails
+        "--no-requeue",  # engines that Slurm restarts would find no controller
+        "--no-kill",  # engines on other nodes continue when a node fails
         "--export=ALL",
         *allocation.options(),
     )
     if has_control_characters(str(folder)):
         raise ClusterError(
-            f"The cluster's folder is {str(folder)!r}; expected a path that fits into one line of a job.",
+            f"The folder of the cluster is {str(folder)!r}; expected a path without control characters.",
             code="argument.invalid-value",
         )
     there = shlex.quote(str(folder))
@@ -324,35 +324,35 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
 
 
 def _quoted(option: str) -> str:
-    """An option as sbatch reads it from a script: its value in double quotes where it has more than plain signs."""
+    """Return an option for a script of sbatch, in double quotes if it has special characters."""
     if re.fullmatch(r"[\w./:=,+@%-]+", option):
         return option
     return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def pattern(path: Path) -> str:
-    """A path as Slurm's --output takes it, where % has a meaning."""
+    """Return a path for --output of Slurm, in which % is special."""
     return str(path).replace("%", "%%")
 
 
 def submit(text: str) -> str:
-    """Submits a job and returns its number. Raises ClusterError with what sbatch says."""
+    """Submit a job and return its number. Raises ClusterError."""
     answer = ask("sbatch", "--parsable", text=text).strip().split("\n")[-1]
     job = answer.split(";")[0]
     if not job.isdigit():
-        raise ClusterError(f"sbatch answered {answer!r}; expected the number of a job.", code="slurm.command-failed")
+        raise ClusterError(f"sbatch returned {answer!r}; expected the number of a job.", code="slurm.command-failed")
     return job
 
 
 def state(job: str) -> JobState:
-    """How a job is doing. Raises ClusterError where Slurm does not answer."""
+    """Return the state of a job. Raises ClusterError."""
     try:
         lines = ask("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%N|%S|%r").splitlines()
     except ClusterError as error:
         if "Invalid job id" not in str(error):
             raise
         lines = []
-    if not lines:  # some minutes after its end only the accounting knows it, where there is one
+    if not lines:  # some minutes after its end only the accounting has it
         return _accounted(job)
     name, nodes, start, reason = (*lines[0].split("|", 3), "", "", "")[:4]
     exit_code = _field(ask("scontrol", "show", "job", "--oneliner", job), "ExitCode") if name == "FAILED" else ""
@@ -380,7 +380,7 @@ def hostnames(nodes: str) -> tuple[str, ...]:
 
 
 def cancel(job: str) -> None:
-    """Cancels a job, or a step (as '12.0'); does nothing where it has ended. Raises ClusterError."""
+    """Cancel a job, or a step such as '12.0', unless it has ended. Raises ClusterError."""
     try:
         ask("scancel", "--quiet", job)
     except ClusterError as error:
@@ -389,40 +389,40 @@ def cancel(job: str) -> None:
 
 
 def present_job() -> str:
-    """The number of the job around this process (salloc, sbatch, srun); empty where there is none."""
+    """Return the number of the present job (salloc, sbatch, srun), or ""."""
     return os.environ.get("SLURM_JOB_ID", "")
 
 
 def inside() -> Allocation | None:
-    """What the job around this process has; None where there is none. Raises ClusterError where nodes are unequal."""
+    """Return the allocation of the present job, or None. Raises ClusterError if its nodes differ."""
     job = present_job()
     if not job:
         return None
     listing = ask("scontrol", "show", "job", "--details", "--oneliner", job)
     if (found := _field(listing, "JobState")) != "RUNNING":
         raise ClusterError(
-            f"SLURM_JOB_ID names job {job}, which is {found or 'unknown'}; leave its shell, or unset SLURM_JOB_ID.",
+            f"SLURM_JOB_ID names job {job}, which is {found or 'unknown'}; exit its shell, or unset SLURM_JOB_ID.",
             code="slurm.no-job",
         )
     return offered(listing, os.environ)
 
 
 def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
-    """The allocation that `scontrol show job --details --oneliner` describes, from inside it."""
+    """Return the allocation in the output of `scontrol show job --details --oneliner`."""
     shares = [
         (nodes, _counted(cores), sum(int(number) for number in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", resources)))
         for nodes, cores, resources in re.findall(r"\sNodes=(\S+) CPU_IDs=(\S+) \S* GRES=(\S*)", listing)
     ]
     if not shares:
         raise ClusterError(
-            "scontrol does not say which cores and GPUs the present job has; give nodes= and so on.",
+            "scontrol lists no cores and GPUs of the present job; set nodes=, gpus_per_node= and so on.",
             code="slurm.unequal-nodes",
         )
     gpus = {number for _, _, number in shares}
     if len(gpus) > 1:
         told = ", ".join(f"{number} on {nodes}" for nodes, _, number in shares)
         raise ClusterError(
-            f"The present job has unequal numbers of GPUs ({told}); ask Slurm for equal ones.",
+            f"The nodes of the present job differ in GPUs ({told}); request equal numbers.",
             code="slurm.unequal-nodes",
         )
     tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
@@ -439,71 +439,69 @@ def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
 
 
 def _counted(ranges: str) -> int:
-    """How many numbers '0-3,8' names."""
+    """Return the count of numbers in '0-3,8'."""
     bounds = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
     return sum(part[-1] - part[0] + 1 for part in bounds)
 
 
 def requested(nodes: int | None, device: str, allocation: Allocation) -> Allocation | None:
-    """What a user asks for: `allocation` on so many nodes; None where it is all that the present job has.
+    """Return the requested allocation; None: all of the present job.
 
-    nodes: None: those of the present job. Raises ClusterError where device and GPUs do not go together.
+    nodes: None: those of the present job. Raises ClusterError if device and GPUs contradict each other.
     """
     gpus, engines = allocation.gpus_per_node, allocation.engines_per_node
     if device == "cpu" and gpus:
-        raise ClusterError(
-            f"CPU engines and {gpus} GPUs of each node were asked for; leave out one of them.", code="argument.conflict"
-        )
+        raise ClusterError(f"device is 'cpu' and gpus_per_node is {gpus}; omit one of them.", code="argument.conflict")
     if nodes is None and not gpus and not engines and device != "cpu":
         return None
     if not gpus and (device == "cuda" or not (engines or device == "cpu")):
         raise ClusterError(
-            "No GPUs were asked for; add gpus_per_node=, or device='cpu' for CPU engines.", code="argument.missing"
+            "No GPUs were requested; add gpus_per_node=, or device='cpu' for CPU engines.", code="argument.missing"
         )
     if nodes is None:
         has = inside()
         if has is None:
-            raise ClusterError("There is no Slurm job around this process; add nodes=.", code="slurm.no-job")
+            raise ClusterError("There is no present Slurm job; add nodes=.", code="slurm.no-job")
         nodes = has.nodes
     return replace(allocation, nodes=nodes)
 
 
 def own_address(partition: str) -> str:
-    """The address of this machine on the network of the nodes. Raises ClusterError where there is no way to them."""
+    """Return the address of this machine towards the nodes. Raises ClusterError without a route to them."""
     chosen = [f"--partition={partition}"] if partition else []
     nodes = ask("sinfo", "--noheader", "--Node", "--format=%o", *chosen).split()
     for node in nodes[:8]:
         with contextlib.suppress(ClusterError):
             return address_towards(node)
-    found = f"none of {', '.join(nodes[:8])} is known here" if nodes else f"sinfo lists no node {' '.join(chosen)}"
+    found = f"no route to {', '.join(nodes[:8])}" if nodes else f"sinfo lists no node {' '.join(chosen)}"
     raise ClusterError(
-        f"This machine's address towards Slurm's nodes can't be told ({found}); give address=.",
+        f"The address of this machine towards the nodes is unknown ({found}); set address=.",
         code="cluster.no-address",
     )
 
 
 def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Allocation, str]:
-    """Where engines will run: the allocation, and the number of the present job or "" for a new one.
+    """Return the allocation, and the number of the present job or "" for a new one.
 
-    wanted: None: all that the present job has. within: whether in the present job; None: where there is one.
-    Raises ClusterError where that can't be: a job is neither left nor filled beyond what it has without being told.
+    wanted: None: all of the present job. within: whether to use the present job; None: if there is one.
+    Raises ClusterError if the present job is missing or too small.
     """
     if within is False or (within is None and not present_job()):
         if wanted is None:
             raise ClusterError(
-                "There is no Slurm job around this process; say what to ask for, as nodes=1, gpus_per_node=1.",
+                "There is no present Slurm job; set what to request, such as nodes=1, gpus_per_node=1.",
                 code="slurm.no-job",
             )
         return wanted, ""
     has = inside()
     if has is None:
         raise ClusterError(
-            "There is no Slurm job around this process (SLURM_JOB_ID is not set); leave out within=True.",
+            "There is no present Slurm job (SLURM_JOB_ID is not set); omit within=True.",
             code="slurm.no-job",
         )
     if wanted is not None and (lacking := has.lacks(wanted)):
         raise ClusterError(
-            f"The present job {present_job()} has {lacking}; ask for less, or for a job of its own: within=False.",
+            f"The present job {present_job()} has {lacking}; request less, or a new job: within=False.",
             code="slurm.job-too-small",
         )
     if wanted is None:

@@ -151,14 +151,14 @@ class SlurmLauncher(Launcher):
         if state is None or state.name != "RUNNING":
             told = self._silence if state is None else state.words()
             raise ClusterError(
-                f"The engine of rank {rank} can't be started again: {told}.", code="cluster.engine-not-replaced"
+                f"The engine of rank {rank} cannot be restarted: {told}.", code="cluster.engine-not-replaced"
             )
         place, local = self._allocation.place(rank)
         node = self._nodes[place]
         if node not in state.nodes:
             raise ClusterError(
-                f"The engine of rank {rank} can't be started again: its node {node} is lost to job {self._job}; "
-                "go on with the remaining engines, or start the cluster again.",
+                f"The engine of rank {rank} cannot be restarted: job {self._job} has lost its node {node}; "
+                "continue with the remaining engines, or restart the cluster.",
                 code="cluster.engine-not-replaced",
             )
         self._end(self._again.pop(rank, None))
@@ -199,7 +199,7 @@ class SlurmLauncher(Launcher):
             return f"Job {self._job} will never start: {state.never} ({state.reason})."
         told = state.words()
         if state.name == "FAILED" and state.exit == "0:53":  # Slurm's own, before the script
-            told += f", its first node can't write {self._folder / 'log'}: it must be on a file system they share"
+            told += f", its first node cannot write to {self._folder / 'log'}, which must be on a shared file system"
         return f"{told[0].upper()}{told[1:]}."
 
     def _look(self, *, fresh: bool = False) -> JobState | None:

@@ -1,4 +1,4 @@
-"""Engines on other hosts, reached by ssh: what is there, which engine goes where, and how they start and end."""
+"""Engines on other hosts by ssh: checks of the hosts, assignment of engines, start and end."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ OPTIONS = (
     "ServerAliveCountMax=3",
     "ControlMaster=no",
 )
-"""Never a question; and ssh itself ends when the host has been silent for 6 s: the engines there are lost then.
-It may use a connection that the user shares, and never becomes one: `ptynb stop` would end that with the cluster."""
+"""Without prompts; ssh ends when the host is silent for 6 s, and its engines are lost.
+It may use a shared connection of the user, and never becomes one: `ptynb stop` would end it with the cluster."""
 OWN_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Loopback in a plan for one machine; on a host the engine finds the one that leads to the controller."""
+"""Loopback in a plan for one machine; on a host the engine selects the one towards the controller."""
 REMEDIES = (
-    ("Registration timed out", "its engine does not reach the controller; see whether a firewall is between them"),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is not the known one; see why, then: ssh-keygen -R {host}"),
-    ("Host key verification failed", "its key is not known here; connect once by hand: {by_hand}"),
-    ("Permission denied", "it takes none of your keys; make it know one: ssh-copy-id {host}"),
-    ("Could not resolve hostname", "its name is not known here; write it right, or put it into ~/.ssh/config"),
-    ("Connection refused", "no ssh server answers there; start it, or give the right port in ~/.ssh/config"),
-    ("No route to host", "no network leads there; see whether it is switched on and connected"),
-    ("Network is unreachable", "no network leads there; see whether this machine is connected"),
-    ("Connection timed out", "it does not answer; see whether it is switched on and connected"),
-    ("not responding", "it does not answer any more; see whether it is switched on and connected"),
-    ("kex_exchange_identification", "its ssh server hung up; look at the log of that"),
+    ("Registration timed out", "its engine cannot connect to the controller; check for a firewall between them"),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed; check why, then run ssh-keygen -R {host}"),
+    ("Host key verification failed", "its host key is not known here; connect once by hand: {by_hand}"),
+    ("Permission denied", "it accepts none of your keys; install one: ssh-copy-id {host}"),
+    ("Could not resolve hostname", "its name is not known here; check its spelling, or add it to ~/.ssh/config"),
+    ("Connection refused", "no ssh server answers there; start it, or set the port in ~/.ssh/config"),
+    ("No route to host", "there is no route to it; check that it is switched on and connected"),
+    ("Network is unreachable", "there is no route to it; check that this machine is connected"),
+    ("Connection timed out", "it does not answer; check that it is switched on and connected"),
+    ("not responding", "it stopped answering; check that it is switched on and connected"),
+    ("kex_exchange_identification", "its ssh server closed the connection; see its log"),
 )
-"""What ssh says -> what it means and what to do."""
+"""Messages of ssh, with cause and remedy."""
 NOT_FOUND, SSH_FAILED = (126, 127), 255
 HOST = re.compile(r"(ssh://)?(\w[\w.+@-]*@)?[\w:\[][\w.:%\]-]*/?")
-"""What ssh can't take for an option, and no shell for more than a name: ssh puts it into commands of its settings."""
+"""Names that are no options of ssh and have no special characters of a shell: ssh inserts them into commands."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """How hosts are reached and what runs there.
+    """Connection to hosts, and the program there.
 
-    ssh: the command, with options of yours. python: the Python with ptynb on the hosts. environment: of the engines,
-    beside what the host itself gives them; not for secrets, since it is part of a command line.
+    ssh: the command with options. python: path of Python on the hosts. environment: additional variables of the
+    engines; not for secrets, since it is part of a command line.
     """
 
     ssh: tuple[str, ...] = ("ssh",)
@@ -73,10 +73,10 @@ class Remote:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ClusterError for words that would be read as something else than they are."""
+        """Raise ClusterError for values that would be parsed as options."""
         if not self.ssh or self.ssh[0].startswith("-") or any(map(has_control_characters, self.ssh)):
             raise ClusterError(
-                f"ssh is {quoted(self.ssh)}; expected a command and its options, as ('ssh', '-J', 'gate').",
+                f"ssh is {quoted(self.ssh)}; expected a command and its options, such as ('ssh', '-J', 'gate').",
                 code="argument.invalid-value",
             )
         if not self.python or self.python.startswith("-") or "=" in self.python or has_control_characters(self.python):
@@ -93,44 +93,44 @@ class Remote:
                 )
 
     def command(self, host: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
-        """What starts the host's Python with these arguments there."""
+        """Return the command that starts Python on a host."""
         options = [word for option in OPTIONS for word in ("-o", option)]
         given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
         remote = shlex.join(["exec", "env", *given, self.python, *arguments])
         return [*self.ssh, "-T", *options, "--", host, remote]
 
     def by_hand(self, host: str) -> str:
-        """What a user types to see what is wrong there: the same way, and free to ask."""
+        """Return the command for a user to test the connection."""
         return shlex.join([*self.ssh, host])
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host as it describes itself (see `asked`), under the name by which ssh reaches it."""
+    """A host by its name for ssh, with the answers of `host_probe`."""
 
     name: str
     answers: Mapping[str, Any]
 
 
 def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
-    """What the hosts are, asked at the same time.
+    """Query all hosts at the same time.
 
-    Raises ClusterError where one can't be reached, has no ptynb, or has other versions than this machine.
+    Raises ClusterError if one cannot be reached, lacks ptynb, or has other versions than this machine.
     """
     if not names:
         raise ClusterError(
-            "No host was named; expected at least one: Cluster.ssh({'host': engines}).", code="argument.missing"
+            "hosts is empty; expected at least one: Cluster.ssh({'host': engines}).", code="argument.missing"
         )
     for name in names:
         if not HOST.fullmatch(name):
             raise ClusterError(
-                f"A host is named {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (no - at "
-                "its beginning); give a host with another name such a one in ~/.ssh/config.",
+                f"hosts has {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (not first); "
+                "define such a name in ~/.ssh/config.",
                 code="argument.invalid-value",
             )
     if len(set(names)) < len(names):
         raise ClusterError(
-            f"The hosts are {quoted([*names])}; expected names by which ssh reaches them, each once.",
+            f"hosts is {quoted([*names])}; expected each name once.",
             code="argument.invalid-value",
         )
     with ThreadPoolExecutor(len(names)) as pool:
@@ -148,7 +148,7 @@ def _ask(name: str, remote: Remote) -> Host:
         )
     except FileNotFoundError:
         raise ClusterError(
-            f"There is no {remote.ssh[0]!r} here to reach {name} with; install OpenSSH.", code="ssh.not-installed"
+            f"The command {remote.ssh[0]!r} is missing; install OpenSSH.", code="ssh.not-installed"
         ) from None
     except subprocess.TimeoutExpired:
         told = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
@@ -162,13 +162,13 @@ def _ask(name: str, remote: Remote) -> Host:
 
 
 def explain(host: str, remote: Remote, status: int, said: str) -> str:
-    """One sentence for the end of an ssh command: which host, what is wrong there, what to do."""
+    """Return host, cause and remedy of a failed ssh command."""
     if status == SSH_FAILED:
         for words, remedy in REMEDIES:
             if words in said:
-                return f"{host} can't be used: {remedy.format(host=host, by_hand=remote.by_hand(host))}."
+                return f"{host} cannot be used: {remedy.format(host=host, by_hand=remote.by_hand(host))}."
     if status in NOT_FOUND:
-        return f"{host} has no Python at {remote.python}; name the one with ptynb: Cluster.ssh(..., python=...)."
+        return f"{host} has no Python at {remote.python}; set the path: Cluster.ssh(..., python=...)."
     lines = [line for line in said.splitlines() if line.strip()]
     last = f": {lines[-1].strip()}" if lines else ""
     ended = f"ssh ended with status {status}"
@@ -184,13 +184,13 @@ def _check_versions(host: Host, remote: Remote) -> None:
         if there is None:
             raise ClusterError(
                 f"{host.name} has no {package} for {remote.python}; install it there "
-                f"({remote.python} -m pip install {package}=={wanted}), or name another Python: "
+                f"({remote.python} -m pip install {package}=={wanted}), or use another Python: "
                 "Cluster.ssh(..., python=...).",
                 code="ssh.version-mismatch",
             )
         if there.partition("+")[0] != wanted:
             raise ClusterError(
-                f"{host.name} has {package} {there}, and this machine has {own}; they must be the same version.",
+                f"{host.name} has {package} {there}, and this machine has {own}; expected the same version.",
                 code="ssh.version-mismatch",
             )
 
@@ -198,10 +198,10 @@ def _check_versions(host: Host, remote: Remote) -> None:
 def place_engines(
     hosts: Sequence[Host], counts: Mapping[str, int | None], device: str, threads: int | None
 ) -> tuple[ClusterPlan, tuple[str, ...]]:
-    """The engines of all hosts, ranks in the hosts' order, and the host of each.
+    """Return the engines of all hosts, with ranks in the order of the hosts, and the host of each.
 
-    counts: engines by host; None: one for each GPU there, or two on its CPU. Raises ClusterError where that can't be
-    had, or where some hosts would compute on GPUs and others on the CPU.
+    counts: engines by host; None: one per GPU, or two on the CPU. Raises ClusterError if the request cannot be met, or
+    if some hosts have GPUs and others not.
     """
     engines: list[EnginePlan] = []
     homes: list[str] = []
@@ -224,7 +224,7 @@ def place_engines(
     without = [home for home, kind in kinds.items() if kind == "CPU"]
     if without and len(without) < len(kinds):
         raise ClusterError(
-            f"{' and '.join(without)} would compute on the CPU and others on GPUs; leave them out.",
+            f"{' and '.join(without)} would compute on the CPU and others on GPUs; omit them.",
             code="cluster.mixed-devices",
         )
     backend = choose_backend(len(engines), 0 if without else len(engines), sys.platform, dist.is_nccl_available())
@@ -233,7 +233,7 @@ def place_engines(
 
 @final
 class SshLauncher(Launcher):
-    """An ssh process here for each engine there."""
+    """Engines on hosts, with one ssh process here for each."""
 
     kind, here = "ssh", False
 
@@ -247,7 +247,7 @@ class SshLauncher(Launcher):
         return self._folder / "log" / f"engine-rank{rank}.log"
 
     def start(self, ranks: Sequence[int]) -> None:
-        """Starts them all at the same time. The controller must have written how to connect: each is told by ssh."""
+        """Start all at the same time, with the connection file of the controller on the standard input."""
         connection = engine_file(self._folder).read_bytes()
         for rank in ranks:
             environment = {**self._plan.engines[rank].environment, MARK: self._name}
@@ -260,7 +260,7 @@ class SshLauncher(Launcher):
 
     @classmethod
     def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> SshLauncher:
-        """The launcher of a cluster that runs already, from what `describe` told."""
+        """Return the launcher of a running cluster, from `describe`."""
         remote = {**described["remote"], "ssh": tuple(described["remote"]["ssh"])}
         return cls(plan, described["homes"], Remote(**remote), name, folder)
 
@@ -276,7 +276,7 @@ class SshLauncher(Launcher):
                 self._processes[int(rank)] = psutil.Process(pid)
 
     def kill(self, rank: int) -> None:
-        """Ends ssh, and with it what this knows of the engine, which is swept away on its host."""
+        """End the ssh process, and then the engine on its host."""
         self._processes[rank].kill()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             sweep = self._remote.command(
@@ -285,18 +285,18 @@ class SshLauncher(Launcher):
             subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
 
     def dead(self) -> list[int]:
-        """Ranks whose ssh has ended: with the engine, or because the host is silent."""
+        """Return the ranks whose ssh has ended: with the engine, or because the host is silent."""
         for process in self._own.values():
             process.poll()
         return [rank for rank, process in self._processes.items() if not is_alive(process)]
 
     def news(self) -> str:
-        """Which hosts it waits for."""
+        """Return the hosts that are starting engines."""
         hosts = list(dict.fromkeys(self._homes))
         return f"{counted(len(self._homes), 'engine')} starting on {', '.join(hosts)}"
 
     def failed(self) -> str:
-        """Why ssh itself could not start an engine."""
+        """Return why ssh could not start an engine."""
         for rank, process in self._own.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
                 said = self._log(rank).read_text(errors="replace")
@@ -304,14 +304,14 @@ class SshLauncher(Launcher):
         return ""
 
     def stop(self) -> None:
-        """Engines that did not leave when told were ended by the commands of `record`; here what is left of ssh."""
+        """End the remaining ssh processes; the commands of `record` have ended the engines."""
         for process in self._own.values():
             process.terminate()
             process.wait()
         self._own.clear()
 
     def record(self) -> dict[str, Any]:
-        """The ssh processes here; and for each host the command that ends what is left there."""
+        """Return the ssh processes here, and for each host the command that ends its engines."""
         alive = [process for process in self._processes.values() if is_alive(process)]
         hosts = list(dict.fromkeys(self._homes))
         sweep = ("-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)

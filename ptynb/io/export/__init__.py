@@ -1,21 +1,17 @@
-"""Results for other programs: CXI, TIFF, PNG, npz; one format a file, chosen by the path's ending."""
+"""Results for other programs: CXI, TIFF, PNG, npz; chosen by the suffix of the path."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.export.cxi_export import write_cxi
-from ptynb.io.export.exported_arrays import Chosen, Of, What
+from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.npz_export import write_npz
-from ptynb.io.export.png_export import write_png
-from ptynb.io.export.tiff_export import write_tiff
 from ptynb.io.result_file import load_result, save_result
 
 ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
@@ -31,17 +27,43 @@ def export(
     bits: Literal[8, 16] = 8,
     colours: str = "gray",
 ) -> Path:
-    """Writes a result, or what a result file holds, for other programs; returns the path.
+    """Write a result in the format of another program.
 
-    path: its ending chooses. `.cxi`: object, probe, positions and geometry in HDF5. `.tif`: 32-bit floats for ImageJ
-        and others, with the pixel size. `.png`: a picture. `.npz`: all arrays, for numpy. `.h5`: ptynb's own.
-    of: "object" or "probe"; what: "amplitude" or "phase" [rad], of a PNG also "complex" (phase as hue, amplitude as
-        brightness). None: both in a TIFF, the phase in a PNG. Both are for TIFF and PNG only.
-    slice: of a thick object, or mode of the probe, from 0. None: all of them in a TIFF; in a PNG the product of the
+    An existing file is replaced when the new one is complete.
+
+    Parameters
+    ----------
+    result : Result or str or Path
+        Result, or path of a result file.
+    path : str or Path
+        File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.tif`:
+        32-bit floats with the pixel size, for ImageJ and others; `.png`: an image; `.npz`: all arrays, for numpy;
+        `.h5`: the result file of ptynb.
+    of : {"object", "probe"}
+        What to write to a TIFF or PNG.
+    what : {"amplitude", "phase", "complex"}, optional
+        Amplitude, phase [rad], or (PNG only) phase as hue and amplitude as brightness. Default: both in a TIFF, the
+        phase in a PNG.
+    slice : int, optional
+        Slice of the object or mode of the probe, from 0. Default: all of them in a TIFF; in a PNG the product of the
         slices, or the first mode.
-    bits, colours: of a PNG: 8 with any colour map of matplotlib's, or 16 in grey.
+    bits : {8, 16}
+        Bits per channel of a PNG; 16 support grey only.
+    colours : str
+        Colour map of matplotlib, for a PNG.
 
-    An existing file is replaced once the new one is whole. Raises FileError for what can't be written so.
+    Returns
+    -------
+    Path
+        The path of the file.
+
+    Raises
+    ------
+    FileError
+        The suffix is unknown ("file.unknown-format"), the folder is missing ("file.not-writable"), or the result file
+        cannot be read.
+    InvalidValueError
+        An argument is invalid, or not supported by the format.
     """
     path = Path(path).expanduser()
     ending = path.suffix.lower()
@@ -54,30 +76,23 @@ def export(
             f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
         )
     found = result if isinstance(result, Result) else load_result(result)
-    chosen = Chosen(of, what, slice)
+    selected = ExportedArrays(of, what, slice)
     if ending == ".h5":
         return save_result(found, path)
     if ending == ".cxi":
         write_cxi(found, path)
         return path
-    with beside(path) as part:
+    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
+    try:
         if ending == ".png":
-            part.write_bytes(write_png(found, chosen, bits, colours))
+            part.write_bytes(write_png(found, selected, bits, colours))
         elif ending == ".npz":
             write_npz(found, part)
         else:
-            write_tiff(found, chosen, part)
-    return path
-
-
-@contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """A name beside this one, that takes its place once it is written and on the disk."""
-    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
-    try:
-        yield part
+            write_tiff(found, selected, part)
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    return path

@@ -1,4 +1,4 @@
-"""All arrays of a result for numpy: no object in it needs a pickle, and what is no array is text in JSON."""
+"""All arrays of a result for numpy, without pickled objects; everything else as JSON text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptynb.io.record_mapper import fields
 
 
 def write_npz(result: Result, path: Path) -> None:
-    """Writes `object`, `probe`, `positions`, `origin`, `pixel_size` [m] (NaN where unknown), `losses`, `epochs`,
+    """Write `object`, `probe`, `positions`, `origin`, `pixel_size` [m] (NaN where unknown), `losses`, `epochs`,
     `r_factor`, `r_factors`, `parameters` under "optimised/part/name", and `record`: the rest in JSON."""
     arrays: dict[str, Any] = {
         "object": result.object,

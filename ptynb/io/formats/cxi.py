@@ -9,8 +9,8 @@
     entry_N/data_N/translation          (pattern, xyz) [m], of the SAMPLE: the probe moves the other way
                                         (also in sample_N/geometry_N or instrument_1/detector_N)
 
-Lengths and energies with an attribute `units` are in these. Of several scans in a file the first is read, and the
-others are named. The object's pixel axes are those of the detector: its rows and columns, at pitch λ z / (n p).
+Lengths and energies may have an attribute `units`. Of several scans in a file the first is read, and the others are
+named in a note. The object's pixel axes are those of the detector: its rows and columns, at pitch λ z / (n p).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Item, Linked, identity, own, values_text
+from ptynb.io.hdf5_file import Linked, identity, own, values_text
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     PatternSource,
@@ -46,13 +46,13 @@ from ptynb.settings.load_options import LoadOptions
 
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")
 SIGNAL_ABOVE_BACKGROUND = 0x00001000
-"""The one bit of a CXI mask that marks a good pixel."""
+"""The only bit of a CXI mask that marks a good pixel."""
 SMALLEST = 1e-12
-"""[m] Of a detector's pixel; what is smaller is no length, and its square no number."""
+"""Lower limit of a detector pixel [m]; the squares of smaller ones underflow."""
 UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
 """Directions (xyz, row/column) of a detector that faces the beam: rows run down (-y), columns towards -x."""
 LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
-"""Photon energies from 0.06 eV to 6 MeV; a number that is none of these is not in joules."""
+"""Photon energies from 0.06 eV to 6 MeV; other numbers are not in joules."""
 ENTRY = re.compile(r"entry_\d+")
 NEXUS_DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 
@@ -76,7 +76,7 @@ def has_entry(file: h5py.File) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What a CXI file says; a pixel size that was given replaces its basis vectors, which positions depend on."""
+    """Return the content of a CXI file; a given pixel size replaces its basis vectors, which positions depend on."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         entry, place = _entry(linked, path, given, notes)
@@ -105,7 +105,7 @@ FORMAT = Format("CXI", recognises, read)
 
 
 def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tuple[str, str]:
-    """The names of the entry and of its patterns: the first, or the ones that were given."""
+    """The names of the entry and of its patterns: the given ones, or the first."""
     if given.patterns is not None:
         first = given.patterns.strip("/").split("/")[0]
         return (first if ENTRY.fullmatch(first) else "entry_1"), given.patterns
@@ -118,20 +118,20 @@ def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tupl
                 found.setdefault(identity(item), (entry, place))
     if not found:
         raise FileError(f"{path} has no patterns; expected them in {' or '.join(DATA)}.", code="file.incomplete")
-    fitting = [pair for pair in found.values() if _fits(linked.get(pair[1]))]
+    fitting = [
+        pair
+        for pair in found.values()
+        if (item := linked.get(pair[1])) is not None and (isinstance(item, h5py.Group) or looks_like_patterns(item))
+    ]
     chosen, *others = fitting or found.values()
     if others:
         names = ", ".join(place for _, place in others)
-        notes.add(f"{chosen[1]} is read; the file has {names} too, which patterns='...' chooses.")
+        notes.add(f"{chosen[1]} is read; the file also has {names}, which patterns='...' selects.")
     return chosen
 
 
-def _fits(item: Item | None) -> bool:
-    return isinstance(item, h5py.Group) or (item is not None and looks_like_patterns(item))
-
-
 def _places(linked: Linked, entry: str) -> Iterator[str]:
-    """Names of what may be the patterns of an entry, in the order of preference."""
+    """Candidates for the patterns of an entry, in the order of preference."""
     for kind in ("data", "image"):
         for group in _numbered(linked, entry, kind):
             yield f"{group}/data"
@@ -141,7 +141,7 @@ def _places(linked: Linked, entry: str) -> Iterator[str]:
 
 
 def _numbered(linked: Linked, parent: str, kind: str) -> list[str]:
-    """Names of groups like data_1, data_2 of a group, in the order of their numbers."""
+    """Names of groups such as data_1, data_2 in a group, in the order of their numbers."""
     group = linked.group(parent)
     if group is None:
         return []
@@ -153,7 +153,7 @@ def _number(name: str) -> int:
 
 
 def _detector(linked: Linked, entry: str, patterns: str) -> str:
-    """The name of the detector of these patterns: the one that holds them, or of the same number, or the first."""
+    """The name of the detector of these patterns: the one that contains them, or of the same number, or the first."""
     names = [
         detector
         for instrument in _numbered(linked, entry, "instrument")
@@ -185,7 +185,7 @@ def _wavelength(linked: Linked, entry: str, notes: Notes) -> float | None:
 
 
 def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
-    """The energy [eV] in a dataset in joules; where that can't be, and the file names no unit, in eV or keV."""
+    """The energy [eV] in a dataset in joules; implausible values without a unit are taken as eV or keV."""
     found = quantity(item, "energy", "J")
     if item is None or found is None or found.value is None or not found.value > 0:
         notes.add("" if found is None else found.note)
@@ -194,7 +194,7 @@ def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
     if units_of(item) or LEAST_JOULES <= joules <= MOST_JOULES:
         return notes.number("energy", found)
     unit, scale = ("eV", 1.0) if joules >= 100 else ("keV", 1e3)
-    notes.add(f"{where(item)} is {joules:.6g} without a unit, which can't be joules; it is taken as {unit}.")
+    notes.add(f"{where(item)} is {joules:.6g} without a unit, which is implausible in joules; it is taken as {unit}.")
     notes.at("energy", where(item))
     return joules * scale
 
@@ -206,32 +206,36 @@ def _basis(
     if detector_pixel is None:
         stored = linked.dataset(f"{detector}/basis_vectors")
         if stored is not None:
-            basis, remark = lengths(stored, "basis vectors")
+            basis, note = lengths(stored, "basis vectors")
             basis = basis.T if basis.shape == (2, 3) else basis
             right = basis.shape == (3, 2) and np.isfinite(basis).all() and min(_lengths(basis)) > SMALLEST
             if not right or np.linalg.matrix_rank(basis) < 2:
                 raise FileError(
-                    f"{path} has basis vectors {values_text(basis)}; expected two that are not parallel, as (3, 2) "
+                    f"{path} has basis vectors {values_text(basis)}; expected two that are not parallel, (3, 2) "
                     "or (2, 3).",
                     code="file.unexpected-content",
                 )
-            notes.add(remark)
+            notes.add(note)
             notes.at("detector_pixel", where(stored))
             return basis
-        sizes = [
-            notes.number("detector_pixel", quantity(linked.dataset(f"{detector}/{axis}_pixel_size"), "length", "m"))
-            for axis in ("y", "x")
-        ]
-        known = [size for size in sizes if size is not None]
-        if not known:
+        detector_pixel = pixel_sizes(linked, linked.group(detector), notes)
+        if detector_pixel is None:
             return None
-        detector_pixel = (known[0], known[-1])
         if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
             raise FileError(
                 f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.",
                 code="file.unexpected-content",
             )
     return UPRIGHT * np.asarray(detector_pixel)
+
+
+def pixel_sizes(linked: Linked, detector: h5py.Group | None, notes: Notes) -> tuple[float, float] | None:
+    """(y, x) [m] of a detector pixel; one of them counts for both."""
+    if detector is None:
+        return None
+    found = [quantity(linked.dataset(f"{axis}_pixel_size", detector), "length", "m") for axis in ("y", "x")]
+    sizes = [size for size in (notes.number("detector_pixel", one) for one in found) if size is not None]
+    return (sizes[0], sizes[-1]) if sizes else None
 
 
 def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, notes: Notes) -> float | None:
@@ -244,15 +248,15 @@ def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, 
     for name in ("corner_position", "geometry_1/translation"):
         item = linked.dataset(f"{detector}/{name}")
         if item is not None and item.size == 3:
-            place, remark = lengths(item, "the detector's place")
-            notes.add(remark)
+            place, note = lengths(item, "the detector's position")
+            notes.add(note)
             notes.at("distance", where(item))
             return float(abs(np.dot(place.ravel(), normal / np.linalg.norm(normal))))
     return None
 
 
 def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
-    """Names of what may be the translations of these patterns."""
+    """Candidates for the translations of these patterns."""
     beside = patterns.strip("/").rpartition("/")[0]
     names = [f"{beside}/translation", f"{entry}/data_1/translation", f"{entry}/image_1/translation"]
     names += [
@@ -264,7 +268,7 @@ def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
 def translations_of(
     linked: Linked, names: tuple[str, ...], patterns: PatternSource, path: Path, notes: Notes
 ) -> NDArray[np.float64] | None:
-    """(pattern, xyz) [m] of the first of these datasets that is there, of the SAMPLE."""
+    """(pattern, xyz) [m] of the SAMPLE, from the first of these datasets that exists."""
     found = next((item for item in map(linked.dataset, names) if item is not None), None)
     if found is None:
         return None
@@ -273,10 +277,10 @@ def translations_of(
             f"{path} has translations of type {found.dtype} at {where(found)}; expected numbers [m].",
             code="file.unexpected-content",
         )
-    translations, remark = lengths(found, "translations")
-    notes.add(remark)
+    translations, note = lengths(found, "translations")
+    notes.add(note)
     if translations.ndim == 3 and translations.shape[2] in (2, 3):
-        translations = translations.reshape(-1, translations.shape[2])  # of a raster, as rows and columns
+        translations = translations.reshape(-1, translations.shape[2])  # (row, column, xyz) of a raster
     if translations.ndim != 2 or translations.shape[1] not in (2, 3):
         raise FileError(
             f"{path} has translations of shape {translations.shape} at {where(found)}; expected (pattern, 3): "
@@ -317,7 +321,7 @@ def _mask(linked: Linked, detector: str, notes: Notes) -> NDArray[np.bool_] | No
         bits = values.astype(np.int64)
         good: NDArray[np.bool_] = (bits == 0) | (bits == SIGNAL_ABOVE_BACKGROUND)
         if good.ndim == 3:
-            notes.add(f"{where(stored)} has a mask for each pattern; a pixel that is bad in one is left out of all.")
+            notes.add(f"{where(stored)} has a mask for each pattern; pixels that are bad in any pattern are masked.")
             return np.asarray(good.all(0))
         return good
     return None

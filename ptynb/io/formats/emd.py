@@ -5,12 +5,12 @@
         dim0 to dim3 (older: dim1 to dim4)     first two or all values of an axis, with the attribute units
     .../metadatabundle/calibration  R_pixel_size, R_pixel_units, Q_pixel_size, Q_pixel_units, QR_rotation [rad], QR_flip
 
-A calibration goes before axes. Angles of a detector pixel need the voltage where they are in 1/Å, and py4DSTEM stores
-none: `load(path, voltage=300e3)`. Its probes are patterns, not waves, so they are no first guess.
+The calibration has precedence over axes. Pixel sizes in 1/Å need the voltage, which py4DSTEM does not store:
+`load(path, voltage=300e3)`. Its probes are patterns, not waves, so they are not used as initial guess.
 
 Orientation: py4DSTEM's x are rows, its y columns. A vector q of the detector is R(θ) q in the scan, θ = QR_rotation and
-R = [[cos, -sin], [sin, cos]] on (row, column), its components exchanged before where QR_flip. Here positions are turned
-into the detector's axes, and patterns transposed where QR_flip, so the object keeps the scan's sense.
+R = [[cos, -sin], [sin, cos]] on (row, column), its components exchanged first if QR_flip. Here positions are turned
+into the detector's axes, and patterns are transposed if QR_flip, so the object is not mirrored.
 
 Source: py4DSTEM 0.14, braggvectors and process/phase; https://emdatasets.com/format.
 """
@@ -37,19 +37,19 @@ from ptynb.settings.load_options import LoadOptions
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
 MOST = 4096
-"""Groups and datasets looked at in one file."""
+"""Limit of groups and datasets that are visited in a file."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether some group of the first levels says that it is EMD's."""
+    """Whether a group has the attributes of EMD."""
     try:
         return head.file is not None and any(True for _ in _cubes(head.file))
     except (OSError, RuntimeError, KeyError, ValueError):
-        return False  # damaged: another reader says how
+        return False  # damaged: another reader raises the error
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What the datacube and its calibration say."""
+    """Return the content of the datacube and its calibration."""
     with sentences(path, "HDF5"), Linked(path, given.links) as linked:
         cube = _cube(linked.root.file, given, path)
         data = cube["data"]
@@ -62,6 +62,12 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         wavelength = None if voltage is None else electron_wavelength(voltage)
         step = _step(cube, calibration, path, places)
         angle = _angle(cube, calibration, path, given.beam or wavelength, places)
+    rotation = None if given.rotation is not None else calibration.get("QR_rotation")
+    if rotation is not None and not (isinstance(rotation, float) and math.isfinite(rotation)):
+        raise FileError(
+            f"{path} has the QR_rotation {str(rotation)[:40]}; expected a finite angle: give rotation=... [rad].",
+            code="file.unexpected-content",
+        )
     frames = stored.frames
     if calibration.get("QR_flip"):
         frames = transposed(frames)
@@ -71,7 +77,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         frames=frames,
         raster=stored.raster,
         step=step,
-        rotation=None if given.rotation is not None else _rotation(calibration, path),
+        rotation=rotation,
         wavelength=wavelength,
         angular_pixel=angle,
         places=places,
@@ -83,11 +89,11 @@ FORMAT = Format("EMD (py4DSTEM)", recognises, read)
 
 
 def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
-    """Groups of arrays with four axes, or with three where no others are; links out of the file are not followed."""
+    """Groups of arrays with four or three axes, those with four first; links out of the file are not followed."""
     found: list[h5py.Group] = []
     seen = 0
 
-    def note(name: str, item: Any) -> bool | None:
+    def visit(name: str, item: Any) -> bool | None:
         nonlocal seen
         seen += 1
         if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
@@ -96,21 +102,21 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
                 found.append(item)
         return True if seen >= MOST else None
 
-    file.visititems(note)
+    file.visititems(visit)
     yield from sorted(found, key=lambda group: -group["data"].ndim)
 
 
 def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
     if given.patterns is not None:
-        wanted = given.patterns.strip("/").removesuffix("/data")
-        chosen = [cube for cube in cubes if cube.name.strip("/") == wanted]
+        name = given.patterns.strip("/").removesuffix("/data")
+        chosen = [cube for cube in cubes if cube.name.strip("/") == name]
     else:
         chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]
     if len(chosen) != 1:
         names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
         raise FileError(
-            f"{path} has {names}; say which are the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
+            f"{path} has {names}; select the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
             code="file.several-choices",
         )
     return chosen[0]
@@ -198,18 +204,6 @@ def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
 
 
-def _rotation(calibration: dict[str, Any], path: Path) -> float | None:
-    value = calibration.get("QR_rotation")
-    if value is None:
-        return None
-    if not (isinstance(value, float) and math.isfinite(value)):
-        raise FileError(
-            f"{path} has the QR_rotation {str(value)[:40]}; expected a finite angle: give rotation=... [rad].",
-            code="file.unexpected-content",
-        )
-    return value
-
-
 def _positive(value: Any, where: str, path: Path) -> float:
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         raise FileError(
@@ -221,7 +215,7 @@ def _positive(value: Any, where: str, path: Path) -> float:
 
 
 def _scalar(item: h5py.Dataset) -> Any:
-    """A number as float, a word as str, anything else as None."""
+    """A number as float, text as str, anything else as None."""
     if item.shape not in ((), (1,)):
         return None
     check_chunks(item, Path(item.file.filename))

@@ -181,7 +181,7 @@ def _raw_of(xml: Path, policy: LinkPolicy) -> Path:
             code="file.incomplete",
         )
     raw = xml.parent / name
-    policy.check(raw, f"{xml} keeps its patterns")
+    policy.check(raw, f"{xml} stores its patterns")
     if not raw.is_file():
         raise FileError(
             f"{xml} names {name}, which is not beside it; put the .raw into {xml.parent}.", code="file.not-found"
@@ -194,7 +194,7 @@ def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
     beside = sorted(found for found in raw.parent.iterdir() if found.suffix.lower() == ".xml" and found.is_file())
     for candidate in beside:
         if candidate.stem == raw.stem:
-            policy.check(candidate, f"{raw} keeps its metadata")
+            policy.check(candidate, f"{raw} stores its metadata")
             return candidate
     naming = []
     for candidate in beside:

@@ -1,12 +1,12 @@
-"""MATLAB's files, of version 5 to 7 (packed patterns are read into memory) and 7.3 (HDF5; patterns stay in the file).
+"""MATLAB files, of versions 5 to 7 (compressed patterns are unpacked into memory) and 7.3 (HDF5; read in place).
 
 The patterns are a stack (ky, kx, pattern) or a raster (ky, kx, row, column) as MATLAB counts axes, under any name that
 `ptynb.io.reading.named_arrays` lists ("dp", "cbed", "data", ...) or as the only such array; a stack written from Python
-is (pattern, ky, kx), which is known by two equal sides at the end, or by the number of positions. Fields of structs
-count as well, and those of PtychoShelves' and fold_slice's `p` have their units:
+is (pattern, ky, kx), recognised by two equal sides at the end, or by the number of positions. Fields of structs count
+as well, and those of the struct `p` of PtychoShelves and fold_slice have their units:
 
     p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
-    ppY, ppX [m]: where the sample's stage was; the probe moves the other way on it
+    ppY, ppX [m]: positions of the sample's stage; the probe moves the other way on it
 
 Beside "*_dp.hdf5", which has (pattern, y, x) as h5py counts axes, "*_para.hdf5" is read for ppY and ppX.
 
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all, reason
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
@@ -41,13 +41,13 @@ from ptynb.io.reading.stack_axes import check_counts, native, stacked, transpose
 from ptynb.settings.load_options import LoadOptions
 
 MOST = 4096
-"""Datasets looked at in one file."""
+"""Limit of datasets that are visited in a file."""
 P_FIELDS = {"z": "distance", "ds": "detector_pixel", "energy": "energy_keV"}
-"""What fields of PtychoShelves' struct p are called here."""
+"""Fields of the struct p of PtychoShelves, and their names in ptynb."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether MATLAB or its fashion wrote it: by its first words, by an attribute of its datasets, by its neighbour."""
+    """Whether this is a MATLAB file, by its first bytes, suffix, attributes, or a file of positions beside it."""
     if head.file is None:
         return head.start.startswith(b"MATLAB 5.0") or (head.path.suffix.lower() == ".mat" and head.path.is_file())
     if head.start.startswith(b"MATLAB 7.3") or head.path.suffix.lower() == ".mat" or _para(head.path) is not None:
@@ -56,7 +56,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What the variables of the file say."""
+    """Return the content of the variables."""
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
     with sentences(path, "HDF5"):
@@ -73,7 +73,7 @@ def _para(path: Path) -> Path | None:
 
 
 def _renamed(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
-    """Fields of p under names that say their units; ppY and ppX together as positions of the probe."""
+    """Fields of p under names with units; ppY and ppX combined to positions of the probe."""
     named = {
         f"p/{P_FIELDS[name[2:]]}" if name.startswith("p/") and name[2:] in P_FIELDS else name: stored
         for name, stored in arrays.items()
@@ -82,41 +82,32 @@ def _renamed(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArra
         next((stored for name, stored in named.items() if name.split("/")[-1] == way), None) for way in ("ppY", "ppX")
     ]
     if stage[0] is not None and stage[1] is not None:
-        both = partial(_probe_of_stage, stage[0], stage[1], path)
-        refuse: Callable[[], Any] = both
-        named["positions"] = StoredArray((*stage[0].shape, 2), np.dtype("f8"), both, refuse)
-    count = _positions(named)
+        both: Callable[[], Any] = partial(_probe_of_stage, stage[0], stage[1], path)
+        named["positions"] = StoredArray((*stage[0].shape, 2), np.dtype("f8"), both, both)
+    names = (*POSITIONS, *PIXEL_POSITIONS)
+    shapes = (stored.shape for name, stored in named.items() if name.split("/")[-1].lower() in names)
+    count = max(next(shapes, ()), default=None)
     return {name: dataclasses.replace(stored, frames=partial(stored.frames, count)) for name, stored in named.items()}
-
-
-def _positions(named: dict[str, StoredArray]) -> int | None:
-    """How many positions there are, where they say."""
-    for name, stored in named.items():
-        if name.split("/")[-1].lower() in (*POSITIONS, *PIXEL_POSITIONS):
-            return max(stored.shape, default=None)
-    return None
 
 
 def _probe_of_stage(rows: StoredArray, columns: StoredArray, path: Path) -> NDArray[Any]:
     read = [stored.read().ravel() for stored in (rows, columns)]
     if len(read[0]) != len(read[1]):
         raise FileError(
-            f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected as many.", code="file.count-mismatch"
+            f"{path} has {len(read[0])} ppY and {len(read[1])} ppX; expected equal numbers.", code="file.count-mismatch"
         )
     return -np.column_stack(read)
 
 
-def _python_order(shape: tuple[int, ...], count: int | None) -> bool:
-    """Whether patterns have Python's axes, (pattern, y, x), rather than MATLAB's (y, x, pattern)."""
-    if len(shape) == 3 and count is not None and (shape[0] == count) != (shape[2] == count):
-        return shape[0] == count
-    return shape[-1] == shape[-2] and shape[0] != shape[1]
-
-
 def _order(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
-    """The axes in the order (pattern, y, x) or (row, column, y, x)."""
+    """The axes in the order (pattern, y, x) or (row, column, y, x); count: of positions. () for other arrays."""
+    if len(shape) not in (3, 4):
+        return ()
+    in_order = shape[-1] == shape[-2] and shape[0] != shape[1]
+    if len(shape) == 3 and count is not None and (shape[0] == count) != (shape[2] == count):
+        in_order = shape[0] == count
     axes = tuple(range(len(shape)))
-    return axes if _python_order(shape, count) else (*axes[2:], 0, 1)
+    return axes if in_order else (*axes[2:], 0, 1)
 
 
 def _packed(
@@ -127,7 +118,7 @@ def _packed(
     path: Path,
     count: int | None,
 ) -> tuple[Frames, Raster | None]:
-    order = _order(shape, count) if len(shape) in (3, 4) else ()
+    order = _order(shape, count)
     stack, raster = stacked(tuple(shape[axis] for axis in order) or shape, path, name)
     check_counts(dtype, path, name)
 
@@ -152,23 +143,19 @@ def _version_5(path: Path) -> dict[str, StoredArray]:
 
 
 def _held(name: str, value: NDArray[Any], path: Path) -> StoredArray:
-    return StoredArray(
-        value.shape,
-        value.dtype,
-        lambda: value,
-        partial(_packed, value.shape, value.dtype, lambda progress: value, name, path),
-    )
+    frames = partial(_packed, value.shape, value.dtype, lambda progress: value, name, path)
+    return StoredArray(value.shape, value.dtype, lambda: value, frames)
 
 
 def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | None]:
-    """Patterns where they are, if they lie there as they are and one after the other; else in memory."""
+    """Patterns read in place if they are stored uncompressed and contiguously; else in memory."""
     shape, path = variable.shape, variable.path
-    order = _order(shape, count) if len(shape) in (3, 4) else ()
+    order = _order(shape, count)
     if not variable.whole or not order or order[0] == 0:
         return _packed(shape, variable.dtype, variable.values, variable.name, path, count)
     (number, rows, columns), raster = stacked(tuple(shape[axis] for axis in order), path, variable.name)
     check_counts(variable.dtype, path, variable.name)
-    # MATLAB's first axis is the fastest: a pattern lies transposed, and those of a column of the scan together.
+    # MATLAB's first axis is the fastest: patterns are transposed, and those of a column of the scan are adjacent.
     numbers = np.arange(number, dtype=np.int64)
     if raster is not None:
         numbers = numbers.reshape(raster[::-1]).T.ravel()
@@ -183,7 +170,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
-        LinkPolicy.around(path, given.links).check(para, f"{path} keeps its positions")
+        LinkPolicy.around(path, given.links).check(para, f"{path} stores its positions")
     with open_for_reading(path) as file:
         arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
     if para is not None:
@@ -193,22 +180,22 @@ def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Numbers, by name; links that lead out of the file are not followed."""
+    """Datasets by name; links out of the file are not followed."""
     found: list[tuple[str, h5py.Dataset]] = []
 
-    def note(name: str, item: Any) -> bool | None:
+    def visit(name: str, item: Any) -> bool | None:
         numbers = isinstance(item, h5py.Dataset) and not name.startswith("#") and "MATLAB_empty" not in item.attrs
-        # MATLAB keeps nothing in other files, so what does so leads where it should not.
+        # MATLAB does not write virtual and external datasets.
         if numbers and not item.is_virtual and not item.external:
             found.append((name, item))
         return True if len(found) >= MOST else None
 
-    file.visititems(note)
+    file.visititems(visit)
     yield from found
 
 
 def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> StoredArray:
-    """A variable of 7.3; `as_matlab`: HDF5 has its axes in reverse."""
+    """A variable of version 7.3; `as_matlab`: its axes are reversed in HDF5."""
     check_chunks(dataset, path)
     dtype = dataset.dtype
     if dtype.names is not None and set(dtype.names) == {"real", "imag"}:
@@ -225,7 +212,7 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
             value = np.asarray(read_all(file[name]))
     except (OSError, KeyError) as error:
         raise FileError(
-            f"{path} can't be read at {name} ({' '.join(str(error).split())[:100]}); copy it again.",
+            f"{path} can't be read at {name} ({reason(error)}); copy it again.",
             code="file.damaged",
         ) from None
     if value.dtype.names is not None and set(value.dtype.names) == {"real", "imag"}:
@@ -240,11 +227,11 @@ def _read_dataset(path: Path, name: str, as_matlab: bool) -> NDArray[Any]:
 def _frames(
     path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], as_matlab: bool, count: int | None
 ) -> tuple[Frames, Raster | None]:
-    order = _order(shape, count) if as_matlab and len(shape) in (3, 4) else tuple(range(len(shape)))
+    order = (as_matlab and _order(shape, count)) or tuple(range(len(shape)))
     _, raster = stacked(tuple(shape[axis] for axis in order), path, name)
     check_counts(dtype, path, name)
     if as_matlab and order[0] == 0:
-        # Patterns lie scattered over the file, one number of each after the other.
+        # Patterns are interleaved in the file.
         return _packed(shape, dtype, lambda progress: _read_dataset(path, name, True), name, path, count)
     with open_for_reading(path) as file:
         frames: Frames = HDF5Frames.of(file[name])
@@ -253,5 +240,5 @@ def _frames(
     frames = transposed(frames)
     if raster is None:
         return frames, None
-    # HDF5 counts (column, row): the pattern of row i and column j is number j * rows + i there.
+    # HDF5 has (column, row): the pattern of row i and column j is number j * rows + i.
     return SelectedFrames.of(frames, np.arange(raster[0] * raster[1]).reshape(raster[::-1]).T.ravel()), raster

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.exceptions import FileError
 from ptynb.io.formats import plain_hdf5
-from ptynb.io.formats.cxi import NEXUS_DEFINITIONS, UPRIGHT, has_entry, on_detector, photon_energy
+from ptynb.io.formats.cxi import NEXUS_DEFINITIONS, UPRIGHT, has_entry, on_detector, photon_energy, pixel_sizes
 from ptynb.io.hdf5_file import Item, Linked, identity
 from ptynb.io.reading.dataset_search import PAIRS, Names, candidates, choose, positions_in, without_doubles
 from ptynb.io.reading.hdf5_reading import (
@@ -55,9 +55,9 @@ ENERGIES = "incident_beam_energy", "incident_energy", "energy", "photon_energy"
 DISTANCES = "distance", "detector_distance"
 MASKS = "pixel_mask", "mask", "detectorSpecific/pixel_mask"
 MOST_PHOTON = 1e6
-"""[eV]: what has more is the machine, not the beam."""
+"""Upper limit of a photon energy [eV]; higher ones are of the storage ring."""
 DIRECTIONS = {"y": (0.0, 1.0, 0.0), "x": (1.0, 0.0, 0.0)}
-"""Of motors without a vector."""
+"""Directions of motors without a vector."""
 
 
 def recognises(head: Head) -> bool:
@@ -66,7 +66,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What a NeXus file says; what it has outside its classes is looked for by name."""
+    """Return the content of a NeXus file; what is outside its classes is searched by name."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         entry = _entry(linked, given, notes)
@@ -98,7 +98,7 @@ FORMAT = Format("NeXus", recognises, read)
 
 
 class _Classes:
-    """Groups of an entry by their NeXus class, in the order of nearness."""
+    """Groups of an entry by their NeXus class, nearest first."""
 
     def __init__(self, linked: Linked, entry: h5py.Group) -> None:
         self.linked, self._groups = linked, {}  # type: tuple[Linked, dict[str, list[tuple[str, h5py.Group]]]]
@@ -107,12 +107,12 @@ class _Classes:
                 self._groups.setdefault(nx_class(item), []).append((name, item))
 
     def of(self, *kinds: str) -> Iterator[tuple[str, h5py.Group]]:
-        """(name, group) of these classes, one after another."""
+        """(name, group) of these classes, in their order."""
         for kind in kinds:
             yield from self._groups.get(kind, ())
 
     def detector_of(self, patterns: Item | None) -> h5py.Group | None:
-        """The detector that has these patterns, else the first one."""
+        """The detector that contains these patterns, else the first one."""
         detectors = [group for _, group in self.of("NXdetector")]
         for group in detectors:
             data = self.linked.get("data", group)
@@ -122,7 +122,7 @@ class _Classes:
 
 
 def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
-    """The entry that was named, else one for ptychography by definition, else the file's default, else the first."""
+    """The given entry, else one for ptychography by its definition, else the file's default, else the first."""
     entries = {
         name: item
         for name, item in linked.children(linked.root)
@@ -136,12 +136,12 @@ def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
     chosen = next((name for name in ordered if candidates(linked, entries[name])), ordered[0])
     others = [name for name in ordered if name != chosen]
     if others:
-        notes.add(f"{chosen} is read; {', '.join(others)} is not, and patterns='...' chooses what is in it.")
+        notes.add(f"{chosen} is read; {', '.join(others)} is not; patterns='...' selects what is in it.")
     return entries[chosen]
 
 
 def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> str:
-    """The name of the patterns: those of detectors and plots, else whatever looks like patterns."""
+    """The name of the patterns: those of detectors and plots, else any dataset of their shape."""
     found: dict[str, Item] = {}
     for name, group in classes.of("NXdetector", "NXdata", "NXcollection"):
         signal = str(attribute_of(group, "signal") or "data")
@@ -169,7 +169,7 @@ def _wavelength(linked: Linked, classes: _Classes, notes: Notes) -> float | None
             if found is not None and item is not None:
                 if found.value is not None and found.value > 1e-4 and not units_of(item):
                     found = quantity(item, "length", "angstrom")
-                    notes.add(f"{where(item)} has no units, and can't be metres; it is taken as angstrom.")
+                    notes.add(f"{where(item)} has no units, and is implausible in metres; it is taken as angstrom.")
                 value = notes.number("wavelength", found)
                 if value is not None:
                     return value
@@ -194,12 +194,7 @@ def _detector(
     for name in DISTANCES:
         if distance is None:
             distance = notes.number("distance", quantity(linked.dataset(name, detector), "length", "m"))
-    sizes = [
-        notes.number("detector_pixel", quantity(linked.dataset(f"{axis}_pixel_size", detector), "length", "m"))
-        for axis in ("y", "x")
-    ]
-    known = [size for size in sizes if size is not None]
-    return distance, (known[0], known[-1]) if known else None
+    return distance, pixel_sizes(linked, detector, notes)
 
 
 def _mask(linked: Linked, detector: h5py.Group | None, window: Sequence[int], notes: Notes) -> NDArray[np.bool_] | None:
@@ -222,7 +217,7 @@ def _positions(
     given: LoadOptions,
     notes: Notes,
 ) -> NDArray[np.float64] | None:
-    """(pattern, yx) [m] of the probe, from how the sample was moved."""
+    """(pattern, yx) [m] of the probe, from the movement of the sample."""
     if given.positions is not None or given.raster or given.step:
         return None
     count = patterns.frames.shape[0]
@@ -238,8 +233,8 @@ def _positions(
     notes.sentences += silent.sentences
     notes.at("positions", places.place)
     notes.add(
-        f"{places.place} is taken as y and x of the sample, which the probe moves against; give rotation=3.14159265 "
-        "where it is the probe's."
+        f"{places.place} is taken as y and x of the sample, opposite to the probe's; give rotation=3.14159265 if it "
+        "is of the probe."
     )
     values = places.values
     xyz = values if values.shape[1] == 3 else np.column_stack([values[:, ::-1], np.zeros(count)])
@@ -253,8 +248,8 @@ def _translations(linked: Linked, entry: h5py.Group, count: int, notes: Notes) -
         if item.ndim < 2 or item.shape[-1] not in (2, 3) or item.size // item.shape[-1] != count:
             continue
         linked.check_sources(item)
-        values, remark = lengths(item, "translations")
-        notes.add(remark)
+        values, note = lengths(item, "translations")
+        notes.add(note)
         notes.at("positions", where(item))
         flat = values.reshape(count, -1)
         return flat if flat.shape[1] == 3 else np.column_stack([flat, np.zeros(count)])
@@ -287,7 +282,7 @@ def _motors(linked: Linked, classes: _Classes, patterns: PatternSource, notes: N
 
 
 def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, linked: Linked) -> None:
-    """A motor that was moved and has not a place for each pattern would be left out, and the scan be a line."""
+    """Raise FileError for a motor with another number of values than patterns: without it the scan would be a line."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     for item in found.values():
         stated = attribute_of(item, "transformation_type")
@@ -296,13 +291,13 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, link
         if item.size not in (count, *raster) or not is_real(item.dtype):
             raise FileError(
                 f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
-                "expected as many numbers. Give positions=array (pattern, yx) [m].",
+                "expected equal numbers. Give positions=array (pattern, yx) [m].",
                 code="file.count-mismatch",
             )
 
 
 def _scanned(found: dict[str, h5py.Dataset], patterns: PatternSource) -> list[str]:
-    """Names of motors with a place for each pattern, or each row or column; the one of rows first."""
+    """Names of motors with a value for each pattern, row or column; the one of rows first."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     moved = [
         name

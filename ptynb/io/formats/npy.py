@@ -1,9 +1,9 @@
-"""numpy's files: .npy, of which patterns stay in the file, and .npz, an archive of them.
+"""numpy's files: .npy, whose patterns are read in place, and .npz, an archive of them.
 
 .npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
-`ptynb.io.reading.named_arrays` lists them; those that numpy.savez stores as they are stay in the file, those of
-savez_compressed are unpacked into memory, if what they announce fits. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
-arrays of Python objects, which would be unpickled, are never read.
+`ptynb.io.reading.named_arrays` lists them; those of numpy.savez are read in place, those of savez_compressed are
+unpacked into memory, if they fit. The format is numpy's, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html;
+arrays of Python objects, which would be unpickled, are not read.
 
 Orientation: as numpy prints the arrays, rows down and columns right.
 """
@@ -35,18 +35,18 @@ from ptynb.settings.load_options import LoadOptions
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 2**16
-"""Bytes of a header at most; numpy's own have 128."""
+"""Upper limit of the bytes of a header; numpy writes 128."""
 LOCAL = struct.Struct("<4s5H3I2H")
-"""What stands in front of a member of an archive, of which the last two are the lengths of name and extra field."""
+"""Header of a member of an archive; its last two numbers are the lengths of the name and of the extra field."""
 
 
 def recognises_npy(head: Head) -> bool:
-    """Whether it begins as .npy does."""
+    """Whether the file begins with the header of .npy."""
     return head.start.startswith(MAGIC)
 
 
 def recognises_npz(head: Head) -> bool:
-    """An archive of .npy, or one cut short that is named so."""
+    """Whether this is an archive of .npy, or a truncated one of that suffix."""
     if not head.start.startswith(b"PK"):
         return False
     try:
@@ -57,7 +57,7 @@ def recognises_npz(head: Head) -> bool:
 
 
 def read_npy(path: Path, given: LoadOptions) -> FileRecord:
-    """The patterns of a .npy."""
+    """Return the patterns of a .npy."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
     frames, raster = _frames(path, offset, shape, dtype, fortran, "")
@@ -65,7 +65,7 @@ def read_npy(path: Path, given: LoadOptions) -> FileRecord:
 
 
 def read_npz(path: Path, given: LoadOptions) -> FileRecord:
-    """What the arrays of an .npz say."""
+    """Return the content of an .npz."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
@@ -90,16 +90,16 @@ def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], n
     announced = int.from_bytes(length, "little")
     if start[:6] != MAGIC or announced > LONGEST or len(length) < (4 if long else 2):
         raise FileError(
-            f"{path}{at} does not begin as .npy does; expected a file that numpy.save wrote.", code="file.damaged"
+            f"{path}{at} has no header of .npy; expected a file written by numpy.save.", code="file.damaged"
         )
     text = file.read(announced)
     try:
-        said = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin-1").strip())
-        shape, described, fortran = said["shape"], said["descr"], said["fortran_order"]
+        header = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin-1").strip())
+        shape, described, fortran = header["shape"], header["descr"], header["fortran_order"]
         dtype = np.lib.format.descr_to_dtype(described)
     except (SyntaxError, ValueError, KeyError, TypeError, MemoryError, RecursionError, AttributeError) as error:
         raise FileError(
-            f"{path}{at} has a broken header ({type(error).__name__}); write it again with numpy.save.",
+            f"{path}{at} has a damaged header ({type(error).__name__}); write it again with numpy.save.",
             code="file.damaged",
         ) from None
     if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
@@ -113,12 +113,12 @@ def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], n
 def _frames(
     path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, where: str
 ) -> tuple[Frames, Raster | None]:
-    """Patterns that lie uncompressed in a file, from `offset` on."""
+    """Uncompressed patterns in a file, from `offset` on."""
     stack, raster = stacked(shape, path, where)
     check_counts(dtype, path, where)
     if fortran:
         raise FileError(
-            f"{path} has its patterns in Fortran's order, scattered over the file; save them with "
+            f"{path} has its patterns in Fortran order, which is not supported; save them with "
             "numpy.save(path, numpy.ascontiguousarray(patterns)).",
             code="file.unsupported-content",
         )
@@ -136,7 +136,7 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
     if announced != member.file_size:
         raise FileError(
             f"{path} has {member.file_size} bytes for {member.filename}, whose header announces {announced}; the file "
-            "is broken, write it again with numpy.savez.",
+            "is damaged, write it again with numpy.savez.",
             code="file.damaged",
         )
     whole = partial(_whole, path, member.filename)
@@ -147,13 +147,13 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
 
 def _refuse_objects(path: Path, name: str) -> Any:
     raise FileError(
-        f"{path} has Python objects in {name}, which are never read; store an array of numbers.",
+        f"{path} has Python objects in {name}, which are not read; store an array of numbers.",
         code="file.unsupported-content",
     )
 
 
 def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> NDArray[Any]:
-    """All of a member whose size has been checked; no more is unpacked than its header announces."""
+    """All of a member of checked size; no more is unpacked than its header announces."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             shape, dtype, fortran, _ = _header(file, path, name)
@@ -183,7 +183,7 @@ def _in_place(
         file.seek(member.header_offset)
         local = file.read(LOCAL.size)
     if len(local) < LOCAL.size or local[:4] != b"PK\x03\x04":
-        raise FileError(f"{path} is broken at {member.filename}; write it again with numpy.savez.", code="file.damaged")
+        raise FileError(f"{path} is damaged at {member.filename}; write it again: numpy.savez.", code="file.damaged")
     name, extra = LOCAL.unpack(local)[-2:]
     offset = member.header_offset + LOCAL.size + name + extra + header
     return _frames(path, offset, shape, dtype, fortran, member.filename)

@@ -23,12 +23,12 @@ ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is HDF5; asked last, so any."""
+    """Whether this is HDF5; tried last."""
     return head.file is not None
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What can be found without a convention; every guess is a remark."""
+    """Return what can be found without a convention; every assumption is a note."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         if given.patterns is not None:
@@ -37,8 +37,8 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             chosen = choose(candidates(linked), path, linked)
             if chosen is None:
                 raise nothing_found(linked)
-            place, remarks = chosen
-            notes.sentences += remarks
+            place, found = chosen
+            notes.sentences += found
         names = Names(linked)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
@@ -105,16 +105,18 @@ def _unit_stated(found: Quantity, names: Names, wanted: tuple[str, ...]) -> bool
 
 
 def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
-    """A wavelength; without a unit, one that can't be metres is in ångström."""
+    """A wavelength; without a unit, one that is implausible in metres is in ångström."""
     assert found.value is not None
     if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
         return found
-    notes.add(f"{found.place} is {found.value:.6g} without a unit, which can't be metres; it is taken as angstrom.")
+    notes.add(
+        f"{found.place} is {found.value:.6g} without a unit, which is implausible in metres; it is taken as angstrom."
+    )
     return Quantity(found.value * 1e-10, found.place)
 
 
 def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
-    """A photon energy [eV]; without a unit it is in joules, eV or keV by its size."""
+    """A photon energy [eV]; without a unit it is taken as joules, eV or keV by its size."""
     assert found.value is not None
     notes.at("energy", found.place)
     notes.add(found.note)
@@ -141,12 +143,12 @@ def detector(names: Names, notes: Notes) -> dict[str, Any]:
 
 
 def nothing_found(linked: Linked) -> FileError:
-    """What to say of an HDF5 file without patterns, or with links that lead to them and were not followed."""
+    """The error for an HDF5 file without patterns, or with links that were not followed."""
     for name, item in linked.walk():
         if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
             return other_axes(item.shape, linked.path, name.strip("/"))
     if linked.left_out:
-        return linked.left_out[0]  # the patterns may be there
+        return linked.left_out[0]  # the patterns may be in those files
     return FileError(
         f"{linked.path} is HDF5 and has no dataset (pattern, y, x) of real numbers (it holds "
         f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "

@@ -5,7 +5,7 @@
                         weights (pattern, y, x), 0 where a pixel is bad; also in other files, by links
     info/               what it was prepared with: weight2d (y, x), propagation
 
-Patterns are cropped about their centre and turned the way positions are counted before they are written.
+Before they are written, patterns are cropped about their centre and oriented as positions are counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 LOOKED_AT = 64
-"""Patterns whose weights are looked at; they are mostly the same."""
+"""Number of patterns whose weights are read; they are mostly the same."""
 
 
 def recognises(head: Head) -> bool:
@@ -47,16 +47,21 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What a .ptyd file says."""
+    """Return the content of a .ptyd file."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
             raise FileError(
-                f"{path} was prepared for the near field, and does not say how far the focus is; read the arrays with "
+                f"{path} was prepared for the near field, and has no distance of the focus; read the arrays with "
                 "h5py and use Scan.from_arrays(..., geometry=NearField(...)).",
                 code="file.unsupported-content",
             )
-        names = _chunks(linked, path)
+        names = sorted((name for name in linked.group("chunks") or () if name.isdigit()), key=int)
+        if not names:
+            raise FileError(
+                f"{path} has no chunks of data; expected chunks/0/data. Was its preparation completed?",
+                code="file.incomplete",
+            )
         parts = [patterns_at(linked, f"chunks/{name}/data") for name in names]
         try:
             frames = StackedFrames.of([part.frames for part in parts])
@@ -84,22 +89,12 @@ FORMAT = Format("ptypy .ptyd", recognises, read)
 
 
 def _stored(linked: Linked, names: tuple[str, ...]) -> h5py.Dataset | None:
-    """The first of these datasets that is there and is not ptypy's None; a pickled one is none."""
+    """The first of these datasets that exists; None and pickled objects of ptypy do not count."""
     for name in names:
         found = linked.dataset(name)
         if found is not None and attribute_of(found, "type") not in ("None", "pickle", "record_array"):
             return found
     return None
-
-
-def _chunks(linked: Linked, path: Path) -> list[str]:
-    group = linked.group("chunks")
-    names = sorted((name for name in group or () if name.isdigit()), key=int)
-    if not names:
-        raise FileError(
-            f"{path} has no chunks of data; expected chunks/0/data. Was it prepared to its end?", code="file.incomplete"
-        )
-    return names
 
 
 def _positions(
@@ -116,7 +111,7 @@ def _positions(
         if len(values) != part.frames.shape[0]:
             raise FileError(
                 f"{linked.path} has {len(values)} positions and {part.frames.shape[0]} patterns in chunks/{name}; "
-                "expected as many. Prepare the data again, or give positions=array (pattern, yx) [m].",
+                "expected equal numbers. Prepare the data again, or give positions=array (pattern, yx) [m].",
                 code="file.count-mismatch",
             )
         found.append(values)
@@ -148,17 +143,16 @@ def _pixel(linked: Linked, notes: Notes) -> tuple[float, float] | None:
 
 
 def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Notes) -> NDArray[np.bool_] | None:
-    """Pixels that have a weight in all patterns that are looked at."""
+    """Pixels that have a weight in all patterns that are read."""
     good: NDArray[np.bool_] | None = None
     for name in names:
         stored = _stored(linked, (f"chunks/{name}/weights",))
         if stored is None or not stored.size or stored.ndim > 3 or stored.shape[-2:] != window:
             continue
-        _check_weights(stored)
-        weights = _some(stored)
+        weights = _has_weight(stored, LOOKED_AT)
         alike = np.asarray(weights.all(0))
         if (weights.any(0) != alike).any() or (good is not None and (good != alike).any()):
-            notes.add("The weights of patterns differ; a pixel that is bad in one of those looked at is left out.")
+            notes.add("The weights of patterns differ; pixels that are bad in any of those read are masked.")
         good = alike if good is None else np.asarray(good & alike)
         notes.at("mask", "chunks/*/weights")
     if good is not None:
@@ -166,26 +160,22 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
     whole = _stored(linked, ("info/weight2d", "meta/weight2d"))
     if whole is None or whole.shape != window:
         return None
-    _check_weights(whole)
     notes.at("mask", where(whole))
-    return np.asarray(array(whole, "weights") > 0)
+    return _has_weight(whole, 1)[0]
 
 
-def _check_weights(stored: h5py.Dataset) -> None:
+def _has_weight(stored: h5py.Dataset, most: int) -> NDArray[np.bool_]:
+    """(pattern, y, x): whether pixels have a weight, in at most so many patterns that are spread over the dataset."""
     if stored.dtype.kind not in "biuf":
         raise FileError(
             f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers.",
             code="file.unexpected-content",
         )
-
-
-def _some(stored: h5py.Dataset) -> NDArray[np.bool_]:
-    """(pattern, y, x): whether pixels have a weight, of patterns spread over a chunk."""
     check_chunks(stored, Path(stored.file.filename))
     if stored.ndim == 2:
         return np.asarray(array(stored, "weights") > 0)[None]
     one = stored.shape[1] * stored.shape[2] * stored.dtype.itemsize
-    most = max(1, min(LOOKED_AT, MOST_BYTES // max(1, one)))
+    most = max(1, min(most, MOST_BYTES // max(1, one)))
     return np.array([stored[index] > 0 for index in np.unique(np.linspace(0, len(stored) - 1, most).astype(int))])
 
 
@@ -197,6 +187,6 @@ def _centre(linked: Linked, window: tuple[int, ...]) -> tuple[str, ...]:
     if np.abs(centre - np.array(window) // 2).max() <= 0.5:
         return ()
     return (
-        f"The centre of the patterns is said to be at {centre.tolist()}, and is taken to be at "
-        f"{[side // 2 for side in window]}; crop them about it (ptynb.preparation) where that matters.",
+        f"The file has the centre of the patterns at {centre.tolist()}, and ptynb takes "
+        f"{[side // 2 for side in window]}; crop them about the centre (ptynb.preparation) if necessary.",
     )

@@ -1,11 +1,11 @@
-"""Microscopes' own files through RosettaSciIO: MIB, DM3/DM4, EMD of Velox, BLO, TVIPS and MRC.
+"""Files of microscopes through RosettaSciIO: MIB, DM3/DM4, EMD of Velox, BLO, TVIPS and MRC.
 
-It is an optional package (`pip install 'ptynb[formats]'`), imported where it is needed. Files are opened lazily, and in
-each process anew. What it says is taken over: axes with their scales and units, the beam's energy [kV] and the camera
-length [mm]. Detector axes are those in reciprocal lengths or angles where two are, else those that it calls signal.
+RosettaSciIO is optional (`pip install 'ptynb[formats]'`) and imported when needed. Files are opened lazily, by each
+process. Taken from it are the axes with scales and units, the beam's energy [kV] and the camera length [mm]. Detector
+axes are those in reciprocal lengths or angles if there are two, else its signal axes.
 
 Orientation: as RosettaSciIO orders the axes, rows before columns in scan and patterns; nothing is flipped or rotated.
-Rasters that a file does not know (MIB without .hdr, TVIPS) come as a stack: give raster=(rows, columns).
+Files without a raster (MIB without .hdr, TVIPS) are a stack: give raster=(rows, columns).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PACKAGE = "RosettaSciIO"
 
 @dataclass(frozen=True)
 class RosettaFormat:
-    """One of RosettaSciIO's formats: its name for a reader, its module, and what it is recognised by."""
+    """A format of RosettaSciIO: its name for messages, its module, and its test."""
 
     name: str
     module: str
@@ -62,7 +62,7 @@ def _is_velox(head: Head) -> bool:
 
 
 def _is_tvips(head: Head) -> bool:
-    """A header of 256 bytes, version 1 or 2, and the name of who wrote it, in it or as the file's ending."""
+    """A header of 256 bytes, version 1 or 2, and TVIPS in it or as suffix."""
     named = b"TVIPS" in head.start[:256] or head.path.suffix.lower() == ".tvips"
     return named and head.start[:4] == b"\0\1\0\0" and head.start[4:8] in (b"\1\0\0\0", b"\2\0\0\0")
 
@@ -78,13 +78,13 @@ KINDS = (
 
 
 def recognises(head: Head) -> bool:
-    """Whether it is one of these formats."""
+    """Whether this is one of these formats."""
     return any(kind.recognises(head) for kind in KINDS)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an array: its length, the step from one value to the next in `unit`, whether it is of the scan."""
+    """An axis of an array: its length, its step in `unit`, and whether it belongs to the scan."""
 
     size: int
     scale: float
@@ -94,7 +94,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class RosettaFrames(FileFrames):
-    """Patterns of a file that RosettaSciIO reads; each process opens it by itself.
+    """Patterns of a file that RosettaSciIO reads; each process opens it itself.
 
     module: of RosettaSciIO. number: of the signal in the file. order: its axes as (scan..., y, x). grid: lengths of the
     scan's axes.
@@ -139,7 +139,7 @@ class OpenedFrames(Frames):
 
     @property
     def in_file(self) -> bool:
-        """They are read when they are needed."""
+        """Patterns are read when they are needed."""
         return True
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -158,15 +158,15 @@ class OpenedFrames(Frames):
         return patterns
 
     def part(self, start: int, stop: int) -> Frames:
-        """What can be sent on: the place."""
+        """The closed file, which can be sent to other processes."""
         return self.closed
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What RosettaSciIO reads of the file."""
+    """Return what RosettaSciIO reads from the file."""
     require("rsciio", PACKAGE, path)
     policy = LinkPolicy.around(path, given.links)
-    path = path.resolve()  # what lies beside it is looked for where engines look
+    path = path.resolve()  # companion files are searched where engines search
     kind, start = _kind(path)
     with sentences(path, PACKAGE):
         _check_size(path, kind.module, start)
@@ -177,7 +177,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         shape, dtype = tuple(int(side) for side in signal["data"].shape), np.dtype(signal["data"].dtype)
         beam, camera_length = _microscope(signal)
         if camera_length is not None and kind.module == "blockfile":
-            camera_length *= 1e3  # its header has tenths of a millimetre, of which RosettaSciIO makes metres
+            camera_length *= 1e3  # RosettaSciIO converts tenths of a millimetre to metres
     order = _order(axes)
     ordered = [axes[axis] for axis in order]
     stack, raster = stacked(tuple(shape[axis] for axis in order), path)
@@ -214,7 +214,7 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
         start = file.read(4096)
     if start.startswith(b"MQ1,") and b",R64," in start[:384]:
         raise FileError(
-            f"{path} holds raw words (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
+            f"{path} has raw data (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
             code="file.unsupported-content",
         )
     head = Head(path, start, None)
@@ -222,16 +222,16 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
 
 
 def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """What is in the file; warnings are of no use to who reads the patterns.
+    """The signals in the file, without warnings.
 
-    grid: of the scan, where it is known: MIB's would be made out of the times in the headers of all patterns again.
-    Raises FileError where RosettaSciIO would open other files that may not be read.
+    grid: of the scan, if known; for MIB it would be determined again from the headers of all patterns.
+    Raises FileError if RosettaSciIO would open other files that may not be read.
     """
     for companion in _companions(path, module):
-        real = policy.check(companion, f"{path} keeps a part of the scan")
+        real = policy.check(companion, f"{path} stores a part of the scan")
         if real.exists() and not real.is_file():
             raise FileError(
-                f"{path} has {companion.name} beside it, which is no regular file; take it away.",
+                f"{path} has {companion.name} beside it, which is not a regular file; remove it.",
                 code="file.unsupported-content",
             )
     reader = importlib.import_module(f"rsciio.{module}").file_reader
@@ -249,7 +249,7 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
 
 
 def _companions(path: Path, module: str) -> Iterator[Path]:
-    """The files beside this one that RosettaSciIO opens by their names."""
+    """Files beside this one that RosettaSciIO opens by their names."""
     if module == "quantumdetector":
         yield Path(str(path).replace(".mib", ".hdr"))
     elif module == "tvips":  # all parts of a scan, of which this is number 000
@@ -261,7 +261,7 @@ def _companions(path: Path, module: str) -> Iterator[Path]:
 
 
 def _check_size(path: Path, module: str, start: bytes) -> None:
-    """Raises FileError where a header announces more than the file has, which would be cut into endless pieces."""
+    """Raise FileError if a header announces more than the file has, which would be split into very many pieces."""
     if module == "mrc":
         columns, rows, sections, mode = struct.unpack_from("<4i", start)
         octets = {0: 1, 1: 2, 2: 4, 6: 2, 12: 2}.get(mode, 1)
@@ -276,18 +276,18 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
     if not 0 < announced <= path.stat().st_size:
         raise FileError(
             f"{path} has {path.stat().st_size} bytes, and its header announces patterns of {announced} bytes; the file "
-            "is cut short or damaged, copy it again.",
+            "is incomplete or damaged, copy it again.",
             code="file.damaged",
         )
 
 
 def _check_datasets(path: Path) -> None:
-    """Raises FileError for data of Velox in another file, as Velox never writes them, and for more than it can hold."""
-    elsewhere = "keeps {} in another file, which Velox never does; load the file that it is in."
+    """Raise FileError for data in another file, which Velox never writes, and for more than the file can hold."""
+    elsewhere = "stores {} in another file, which Velox never does; load that file."
     beyond = "claims more for {} than a file of its size can hold; it is damaged, copy it again."
     most = max(SMALL, MOST_EXPANSION * path.stat().st_size)
 
-    def wrong(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
+    def problem(name: str, item: h5py.Group | h5py.Dataset) -> str | None:
         if not isinstance(item, h5py.Dataset):
             return None
         if item.is_virtual or item.external:
@@ -297,7 +297,7 @@ def _check_datasets(path: Path) -> None:
 
     with open_for_reading(path) as file:
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
-        sentence = elsewhere.format(leads) if leads else file.visititems(wrong)
+        sentence = elsewhere.format(leads) if leads else file.visititems(problem)
     if sentence:
         raise FileError(f"{path} {sentence}", code="file.damaged")
 
@@ -308,7 +308,8 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
     if not stacks:
         shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
         raise FileError(
-            f"{path} holds {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).", code="file.incomplete"
+            f"{path} has {shapes}; expected patterns (pattern, y, x) or (row, column, y, x).",
+            code="file.incomplete",
         )
     return max(
         stacks, key=lambda number: (len(signals[number]["data"].shape), math.prod(signals[number]["data"].shape))
@@ -316,21 +317,21 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
 
 
 def _axes(signal: dict[str, Any]) -> list[Axis]:
-    """The axes in the order of the array; one without a description has no unit."""
+    """The axes in the order of the array; those without a description have no unit."""
     shape = signal["data"].shape
     axes = [Axis(int(size), 1.0, "", index < len(shape) - 2) for index, size in enumerate(shape)]
-    for number, said in enumerate(signal["axes"]):
-        index = int(said.get("index_in_array", number))
-        unit = said.get("units")
-        navigate = bool(said.get("navigate", axes[index].navigate))
+    for number, axis in enumerate(signal["axes"]):
+        index = int(axis.get("index_in_array", number))
+        unit = axis.get("units")
+        navigate = bool(axis.get("navigate", axes[index].navigate))
         axes[index] = Axis(
-            axes[index].size, abs(float(said.get("scale", 1.0))), unit if isinstance(unit, str) else "", navigate
+            axes[index].size, abs(float(axis.get("scale", 1.0))), unit if isinstance(unit, str) else "", navigate
         )
     return axes
 
 
 def _order(axes: list[Axis]) -> tuple[int, ...]:
-    """The axes with those of the detector last; by their units, then by what they are called, else as they are."""
+    """The axes with those of the detector last, by their units, else by `navigate`, else in their order."""
     every = range(len(axes))
     by_unit = [index for index in every if microscope_scales.angular_pixel(1.0, axes[index].unit, 1.0) is not None]
     by_name = [index for index in every if not axes[index].navigate]
@@ -339,7 +340,7 @@ def _order(axes: list[Axis]) -> tuple[int, ...]:
 
 
 def _lengths(axes: list[Axis]) -> tuple[float, float] | None:
-    """(rows, columns) [m] of two axes, where they are lengths."""
+    """(rows, columns) [m] of two axes that are lengths."""
     factors = [microscope_scales.length(axis.unit) for axis in axes]
     if len(axes) != 2 or factors[0] is None or factors[1] is None or min(axis.scale for axis in axes) <= 0:
         return None
@@ -352,22 +353,15 @@ def _angles(axes: list[Axis], beam: float | None) -> tuple[float, float] | None:
 
 
 def _microscope(signal: dict[str, Any]) -> tuple[float | None, float | None]:
-    """(beam's energy [kV], camera length [mm]) where they are said, here or in the format's own metadata."""
-    said = signal.get("metadata", {}).get("Acquisition_instrument", {}).get("TEM", {})
-    values: dict[str, Any] = {name: said.get(name) for name in ("beam_energy", "camera_length")}
+    """(beam's energy [kV], camera length [mm]), from common metadata or those of the format."""
+    common = signal.get("metadata", {}).get("Acquisition_instrument", {}).get("TEM", {})
+    values: dict[str, Any] = {name: common.get(name) for name in ("beam_energy", "camera_length")}
     for place, (target, function) in signal.get("mapping", {}).items():
         name = target.rsplit(".", 1)[-1]
         if name in values and not values[name]:
-            found = _walk(signal.get("original_metadata", {}), place.split("."))
+            found = signal.get("original_metadata", {})
+            for key in place.split("."):
+                found = found.get(key) if isinstance(found, dict) else None
             values[name] = found if found is None or function is None else function(found)
     energy, length = values["beam_energy"], values["camera_length"]
     return (float(energy) if energy else None), (float(length) if length else None)
-
-
-def _walk(tree: Any, names: list[str]) -> Any:
-    """What stands at this place of nested dictionaries; None where nothing does."""
-    for name in names:
-        if not isinstance(tree, dict) or name not in tree:
-            return None
-        tree = tree[name]
-    return tree

@@ -1,10 +1,10 @@
-"""SEQ of StreamPix (NorPix), as cameras of Direct Electron and others write: uncompressed grey pictures of one size.
+"""SEQ of StreamPix (NorPix), as cameras of Direct Electron and others write: uncompressed grey images of one size.
 
 A header, little-endian: 0xFEED, "Norpix seq" in UTF-16, and from byte 548 on width, height, bits a pixel, real bits,
-bytes of a picture, format (100 is grey), pictures allocated, origin, bytes from one picture to the next; at 620 the
-compression. Pictures begin at byte 8192 (1024 before version 5), each followed by the time at which it was taken.
+bytes of an image, format (100 is grey), images allocated, origin, bytes from one image to the next; at 620 the
+compression. Images begin at byte 8192 (1024 before version 5), each followed by the time at which it was taken.
 
-Orientation: as the pictures lie in the file. Nothing of the scan stands in it but its patterns.
+Orientation: as the images are stored. The file contains no metadata of the scan.
 Source: NorPix, Sequence File Format, as PIMS and LiberTEM read it.
 """
 
@@ -26,7 +26,7 @@ TYPES = {8: "<u1", 16: "<u2", 32: "<u4"}
 
 
 def recognises(head: Head) -> bool:
-    """Whether it begins as StreamPix' files do."""
+    """Whether the file begins with the header of StreamPix."""
     return head.start.startswith(MAGIC)
 
 
@@ -35,33 +35,33 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
     with path.open("rb") as file:
         header = file.read(1024)
     if len(header) < 1024:
-        raise FileError(f"{path} ends in its header; it is cut short, copy it again.", code="file.damaged")
+        raise FileError(f"{path} ends within its header; it is incomplete, copy it again.", code="file.damaged")
     version = struct.unpack_from("<i", header, 28)[0]
     width, height, bits, _, _, form, allocated, _, stride = struct.unpack_from("<9I", header, 548)
     compression = struct.unpack_from("<I", header, 620)[0]
     if form != GREY or compression or bits not in TYPES:
         raise FileError(
-            f"{path} holds pictures of format {form} with {bits} bits a pixel, compression {compression}; expected "
-            "uncompressed grey ones of 8, 16 or 32 bits: export it so from StreamPix.",
+            f"{path} has images of format {form} with {bits} bits per pixel, compression {compression}; expected "
+            "uncompressed grey ones of 8, 16 or 32 bits: export it in this form from StreamPix.",
             code="file.unsupported-content",
         )
     offset, dtype = 8192 if version >= 5 else 1024, np.dtype(TYPES[bits])
     if stride < width * height * dtype.itemsize or not stride:
         raise FileError(
-            f"{path} has {stride} bytes from one picture to the next, and one has {width} x {height} pixels of "
-            f"{dtype.itemsize}; the header is broken, copy the file again.",
+            f"{path} has {stride} bytes from one image to the next, and an image has {width} x {height} pixels of "
+            f"{dtype.itemsize} bytes; the header is damaged, copy the file again.",
             code="file.damaged",
         )
-    # What is allocated may not have been taken; the last time may be missing behind the last picture.
+    # Allocated images may not have been taken; the time after the last image may be missing.
     inside = max(0, path.stat().st_size - offset + stride - width * height * dtype.itemsize) // stride
     count = min(allocated, inside) if allocated else inside
     stack, _ = stacked((count, height, width), path)
-    left = f"{path.name} announces {allocated} pictures and holds {count}; it may be cut short."
+    note = f"{path.name} announces {allocated} images and contains {count}; it may be incomplete."
     return FileRecord(
         format=FORMAT.name,
         frames=placed(path, offset, stack, dtype, stride=stride),
         places={"patterns": f"from byte {offset} on"},
-        notes=(left,) if allocated > count else (),
+        notes=(note,) if allocated > count else (),
     )
 
 

@@ -1,10 +1,10 @@
 """TIFF: one file of many pages, or a folder with one pattern a file, in the order of their names ("f2" before "f10").
 
-Pages that are stored as they are stay at their places; compressed ones are unpacked by tifffile where they are needed
+Uncompressed pages are read in place; compressed ones are unpacked by tifffile when they are needed
 (LZW and some others need `pip install imagecodecs`). Four axes, as ImageJ and tifffile describe them, are a raster.
-Nothing of the scan stands in a TIFF but its patterns.
+A TIFF contains no metadata of the scan.
 
-Orientation: rows down and columns right as pictures are shown; the tag for orientation is not looked at.
+Orientation: rows down and columns right as pictures are shown; the tag for orientation is ignored.
 Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References to other files, as OME-TIFF, Micro-Manager and
 NDTiff have them, are not followed: a file is its own pages.
 """
@@ -41,11 +41,11 @@ BROKEN = (
     ValueError, TypeError, OSError, EOFError, KeyError, IndexError, NotImplementedError, MemoryError, OverflowError,
     AttributeError, ZeroDivisionError, RuntimeError, AssertionError, struct.error, zlib.error,
 )  # fmt: skip
-"""What tifffile raises for a file that is not whole."""
+"""Exceptions of tifffile for damaged files."""
 
 
 def recognises(head: Head) -> bool:
-    """A TIFF by its first four bytes, or a folder with files that are named so."""
+    """Whether this is a TIFF by its first four bytes, or a folder with files of these suffixes."""
     if not head.path.is_dir():
         return head.start[:4] in MAGIC
     with os.scandir(head.path) as inside:
@@ -53,14 +53,14 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """The patterns, and the raster where the file has four axes."""
+    """Return the patterns, and the raster if the file has four axes."""
     if path.is_dir():
         frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
-        raster, remarks = None, tuple[str, ...]()
+        raster, notes = None, tuple[str, ...]()
     else:
-        frames, raster, remarks = _pages(path)
+        frames, raster, notes = _pages(path)
     return FileRecord(
-        format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, notes=remarks
+        format=FORMAT.name, frames=native(frames), raster=raster, places={"patterns": str(path)}, notes=notes
     )
 
 
@@ -93,7 +93,7 @@ class TiffFrames(FileFrames):
 
 @dataclass(frozen=True)
 class FolderFrames(FileFrames):
-    """One pattern a file; each process opens those that it needs, where they may still be read."""
+    """One pattern per file; each process opens the files that it needs, if they may still be read."""
 
     folder: Path
     names: tuple[str, ...]
@@ -123,30 +123,30 @@ class FolderFrames(FileFrames):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
-    """The open file; what goes wrong inside, or what tifffile only logs, becomes one sentence."""
-    complaints: list[str] = []
+    """The open file; errors inside, and those that tifffile only logs, are raised as FileError."""
+    problems: list[str] = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: problems.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("tifffile")
     before = logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        # Of kinds whose pages may lie in other files the pages of this file are read.
+        # Of formats with pages in other files only the pages of this file are read.
         with tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff:
             yield tiff
     except FileError:
-        if not complaints:  # else what was refused comes of what is broken
+        if not problems:  # otherwise it is a consequence of the first problem
             raise
     except BROKEN as error:
-        complaints.append(str(error) or type(error).__name__)
+        problems.append(str(error) or type(error).__name__)
     finally:
         logger.removeHandler(handler)
         logger.propagate = before
-    if complaints:
-        said = " ".join(complaints[0].split())[:120]
+    if problems:
+        first = " ".join(problems[0].split())[:120]
         raise FileError(
-            f"{path} can't be read as TIFF ({said}); is it whole? Copy it again, or save it uncompressed.",
+            f"{path} can't be read as TIFF ({first}); copy it again, or save it uncompressed.",
             code="file.damaged",
         )
 
@@ -156,7 +156,7 @@ def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
     if shape != target.shape or dtype != target.dtype.newbyteorder("="):
         raise FileError(
             f"{path} has a pattern of shape {shape} and type {dtype}; expected {target.shape} and "
-            f"{target.dtype.newbyteorder('=')} as in the first one: take it out of the scan.",
+            f"{target.dtype.newbyteorder('=')} as in the first one: remove it from the scan.",
             code="file.unexpected-content",
         )
     if sum(page.databytecounts) > packed_at_most(target.nbytes):
@@ -169,10 +169,10 @@ def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
 
 
 def _check_page(page: Any, path: Path) -> np.dtype[Any]:
-    """The type of its counts. Raises FileError for colours, for other types, for a page larger than memory."""
+    """The type of its counts. Raises FileError for colours, other types, and pages larger than the memory."""
     if page.samplesperpixel != 1 or len(page.shape) != 2 or page.dtype is None:
         raise FileError(
-            f"{path} has pages of shape {tuple(page.shape)} with {page.samplesperpixel} samples a pixel; expected "
+            f"{path} has pages of shape {tuple(page.shape)} with {page.samplesperpixel} samples per pixel; expected "
             "counts (y, x) without colours.",
             code="file.unsupported-content",
         )
@@ -194,20 +194,20 @@ def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]
         first = int(page.index)
         places = _places(series, stack)
         stored = dtype.newbyteorder(tiff.byteorder)
-    remarks = (f"{left} other series of pages in {path.name} are left out.",) if left else ()
+    notes = (f"{left} other series of pages in {path.name} are left out.",) if left else ()
     if places is None:
-        return TiffFrames(path.resolve(), first, stack, dtype.str), raster, remarks
+        return TiffFrames(path.resolve(), first, stack, dtype.str), raster, notes
     end = int(places.max()) + stack[1] * stack[2] * dtype.itemsize
     if end > path.stat().st_size or places.min() < 0:
         raise FileError(
-            f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is cut short, copy it again.",
+            f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is incomplete, copy it again.",
             code="file.damaged",
         )
-    return PlacedFrames(path.resolve(), places, stack, stored), raster, remarks
+    return PlacedFrames(path.resolve(), places, stack, stored), raster, notes
 
 
 def _places(series: Any, stack: tuple[int, int, int]) -> NDArray[np.int64] | None:
-    """Where each pattern lies whole and as it is; None where pages are packed or cut."""
+    """The offset of each pattern; None if pages are compressed or split."""
     page = series.keyframe
     size = stack[1] * stack[2] * np.dtype(page.dtype).itemsize
     if not (page.is_final and page.is_contiguous):
@@ -227,15 +227,13 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
     folder = path.resolve()
     with os.scandir(folder) as inside:
         found = [one for one in inside if Path(one.name).suffix.lower() in SUFFIXES]
-    # Links first: whether one is a file is asked where it leads.
+    # Links first, as is_file follows them.
     for one in found:
         if one.is_symlink():
             _allowed(folder, one.name, policy)
     names = sorted((one.name for one in found if one.is_file()), key=_by_number)
     if not names:
-        raise FileError(
-            f"{path} has no TIFF in it that can be opened; expected one for each pattern.", code="file.incomplete"
-        )
+        raise FileError(f"{path} contains no readable TIFF; expected one for each pattern.", code="file.incomplete")
     kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
     for name in (names[0], names[-1]):
         file = _allowed(folder, name, policy)
@@ -250,7 +248,7 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
             if kept is not None and (shape, dtype) != kept:
                 raise FileError(
                     f"{file} has a pattern of shape {shape} and type {dtype}; expected {kept[0]} and {kept[1]} as "
-                    f"in {names[0]}: take it out of the folder.",
+                    f"in {names[0]}: remove it from the folder.",
                     code="file.unexpected-content",
                 )
             kept = shape, dtype
@@ -259,9 +257,9 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
 
 
 def _by_number(name: str) -> list[int | str]:
-    """What sorts "f2" before "f10"."""
+    """Sort key: "f2" before "f10"."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:
-    return policy.check(folder / name, f"{folder} keeps a pattern")
+    return policy.check(folder / name, f"{folder} stores a pattern")

@@ -1,8 +1,7 @@
-"""The files of a zarr store, opened one by one only where they may be read; imported where zarr is there.
+"""The files of a zarr store, each checked before it is read; imported if zarr is installed.
 
-zarr reads a chunk when its numbers are asked for, in an engine too, so each file is checked then: a link that leads
-out of the store is refused as `LinkPolicy` says, a pipe is not waited for, and a file far larger than the numbers of a
-chunk is not unpacked.
+zarr reads chunks when they are used, also in engines, so each file is checked then: links out of the store are errors
+unless `LinkPolicy` allows them, pipes are not opened, and files far larger than a chunk are not unpacked.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 LONGEST = 2**22
 """Bytes of a description at most."""
 MOST_CHUNKS = 10**6
-"""Up to this number, chunks that are missing are counted."""
+"""Missing chunks are counted up to this number of chunks."""
 
 
 def open_array(location: ArrayLocation) -> Any:
-    """zarr's own array; its store is to be closed."""
+    """The array of zarr; the caller closes its store."""
     if location.path.is_file():
         archive = ZipStore(location.path, mode="r")
         archive._sync_open()
@@ -43,7 +42,7 @@ def open_array(location: ArrayLocation) -> Any:
 
 
 class _Checked(WrapperStore[Any]):
-    """A store that looks at each file before it is read."""
+    """A store that checks each file before it is read."""
 
     def __init__(self, store: Any, location: ArrayLocation) -> None:
         super().__init__(store)
@@ -53,7 +52,7 @@ class _Checked(WrapperStore[Any]):
         raise NotImplementedError
 
     def _check_length(self, key: str, length: int) -> None:
-        """Raises FileError for a file that can't be what it is taken for."""
+        """Raise FileError for a file that is too long."""
         most = LONGEST if key.rsplit("/", 1)[-1] in DESCRIPTIONS else self._location.most
         if length > most:
             raise FileError(
@@ -67,10 +66,10 @@ class _Checked(WrapperStore[Any]):
         return await super().get(key, prototype, byte_range)
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
-        wanted = list(key_ranges)
-        for key, _ in wanted:
+        requests = list(key_ranges)
+        for key, _ in requests:
             self._check(key)
-        return await super().get_partial_values(prototype, wanted)
+        return await super().get_partial_values(prototype, requests)
 
     async def _get_many(self, requests: Iterable[tuple[str, Any, Any]]) -> AsyncGenerator[tuple[str, Any], None]:
         for key, prototype, byte_range in requests:
@@ -85,19 +84,19 @@ class _Folder(_Checked):
             return
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
             raise FileError(
-                f"{self._location.path} has {key}, which is no regular file; take it out of the store.",
+                f"{self._location.path} has {key}, which is not a regular file; remove it from the store.",
                 code="file.unsupported-content",
             )
         self._check_length(key, found.st_size)
 
     def _status(self, key: str) -> os.stat_result:
-        """Of a file that may be read. Links are looked for part by part: 10 µs, where resolving the path takes 30."""
+        """Of a permitted file. Links are searched part by part: 10 µs; resolving the path takes 30."""
         location, here = self._location, str(self._location.path)
         for part in key.split("/"):
             here = f"{here}/{part}"
             found = os.lstat(here)
             if stat.S_ISLNK(found.st_mode) or part == "..":
-                what = f"{location.path} keeps a part of {location.name or 'its array'}"
+                what = f"{location.path} stores a part of {location.name or 'its array'}"
                 return os.stat(location.policy.check(location.path / key, what))
         return found
 
@@ -113,7 +112,7 @@ class _Archive(_Checked):
 
 
 def survey(array: Any, location: ArrayLocation) -> tuple[int, int | None]:
-    """(parts that are stored on their own and are not there, bytes of all others); nothing for very many parts."""
+    """(missing chunks or shards, bytes of the others); (0, None) for very many."""
     parts = array.shards or array.chunks
     numbers = [range(-(-side // part)) for side, part in zip(array.shape, parts, strict=True)]
     if math.prod(map(len, numbers)) > MOST_CHUNKS:
@@ -125,7 +124,7 @@ def survey(array: Any, location: ArrayLocation) -> tuple[int, int | None]:
             known = {member.filename: member.compress_size for member in archive.infolist()}
         sizes = [known.get(f"{prefix}{key}", -1) for key in keys]
     else:
-        # zarr's own count goes through all folders: 100 s for 100,000 chunks, where this takes 0.5.
+        # zarr's own count walks all folders: 100 s for 100,000 chunks; this takes 0.5 s.
         sizes = [_size(f"{location.path}/{prefix}{key}") for key in keys]
     return sizes.count(-1), sum(size for size in sizes if size > 0)
 

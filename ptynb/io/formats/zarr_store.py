@@ -1,8 +1,8 @@
 """zarr, versions 2 and 3, in a folder or a .zip: arrays with names, as `ptynb.io.reading.named_arrays` lists them.
 
-It is an optional package (`pip install 'ptynb[formats]'`), imported where it is needed; engines open the store by
-themselves. Numbers may be arrays of one value, or attributes of the group around the arrays. The descriptions of arrays
-are looked at before zarr opens them: codecs that could run code (pickle) and others that are not known are refused.
+zarr is optional (`pip install 'ptynb[formats]'`) and imported when needed; each engine opens the store itself. Numbers
+may be arrays of one value, or attributes of the group around the arrays. The metadata of arrays are checked before zarr
+opens them: codecs that could run code (pickle) and unknown ones are errors.
 
 Orientation: rows down and columns right, as zarr's own axes.
 Source: https://zarr-specs.readthedocs.io, versions 2 and 3.
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,21 +37,23 @@ from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "zarr"
+FILES = "ptynb.io.formats.zarr_files"
+"""The module that imports zarr."""
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
 CODECS = {
     "bytes", "transpose", "crc32c", "gzip", "zstd", "blosc", "sharding_indexed", "lz4", "zlib", "bz2", "lzma",
     "shuffle", "delta", "fixedscaleoffset", "astype", "bitround", "quantize", "packbits", "crc32", "adler32",
     "fletcher32", "jenkins_lookup3",
 }  # fmt: skip
-"""What arrays of numbers are packed with; none of it runs code."""
+"""Codecs of arrays of numbers; none of them runs code."""
 LONGEST = 2**22
-"""Bytes of a description at most."""
+"""Upper limit of the bytes of a description."""
 MOST = 1000
-"""Arrays and groups looked at in one store."""
+"""Limit of arrays and groups that are visited in a store."""
 
 
 def recognises(head: Head) -> bool:
-    """A folder with a description of zarr's, or an archive with one."""
+    """Whether this is a folder or an archive with a description of zarr."""
     if head.path.is_dir():
         return any((head.path / name).is_file() for name in DESCRIPTIONS)
     if not head.start.startswith(b"PK"):
@@ -65,7 +66,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """What the arrays of the store say."""
+    """Return the content of the store."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, StoredArray] = {}
     policy = LinkPolicy.around(path, given.links)
@@ -73,14 +74,14 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise FileError(
-            f"{path} is no whole archive of zarr ({reason(error)}); copy it again.", code="file.damaged"
+            f"{path} is not a readable archive of zarr ({reason(error)}); copy it again.", code="file.damaged"
         ) from None
-    for name, said in described:
-        kind = said.get("node_type") or ("array" if "shape" in said else "group")
+    for name, metadata in described:
+        kind = metadata.get("node_type") or ("array" if "shape" in metadata else "group")
         if kind == "array":
-            arrays[name] = _stored(path, name, said, policy)
-        elif isinstance(said.get("attributes"), dict):
-            arrays |= _numbers(name, said["attributes"])
+            arrays[name] = _stored(path, name, metadata, policy)
+        elif isinstance(metadata.get("attributes"), dict):
+            arrays |= _numbers(name, metadata["attributes"])
     return found_in(FORMAT.name, arrays, given, path)
 
 
@@ -88,30 +89,30 @@ FORMAT = Format("zarr", recognises, read)
 
 
 def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, description) of all arrays and groups; folders of chunks are not gone through."""
+    """(name, description) of all arrays and groups; folders of chunks are not visited."""
     waiting, seen, known = [path], 0, set()
     while waiting and seen < MOST:
         here = waiting.pop(0)
-        real = policy.check(here, f"{path} keeps {here.relative_to(path)}")
+        real = policy.check(here, f"{path} stores {here.relative_to(path)}")
         if real in known:
             continue  # a link to a group around it
         known.add(real)
         texts = {name: here / name for name in (*DESCRIPTIONS, ".zattrs") if (here / name).is_file()}
-        said: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         for text in texts.values():
             if text.stat().st_size > LONGEST:
                 raise FileError(
-                    f"{text} has {text.stat().st_size} bytes; expected a description of some thousand.",
+                    f"{text} has {text.stat().st_size} bytes; expected a description of a few thousand.",
                     code="file.damaged",
                 )
         for name, text in texts.items():
-            policy.check(text, f"{path} keeps {text.relative_to(path)}")
-            said |= _description(text.read_bytes(), name, text)
-        if not said and here != path:
+            policy.check(text, f"{path} stores {text.relative_to(path)}")
+            metadata |= _description(text.read_bytes(), name, text)
+        if not metadata and here != path:
             continue
         seen += 1
-        yield here.relative_to(path).as_posix().removeprefix("."), said
-        if "shape" not in said:
+        yield here.relative_to(path).as_posix().removeprefix("."), metadata
+        if "shape" not in metadata:
             with os.scandir(here) as inside:
                 waiting += sorted(Path(one.path) for one in inside if one.is_dir())
 
@@ -125,7 +126,7 @@ def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             if member.file_size > LONGEST:
                 raise FileError(
-                    f"{path} has {member.file_size} bytes for {member.filename}; expected some thousand.",
+                    f"{path} has {member.file_size} bytes for {member.filename}; expected a few thousand.",
                     code="file.damaged",
                 )
             check_packing(member, path)
@@ -135,23 +136,23 @@ def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
     try:
-        said = json.loads(text)
+        metadata = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileError(
-            f"{where} has a description ({name}) that is no JSON ({type(error).__name__}); copy it again.",
+            f"{where} has a description ({name}) that is not JSON ({type(error).__name__}); copy it again.",
             code="file.damaged",
         ) from None
-    if not isinstance(said, dict):
+    if not isinstance(metadata, dict):
         raise FileError(
-            f"{where} has a description ({name}) that is no object of JSON; copy it again.", code="file.damaged"
+            f"{where} has a description ({name}) that is not a JSON object; copy it again.", code="file.damaged"
         )
-    return {"attributes": said} if name == ".zattrs" else said
+    return {"attributes": metadata} if name == ".zattrs" else metadata
 
 
-def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> StoredArray:
-    """An array, whose description is such that zarr may open it."""
-    shape, dtype = said.get("shape"), said.get("data_type", said.get("dtype"))
-    chunks = said.get("chunks", said.get("chunk_grid"))
+def _stored(path: Path, name: str, metadata: dict[str, Any], policy: LinkPolicy) -> StoredArray:
+    """An array whose description has been checked, so that zarr may open it."""
+    shape, dtype = metadata.get("shape"), metadata.get("data_type", metadata.get("dtype"))
+    chunks = metadata.get("chunks", metadata.get("chunk_grid"))
     if isinstance(chunks, dict):
         chunks = chunks.get("configuration", {}).get("chunk_shape")
     for sides in (shape, chunks):
@@ -163,16 +164,17 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
     assert isinstance(shape, list)
     assert isinstance(chunks, list)
     if not isinstance(dtype, str) or "O" in dtype:
-        # Of words or of Python's objects: no numbers, and never opened.
-        return StoredArray(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
+        dtype = "O"
     try:
         kind = np.dtype("?" if dtype == "bool" else dtype)
     except TypeError:
-        return StoredArray(tuple(shape), np.dtype("O"), partial(_refuse, path, name), partial(_refuse, path, name))
-    unknown = sorted(set(_codecs([said.get(key) for key in ("codecs", "compressor", "filters")])) - CODECS)
+        kind = np.dtype("O")
+    if kind.hasobject:  # text or Python objects: not opened
+        return StoredArray(tuple(shape), kind, partial(_refuse, path, name), partial(_refuse, path, name))
+    unknown = sorted(set(_codecs([metadata.get(key) for key in ("codecs", "compressor", "filters")])) - CODECS)
     if unknown:
         raise FileError(
-            f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not read here; write it with zstd or blosc.",
+            f"{path} packs {name} with {', '.join(unknown)[:80]}, which is not supported; write it with zstd or blosc.",
             code="file.unsupported-content",
         )
     packed = size(tuple(chunks), kind)
@@ -182,25 +184,23 @@ def _stored(path: Path, name: str, said: dict[str, Any], policy: LinkPolicy) -> 
 
 
 def _refuse(path: Path, name: str) -> Any:
-    raise FileError(
-        f"{path} has no plain numbers in {name}; expected integers or floats.", code="file.unexpected-content"
-    )
+    raise FileError(f"{path} has no numbers in {name}; expected integers or floats.", code="file.unexpected-content")
 
 
-def _codecs(said: Any) -> Iterator[str]:
+def _codecs(metadata: Any) -> Iterator[str]:
     """The names of all codecs, also of those inside others."""
-    if isinstance(said, list):
-        for one in said:
+    if isinstance(metadata, list):
+        for one in metadata:
             yield from _codecs(one)
-    elif isinstance(said, dict):
-        name = said.get("name", said.get("id"))
+    elif isinstance(metadata, dict):
+        name = metadata.get("name", metadata.get("id"))
         if name is not None:
             yield str(name).removeprefix("numcodecs.")
-        configuration = said.get("configuration")
+        configuration = metadata.get("configuration")
         if isinstance(configuration, dict):
             yield from _codecs([configuration.get("codecs"), configuration.get("index_codecs")])
-    elif isinstance(said, str):
-        yield said
+    elif isinstance(metadata, str):
+        yield metadata
 
 
 def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, StoredArray]:
@@ -211,19 +211,13 @@ def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, StoredArray]:
         if all(isinstance(one, int | float) for one in several) and "/" not in key:
             array = np.asarray(value, dtype=np.float64)
             name = f"{group}/{key}".lstrip("/")
-            found[name] = StoredArray(
-                array.shape, array.dtype, partial(_itself, array), partial(_refuse, Path(group), key)
-            )
+            found[name] = StoredArray(array.shape, array.dtype, array.copy, partial(_refuse, Path(group), key))
     return found
-
-
-def _itself(array: NDArray[Any]) -> NDArray[Any]:
-    return array
 
 
 @dataclass(frozen=True)
 class ArrayLocation:
-    """Where an array is. name: in the store at `path`. most: bytes that a file of one of its chunks may have."""
+    """Location of an array. name: in the store at `path`. most: upper limit of the bytes of a chunk's file."""
 
     path: Path
     name: str
@@ -233,17 +227,13 @@ class ArrayLocation:
 
 @contextmanager
 def _opened(location: ArrayLocation) -> Iterator[Any]:
-    """zarr's own array, whose files are looked at as they are read."""
+    """The array of zarr, whose files are checked when they are read."""
     with sentences(location.path, PACKAGE):
-        array = _files().open_array(location)
+        array = importlib.import_module(FILES).open_array(location)
         try:
             yield array
         finally:
             array.store.close()
-
-
-def _files() -> ModuleType:
-    return importlib.import_module("ptynb.io.formats.zarr_files")
 
 
 def _whole(location: ArrayLocation) -> NDArray[Any]:
@@ -258,7 +248,7 @@ def _frames(
     stack, raster = stacked(shape, path, name)
     check_counts(dtype, path, name)
     with _opened(location) as array:
-        missing, stored = _files().survey(array, location)
+        missing, stored = importlib.import_module(FILES).survey(array, location)
         if missing:
             raise FileError(
                 f"{path} lacks {missing} chunks of {name}, which would be read as {array.fill_value}; "
@@ -272,10 +262,10 @@ def _frames(
 
 @dataclass(frozen=True)
 class ZarrFrames(FileFrames):
-    """Patterns in an array of zarr's; each process opens the store by itself.
+    """Patterns in an array of zarr; each process opens the store itself.
 
-    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together. stored: bytes that
-    they take on the disk; None: not known.
+    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together. stored: bytes on
+    the disk; None: not known.
     """
 
     location: ArrayLocation

@@ -1,1 +1,1 @@
-"""What readers of all formats share: units, axes, links, memory, and the scan that is made of what was found."""
+"""Shared by the readers of all formats: records, units, axes, searches, and checks of sizes."""

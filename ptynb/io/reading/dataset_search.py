@@ -96,7 +96,7 @@ UNIT = re.compile(r"_(m|mm|um|micron|nm|pm|a|angstrom|ev|kev|v|kv)$")
 
 @dataclass(frozen=True)
 class Named:
-    """Something small with a name: a dataset, or an attribute of a group or a dataset."""
+    """A small value with a name: a dataset, or an attribute of a group or a dataset."""
 
     name: str
     unit: str
@@ -105,7 +105,7 @@ class Named:
 
 
 class Names:
-    """All that is small and has a name in a group, or in a file."""
+    """The named small values of a group, or of a file."""
 
     def __init__(self, linked: Linked, start: h5py.Group | None = None) -> None:
         self.linked = linked
@@ -125,12 +125,12 @@ class Names:
         self._found.setdefault(plain, []).append(Named(plain, unit[1] if unit else "", item, attribute))
 
     def all(self, names: Sequence[str]) -> Iterator[Named]:
-        """What has one of these names, in the order of the names."""
+        """The values with these names, in the order of the names."""
         for name in names:
             yield from self._found.get(name, ())
 
     def number(self, names: Sequence[str], kind: str, default: str) -> Quantity | None:
-        """The first number of these names, in SI; a remark names others that say something else."""
+        """The first number with one of these names, in SI; a remark names others that differ."""
         found: list[Quantity] = []
         for named in self.all(names):
             one = _quantity(self.linked, named, kind, default)
@@ -139,7 +139,7 @@ class Names:
         if not found:
             return None
         others = [one.place for one in found[1:] if not np.isclose(one.value or 0, found[0].value or 0, rtol=1e-3)]
-        remark = f"{found[0].place} is used, and {', '.join(others[:3])} says otherwise." if others else found[0].note
+        remark = f"{found[0].place} is used; {', '.join(others[:3])} differs." if others else found[0].note
         return Quantity(found[0].value, found[0].place, remark)
 
 
@@ -164,8 +164,8 @@ def _quantity(linked: Linked, named: Named, kind: str, default: str) -> Quantity
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Positions that were found: (pattern, 2) as y and x, or (pattern, 3) as x, y, z; pixels: they are in pixels."""
+class FoundPositions:
+    """Positions (pattern, 2) as y and x, or (pattern, 3) as x, y, z; pixels: whether they are in object pixels."""
 
     values: NDArray[np.float64]
     place: str
@@ -174,8 +174,8 @@ class Places:
 
 def positions_in(
     names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, wanted: Sequence[str] = POSITIONS
-) -> Places | None:
-    """Positions of so many patterns, as one array or as a pair of them; axes of a raster make a grid."""
+) -> FoundPositions | None:
+    """Positions of `count` patterns, from one array or from a pair of them; the axes of a raster make a grid."""
     for named in names.all(wanted):
         values = _array(names.linked, named, count * 3)
         if values is None:
@@ -183,7 +183,7 @@ def positions_in(
         if values.ndim == 3:
             values = values.reshape(-1, values.shape[2])
         if values.ndim == 2 and values.shape[0] in (2, 3) and values.shape[1] == count and values.shape[0] != count:
-            notes.add(f"{where(named.item)} has shape {values.shape}; it is taken as one row an axis.")
+            notes.add(f"{where(named.item)} has shape {values.shape}; it is read as one row per axis.")
             values = values.T
         if values.shape in ((count, 2), (count, 3)):
             return _in_metres(values, (named,), notes)
@@ -209,21 +209,21 @@ def _array(linked: Linked, named: Named, most: int) -> NDArray[np.float64] | Non
     return real(item, "positions")
 
 
-def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Notes) -> Places:
+def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Notes) -> FoundPositions:
     place = " and ".join(where(named.item) for named in found)
     units = units_of(found[0].item) or found[0].unit
     if units.casefold() in ("pixel", "pixels", "px", "pix"):
-        return Places(values, place, pixels=True)
+        return FoundPositions(values, place, pixels=True)
     scale = factor(units or "m", "length")
     if not units:
         notes.add(f"{place} has no units; it is taken as metres.")
     elif scale is None:
-        notes.add(f"{place} is in {units!r}, a unit that is not known here; it is taken as metres.")
-    return Places(values * (scale or 1.0), place)
+        notes.add(f"{place} is in {units!r}, which is an unknown unit; it is taken as metres.")
+    return FoundPositions(values * (scale or 1.0), place)
 
 
 def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.bool_] | None:
-    """A mask of the patterns' shape, by name; which of its two values is good is guessed: the more frequent."""
+    """A mask of the patterns' shape, by name; the more frequent of its two values is taken as good."""
     for named in names.all(MASK):
         item = named.item
         if named.attribute is not None or not isinstance(item, h5py.Dataset) or item.shape != window:
@@ -236,17 +236,19 @@ def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.b
         good = zero if zero.mean() > 0.5 else ~zero
         notes.at("mask", where(item))
         meaning = "0" if zero.mean() > 0.5 else "not 0"
-        notes.add(f"{where(item)} is taken as the mask; pixels that are {meaning} there, which are the most, are good.")
+        notes.add(
+            f"{where(item)} is taken as the mask; the majority of its pixels are {meaning}, which is taken as good."
+        )
         return np.asarray(good)
     return None
 
 
 MUCH_SMALLER = 8
-"""Times smaller than the largest: dark frames and the like, not patterns."""
+"""Datasets that are smaller than the largest one by this factor are dark frames and the like."""
 
 
 def candidates(linked: Linked, start: h5py.Group | None = None) -> dict[str, Item]:
-    """Datasets that look like patterns, and groups with many of them one after another, by name."""
+    """Datasets that look like patterns, and groups of consecutive ones, by name."""
     first = linked.root if start is None else start
     found = {
         name: item
@@ -257,7 +259,7 @@ def candidates(linked: Linked, start: h5py.Group | None = None) -> dict[str, Ite
 
 
 def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
-    """The same without what is there twice: parts of a stack or of a virtual dataset, and a stack beside it."""
+    """The same without duplicates: parts of a stack or of a virtual dataset, and a stack beside it."""
     virtual = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset) and item.is_virtual}
     inside: set[str] = set()
     places = {name: _place(item.file.filename, item.name) for name, item in found.items()}
@@ -268,7 +270,7 @@ def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
             for source in item.virtual_sources()[:1000]
         }
         doubles = [other for other, place in places.items() if place in sources and other != name]
-        # A raster of its own is worth more than a virtual list of it.
+        # A dataset with the axes of the raster is preferred to a virtual list of its patterns.
         inside.update([name] if any(found[other].ndim == 4 for other in doubles) else doubles)
     for name, item in found.items():
         if isinstance(item, h5py.Group):
@@ -284,9 +286,9 @@ def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
 
 
 def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tuple[str, ...]] | None:
-    """(name of the patterns, remarks): the one that is by far the largest; None where there is none.
+    """(name of the patterns, remarks): the dataset that is by far the largest; None where there is none.
 
-    Raises FileError that names them where several fit.
+    Raises FileError, with their names, where several fit.
     """
     sizes = {name: _size(item, linked) for name, item in found.items()}
     ordered = sorted(sizes, key=lambda name: (-sizes[name], name))
@@ -296,13 +298,13 @@ def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tup
     if len(near) > 1:
         listed = ", ".join(f"{name.strip('/')} {_shape(found[name])}" for name in near[:6])
         raise FileError(
-            f"{path} has {len(near)} datasets that may be the patterns ({listed}); say which: "
+            f"{path} has {len(near)} datasets that may be the patterns ({listed}); name one: "
             f"load(..., patterns='{near[0].strip('/')}').",
             code="file.several-choices",
         )
     name = ordered[0].strip("/")
     rest = ", ".join(other.strip("/") for other in ordered[1:4])
-    others = f"; {rest} is smaller, and not read" if rest else ""
+    others = f"; {rest} is smaller and is ignored" if rest else ""
     return name, (f"{name} is taken as the patterns, by its shape {_shape(found[ordered[0]])}{others}.",)
 
 
@@ -317,7 +319,7 @@ def _stack(linked: Linked, group: h5py.Group) -> bool:
     try:
         first = linked.get(names[0], group)
     except FileError:
-        return True  # what is wrong with it is said when it is read
+        return True  # the error is raised when it is read
     return first is not None and looks_like_patterns(first)
 
 

@@ -45,7 +45,7 @@ KINDS = {"length": LENGTHS, "energy": ENERGIES, "voltage": VOLTAGES, "angle": AN
 
 
 def factor(units: str, kind: str) -> float | None:
-    """What to multiply by to get metres, electron volts, volts or radians; None for a unit that is not known.
+    """Factor that converts to metres, electron volts, volts or radians; None for an unknown unit.
 
     kind: "length", "energy", "voltage" or "angle".
     """
@@ -57,7 +57,7 @@ def factor(units: str, kind: str) -> float | None:
 
 
 def units_of(item: h5py.Dataset | h5py.Group) -> str:
-    """The attribute `units` (or `unit`) of a dataset; nothing where there is none."""
+    """The attribute `units` (or `unit`) of a dataset; empty where it is missing."""
     for name in ("units", "unit"):
         value = attribute_of(item, name)
         if isinstance(value, str) and value.strip():
@@ -66,7 +66,7 @@ def units_of(item: h5py.Dataset | h5py.Group) -> str:
 
 
 def attribute_of(item: h5py.Dataset | h5py.Group, name: str) -> Any:
-    """An attribute of one value, text as text; None where there is none, or one that can't be read or has many."""
+    """An attribute with one value, decoded; None where it is missing, unreadable, or has several values."""
     try:
         if name not in item.attrs or item.attrs.get_id(name).get_space().get_simple_extent_npoints() != 1:
             return None
@@ -77,17 +77,14 @@ def attribute_of(item: h5py.Dataset | h5py.Group, name: str) -> Any:
 
 
 MOST_BYTES = 2**28
-"""Of positions, masks and other arrays that are read at once."""
+"""Most bytes of positions, masks and other arrays that are read at once."""
 SPREAD = 1e-3
-"""How far the values of an array may be apart, relative to each other, that stands for one number."""
+"""Largest relative difference between the values of an array that is read as one number."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number in SI (energies eV), where it was found, and what the user should know of it.
-
-    value: None where the file has one in a unit that is not known.
-    """
+    """A number in SI (energies in eV), its place in the file, and a remark; value is None for an unknown unit."""
 
     value: float | None
     place: str
@@ -95,23 +92,23 @@ class Quantity:
 
 
 class Notes:
-    """Where a reader found things, and what the user should know of it."""
+    """Places in the file of what a reader found, and remarks for the user."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
         self.sentences: list[str] = []
 
     def at(self, name: str, place: str) -> None:
-        """Something was found."""
+        """Note the place of a value."""
         self.places[name] = place
 
     def add(self, sentence: str) -> None:
-        """One sentence; nothing is none."""
+        """Add a remark, unless it is empty or known."""
         if sentence and sentence not in self.sentences:
             self.sentences.append(sentence)
 
     def number(self, name: str, found: Quantity | None) -> float | None:
-        """The value of a quantity, with its place and its remark noted."""
+        """The value of a quantity; its place and its remark are noted."""
         if found is None:
             return None
         self.add(found.note)
@@ -127,9 +124,9 @@ def where(item: h5py.Dataset | h5py.Group) -> str:
 
 
 def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
-    """All of a dataset. Raises FileError for one too large to be what it is taken for, or that can't be read.
+    """All values of a dataset. Raises FileError for one that is too large for what it is, or can't be read.
 
-    what: it is taken for, in the plural ("positions").
+    what: what it is, in the plural, for messages ("positions").
     """
     path = Path(dataset.file.filename)
     if dataset.shape is None:
@@ -154,7 +151,7 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
 
 
 def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
-    """All of a dataset as float64. Raises FileError where it holds no real numbers."""
+    """All values of a dataset as float64. Raises FileError for other types than real numbers."""
     if not is_real(dataset.dtype):
         raise FileError(
             f"{dataset.file.filename} has {what} of type {dataset.dtype} at {where(dataset)}; expected real numbers.",
@@ -164,14 +161,14 @@ def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether numbers of this type are real (integers or floats)."""
+    """Whether this is a type of real numbers (integers or floats)."""
     return bool(np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.floating))
 
 
 def quantity(item: h5py.Dataset | None, kind: str, default: str) -> Quantity | None:
-    """One number in SI, by its attribute `units`; without one it is in `default` units.
+    """One number in SI, by its attribute `units`, else in `default` units; the mean of an array.
 
-    An array stands for one number where its values agree. None where there is no number, or its units are unknown.
+    None where there is no number; a quantity without a value where its unit is unknown.
     """
     if item is None or not is_real(item.dtype) or not item.size:
         return None
@@ -185,21 +182,21 @@ def quantity(item: h5py.Dataset | None, kind: str, default: str) -> Quantity | N
     units = units_of(item)
     scale = factor(units or default, kind)
     if scale is None:
-        return Quantity(None, where(item), f"{where(item)} is in {units!r}, a unit that is not known here.")
+        return Quantity(None, where(item), f"{where(item)} is in {units!r}, which is an unknown unit.")
     return Quantity(value * scale, where(item), remark)
 
 
 def lengths(dataset: h5py.Dataset, what: str, default: str = "m") -> tuple[NDArray[np.float64], str]:
-    """Lengths [m] of a dataset by its attribute `units`, and a remark where their unit is not known."""
+    """Lengths [m] of a dataset by its attribute `units`, and a remark where the unit is unknown."""
     values, units = real(dataset, what), units_of(dataset)
     scale = factor(units or default, "length")
     if scale is None:
-        return values, f"{where(dataset)} is in {units!r}, a unit that is not known here; it is taken as metres."
+        return values, f"{where(dataset)} is in {units!r}, which is an unknown unit; it is taken as metres."
     return values * scale, ""
 
 
 def text(dataset: h5py.Dataset | h5py.Group | None) -> str:
-    """A dataset of one text; nothing where there is none."""
+    """The text of a dataset; empty where there is none."""
     if not isinstance(dataset, h5py.Dataset) or dataset.size != 1 or not h5py.check_string_dtype(dataset.dtype):
         return ""
     if h5py.check_string_dtype(dataset.dtype).length not in (None, *range(4097)):
@@ -210,24 +207,24 @@ def text(dataset: h5py.Dataset | h5py.Group | None) -> str:
 
 
 def nx_class(item: h5py.Group | h5py.Dataset) -> str:
-    """The NeXus class of a group; nothing where it has none."""
+    """The NeXus class of a group; empty where it has none."""
     return str(attribute_of(item, "NX_class") or "")
 
 
 MOST_PATTERNS = 2**24
 MOST_PIXELS = 2**28
-"""Of one pattern. More of either is no scan but a damaged header."""
+"""Of one pattern. More of either means a damaged header."""
 MOST_CHUNK = 2**30
 """Bytes that are decompressed to read one pattern."""
 NUMBERED = re.compile(r"data_?\d+")
-"""Datasets of one scan, as detectors write them one after another."""
+"""Names of consecutive datasets of one scan, as detectors write them."""
 
 
 @dataclass(frozen=True, eq=False)
 class PatternSource:
-    """Where a scan's patterns are.
+    """Patterns in a file.
 
-    place: their name in the file. raster: (rows, columns) where the file has them as such.
+    place: name in the file. raster: (rows, columns), where the file stores a grid.
     """
 
     frames: Frames
@@ -239,8 +236,8 @@ class PatternSource:
 def patterns_at(linked: Linked, name: str) -> PatternSource:
     """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
 
-    Of more axes, those of length 1 in front of y count for nothing; see `scan_axes`. Raises FileError where there are
-    no patterns, or none that can be read.
+    Of more axes, those of length 1 in front of y are ignored; see `scan_axes`. Raises FileError where there are no
+    readable patterns.
     """
     found = linked.get(name)
     if isinstance(found, h5py.Group):
@@ -248,7 +245,7 @@ def patterns_at(linked: Linked, name: str) -> PatternSource:
         if names:
             return _stack(linked, name, names)
     if not isinstance(found, h5py.Dataset):
-        what = "is a group" if isinstance(found, h5py.Group) else "is not there"
+        what = "is a group" if isinstance(found, h5py.Group) else "does not exist"
         raise FileError(
             f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'.",
             code="file.incomplete",
@@ -269,9 +266,9 @@ def looks_like_patterns(item: Item) -> bool:
 
 
 def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The lengths (pattern,) or (row, column) of the axes in front of a pattern's own; None where there are others.
+    """Lengths (pattern,) or (row, column) of the axes in front of a pattern's own; None for other axes.
 
-    Of more than two, those of length 1 count for nothing: detectors write (row, column, 1, y, x).
+    Of more than two, those of length 1 are ignored: detectors write (row, column, 1, y, x).
     """
     before = tuple(int(side) for side in shape[:-2])
     if len(before) > 2:
@@ -280,7 +277,7 @@ def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError:
-    """The error for an array whose axes are not those of patterns: which of them are the scan's would be a guess."""
+    """The error for an array with other axes than patterns have."""
     at = f" in {where}" if where else ""
     remedy = ": sum or choose along the others, and give the rest to Scan.from_arrays" if len(shape) > 4 else ""
     return FileError(
@@ -290,7 +287,7 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
 
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
-    """Names like data_000001 in a group, in the order of their numbers; nothing is opened."""
+    """Names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
     names = [name for name in group if NUMBERED.fullmatch(name)]
     return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
 
@@ -304,7 +301,8 @@ def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:
             found = other.get(place)
             if not isinstance(found, h5py.Dataset):
                 raise FileError(
-                    f"{linked.path} has {place}, which leads to nothing; the scan is not whole.", code="file.incomplete"
+                    f"{linked.path} has the link {place} to a missing dataset; the scan is incomplete.",
+                    code="file.incomplete",
                 )
             part = _of(other, found, place, 0)
         parts.append(part.frames)
@@ -358,14 +356,14 @@ def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
     check_chunks(dataset, path)
     if dataset.size and not dataset.is_virtual and not dataset.external and not dataset.id.get_storage_size():
         raise FileError(
-            f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan ended "
+            f"{path} announces patterns of shape {shape} at {place}, and none of them is stored; was the scan stopped "
             "before the first one, or are they in another file?",
             code="file.incomplete",
         )
 
 
 def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> tuple[Frames, tuple[str, ...]]:
-    """Frames of a virtual dataset: those of its sources where each has whole patterns, else read through HDF5."""
+    """Frames of a virtual dataset: those of its sources if each contains whole patterns, else read through HDF5."""
     if depth >= DEEPEST:
         raise FileError(
             f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.",
@@ -378,7 +376,7 @@ def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> t
         if is_counted(source.file_name) or is_counted(source.dset_name):
             whole = False
             remarks.append(
-                f"{place} is made of files whose names are counted ({source.file_name}); a missing one is read as 0."
+                f"{place} is made of files with numbered names ({source.file_name}); a missing one is read as 0."
             )
             mapped = dataset.size
             continue
@@ -406,10 +404,10 @@ def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> t
 def _source(
     linked: Linked, other: Linked, dataset: h5py.Dataset, source: object, place: str, depth: int
 ) -> tuple[Frames, tuple[int, int, int] | None]:
-    """(frames of a source, (first pattern, last + 1, first pattern in the source)), None for less than patterns."""
+    """(frames of a source, (first pattern, last + 1, first in the source)); None where it has parts of patterns."""
     name, inside = source.file_name, source.dset_name  # type: ignore[attr-defined]
     vspace, space = source.vspace, source.src_space  # type: ignore[attr-defined]
-    what = f"{linked.path} keeps parts of {place}"
+    what = f"{linked.path} stores parts of {place}"
     file = other.source_file(dataset, name, what)
     found = other.get(inside, file["/"])
     if not isinstance(found, h5py.Dataset):
@@ -419,7 +417,7 @@ def _source(
         )
     if found.id == dataset.id:
         raise FileError(
-            f"{linked.path} has a virtual dataset at {place} that is made of itself; expected other data.",
+            f"{linked.path} has a virtual dataset at {place} that contains itself; expected other data.",
             code="file.too-many-links",
         )
     low, high = _bounds(space)
@@ -469,14 +467,14 @@ def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int,
 
 
 def _flat(dataset: h5py.Dataset) -> Frames:
-    """Of a dataset that is no stack of patterns: only its place counts."""
+    """Frames for a dataset that is no stack of patterns: only its file is used."""
     path = Path(dataset.file.filename).resolve()
     shape = (1, *(1, 1, *dataset.shape)[-2:])
     return HDF5Frames(path, dataset.name, shape, dataset.dtype.str)
 
 
 def _paths(frames: Frames) -> tuple[Path, ...]:
-    """Files that frames lie in."""
+    """Files that contain the frames."""
     if isinstance(frames, StackedFrames):
         return tuple(path for part in frames.parts for path in _paths(part))
     if isinstance(frames, SelectedFrames):

@@ -9,22 +9,22 @@ from ptynb.io.reading.hdf5_reading import factor
 
 
 def length(unit: str) -> float | None:
-    """Metres in one of this unit; None where it is no length."""
+    """Factor to metres; None where it is no length."""
     return factor(unit, "length")
 
 
 def angle(unit: str) -> float | None:
-    """Radians in one of this unit; None where it is no angle."""
+    """Factor to radians; None where it is no angle."""
     return factor(unit, "angle")
 
 
 def energy(unit: str) -> float | None:
-    """Electron volts in one of this unit; None where it is no energy."""
+    """Factor to electron volts; None where it is no energy."""
     return factor(unit, "energy")
 
 
 def reciprocal(unit: str) -> float | None:
-    """1/m in one of this unit ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None where it is no reciprocal length."""
+    """Factor to 1/m ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None where it is no reciprocal length."""
     text = unit.strip().replace("⁻¹", "^-1").replace("**-1", "^-1").replace(" ", "")
     if text.startswith("1/"):
         inner = text[2:].strip("()")
@@ -37,9 +37,9 @@ def reciprocal(unit: str) -> float | None:
 
 
 def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | None:
-    """A detector pixel as seen from the sample [rad], from a scale in an angle or a reciprocal length k = angle / λ.
+    """Angle of a detector pixel seen from the sample [rad], from an angle or a reciprocal length k = angle / λ.
 
-    None where the unit is neither, or where it is a reciprocal length and the wavelength [m] is not known.
+    None for other units, or for a reciprocal length without a wavelength [m].
     """
     radians = angle(unit)
     if radians is not None:
@@ -51,13 +51,12 @@ def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | 
 def volts(number: float, where: str) -> float:
     """An acceleration voltage [V] that a file gives in V or kV: up to 3000 it is kV.
 
-    No electron ptychography is done with less than 3 kV, and none with more than 3 MV. Raises FileError for what is
-    neither.
+    Electron ptychography uses 3 kV to 3 MV; other voltages raise FileError.
     """
     found = number * 1e3 if number <= 3000 else number
     if not (math.isfinite(found) and 3e3 <= found <= 3e6):
         raise FileError(
-            f"{where} says an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
+            f"{where} has an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
             "voltage=300e3 [V].",
             code="scan.implausible-metadata",
         )

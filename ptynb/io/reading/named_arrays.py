@@ -1,4 +1,4 @@
-"""A scan out of arrays with names: what .npz, .mat and zarr have in common.
+"""Scans in named arrays, as in .npz, .mat and zarr.
 
 Names are compared without case and without the groups in front of them. Lengths are metres, energies eV, angles
 radians, unless a name ends with its unit ("wavelength_nm", "energy_keV", "step_A"); voltages up to 3000 are kV.
@@ -39,7 +39,7 @@ PATTERNS = (
     "diffraction_intensities", "intensity", "measurements", "data", "images",
 )  # fmt: skip
 SURE = 6
-"""The first of them name patterns and nothing else."""
+"""The first of them are used for patterns only."""
 POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
 PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
 MASKS = ("mask", "detector_mask", "valid_mask")
@@ -53,7 +53,7 @@ METRES_AT_MOST = 0.05
 class StoredArray:
     """An array in a file, not read yet.
 
-    read: all of it. frames: it as patterns, which stay in the file where they can, and the raster of four axes.
+    read: returns the whole array. frames: returns it as patterns, in the file where possible, and the raster.
     """
 
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ class StoredArray:
 def found_in(
     form: str, arrays: Mapping[str, StoredArray], given: LoadOptions, path: Path, notes: tuple[str, ...] = ()
 ) -> FileRecord:
-    """What the arrays of a file say of a scan. Raises FileError for numbers that can't be what their names say."""
+    """The record of a file with these arrays. Raises FileError for numbers that do not fit their names."""
     return _Reading(form, arrays, given, path, list(notes)).found()
 
 
@@ -129,19 +129,19 @@ class _Reading:
                 )
             return self._took("patterns", self.given.patterns)
         for alias in PATTERNS:
-            # One that has the name and not the axes is refused when its frames are asked for.
+            # One with the name and other axes raises an error when its frames are made.
             found = next((name for name in self.arrays if _last(name) == alias), None)
             if found is not None and (found in stacks or alias in PATTERNS[:SURE]):
                 return self._took("patterns", found)
         others = {alias for group in (POSITIONS, PIXEL_POSITIONS, MASKS, PROBES, ("object",)) for alias in group}
         left = [name for name in stacks if _last(name) not in others and self.arrays[name].dtype.kind != "c"]
-        if not left:  # one whose axes are refused, with its shape, when its frames are asked for
+        if not left:  # its frames raise the error, with its shape
             left = [
                 name for name, stored in self.arrays.items() if len(stored.shape) > 4 and stored.dtype.kind in "iuf"
             ]
         if len(left) > 1:
             raise FileError(
-                f"{self.path} has {self._names(left)}; say which are the patterns: patterns={left[0]!r}.",
+                f"{self.path} has {self._names(left)}; name the patterns: patterns={left[0]!r}.",
                 code="file.several-choices",
             )
         return self._took("patterns", left[0]) if left else None
@@ -173,7 +173,7 @@ class _Reading:
             return None, positions
         if not reach <= METRES_AT_MOST:
             raise FileError(
-                f"{self.path} has positions in {name} that reach over {reach:.4g}, which can't be metres; give "
+                f"{self.path} has positions in {name} with an extent of {reach:.4g}, which can't be metres; give "
                 f"units='pixels' if they are object pixels, or positions=array [m].",
                 code="scan.implausible-metadata",
             )
@@ -221,7 +221,9 @@ class _Reading:
             return None
         shape = self.arrays[name].shape
         if shape[-2:] != window or self.arrays[name].dtype.kind not in "fc" or math.prod(shape[:-3]) != 1:
-            self.notes.append(f"{name} of shape {shape} is left out: expected (mode, y, x) with the patterns' window.")
+            self.notes.append(
+                f"{name} of shape {shape} is ignored; expected (mode, y, x) with the shape of the patterns."
+            )
             return None
         return self._read(self._took("probe", name)).reshape(-1, *window).astype(np.complex64)
 
@@ -251,7 +253,7 @@ class _Reading:
         if energy is not None:
             if energy < 30:
                 raise FileError(
-                    f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is no X-ray's; if "
+                    f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is below X-rays; if "
                     f"it is keV, give energy={energy * 1e3:g} [eV].",
                     code="scan.implausible-metadata",
                 )
@@ -277,7 +279,7 @@ class _Reading:
     def _values(
         self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
     ) -> list[float] | None:
-        """Numbers in SI units; those that are not below the limit are of another unit. None where they are given."""
+        """Numbers in SI units, which are errors from the limit on. None where the option is given."""
         if what in self.given.names:
             return None
         for name in self.arrays:

@@ -1,4 +1,4 @@
-"""What readers through other packages share: whether the package is there, and one sentence for whatever it raises."""
+"""Readers that use optional packages: check that one is installed, and convert its errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.io.hdf5_file import reason
 
 
 def require(module: str, name: str, path: Path) -> None:
-    """Raises FileError with the line that installs it where a package is not there."""
+    """Raise FileError, with the command that installs it, if a package is missing."""
     if importlib.util.find_spec(module) is None:
         raise FileError(
             f"{path} is read through {name}, which is not installed: pip install 'ptynb[formats]'.",
@@ -22,12 +22,13 @@ def require(module: str, name: str, path: Path) -> None:
 
 @contextmanager
 def sentences(path: Path, name: str) -> Iterator[None]:
-    """Turns whatever another package raises for a broken file into a FileError of one sentence."""
+    """Convert any error of another package into a FileError with a message of one line."""
     try:
         yield
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001
         raise FileError(
-            f"{path} can't be read by {name} ({reason(error)}); is the file whole? Copy it again.", code="file.damaged"
+            f"{path} can't be read by {name} ({reason(error)}); the file may be damaged: copy it again.",
+            code="file.damaged",
         ) from None

@@ -1,4 +1,4 @@
-"""Patterns that are packed so that none of them can be read before all are in memory."""
+"""Patterns that are compressed as a whole: all of them are read into memory at once."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ptynb.progress import LINE_SECONDS, log
 from ptynb.table import gigabytes
 
 LARGE = 2**30
-"""Bytes from which on the user is told before patterns are unpacked."""
+"""Bytes of patterns above which there is a warning before they are unpacked."""
 PIECE = 2**24
-"""Bytes that are unpacked at once: Ctrl-C and lines about progress wait for as much."""
+"""Bytes that are unpacked at once, between which Ctrl-C works and progress is logged."""
 
 Unpack = Callable[["UnpackingProgress"], NDArray[Any]]
-"""Makes the patterns (pattern, y, x), and says how far it is."""
+"""Returns the patterns (pattern, y, x), and reports its progress."""
 
 
 class UnpackingProgress:
-    """How many bytes of so many have been unpacked: a line in a log every few seconds, none where it is soon done."""
+    """Log of the bytes that have been unpacked: a line every few seconds."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total, self._done = what, total, 0
         self._written = time.monotonic()
 
     def add(self, octets: int) -> None:
-        """So many more."""
+        """Add bytes that have been unpacked."""
         self._done += octets
         if time.monotonic() - self._written >= LINE_SECONDS:
             self._written = time.monotonic()
@@ -43,7 +43,7 @@ class UnpackingProgress:
 
 @dataclass(frozen=True, eq=False)
 class PackedFrames(Frames):
-    """Patterns of which only the shape is known until `unpacked` reads all of them; `load` does, `info` does not.
+    """Patterns with a known shape, which `unpacked` reads; `load` calls it, `info` does not.
 
     name: of the array in the file. needed: bytes of memory that unpacking takes.
     """
@@ -66,15 +66,15 @@ class PackedFrames(Frames):
         return self.type
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1; all are unpacked for it."""
+        """Patterns start to stop - 1, after all are unpacked."""
         return self.unpacked().read(start, stop)
 
     def part(self, start: int, stop: int) -> Frames:
-        """The same with all patterns in memory."""
+        """The patterns in memory."""
         return self.unpacked().part(start, stop)
 
     def check(self) -> None:
-        """Raises FileError where they don't fit into memory."""
+        """Raise FileError where they don't fit into memory."""
         check_room(self.needed, f"the patterns in {self.name}, to be unpacked", self.path)
 
     def unpacked(self) -> ArrayFrames:
@@ -84,7 +84,7 @@ class PackedFrames(Frames):
 
     @property
     def note(self) -> str:
-        """What the user should know of them."""
+        """The warning for large ones."""
         count, height, width = self.shape
         return (
             f"{count} patterns of {height} x {width}, {self.dtype}, are packed in {self.name}, and are unpacked into "

@@ -19,22 +19,22 @@ from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, inside, read_all
 from ptynb.table import gigabytes
 
 SHARE = 0.5
-"""Of the memory that is free, for what one file asks to be read at once: engines get a copy of it."""
+"""Fraction of the free memory that one file may take: engines get a copy of it."""
 SMALL = 2**28
-"""Bytes at most of what is read beside the patterns: positions, a mask, a probe."""
+"""Most bytes of what is read beside the patterns: positions, a mask, a probe."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How members of archives may be packed: zipfile unpacks others in pieces of any size, whatever is announced."""
+"""Compression of members of archives: zipfile unpacks others in portions of any size."""
 ELSEWHERE = "open it on a machine with more memory"
 UNCOMPRESSED = "store the patterns uncompressed (.npy or HDF5), where they can stay in the file"
 
 
 def size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Bytes of an array, in whole numbers of any size."""
+    """Bytes of an array, as a Python integer, which does not overflow."""
     return math.prod(int(side) for side in shape) * dtype.itemsize
 
 
 def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
-    """Raises FileError where `octets` are more than may be read into memory at once; `remedy` is its last words."""
+    """Raise FileError, with this remedy, if `octets` are more than may be read into memory at once."""
     free = psutil.virtual_memory().available
     room = int(free * SHARE)
     if octets > room:
@@ -46,19 +46,19 @@ def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -
 
 
 def check_small(octets: int, what: str, path: Path) -> None:
-    """Raises FileError where something beside the patterns is larger than any scan's is."""
+    """Raise FileError if something beside the patterns is larger than that of any scan."""
     if octets > SMALL:
         raise FileError(
-            f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is broken "
-            "or of another kind.",
+            f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is "
+            "damaged or of another kind.",
             code="file.too-large",
         )
 
 
 def mapped(path: Path, expected: str) -> NDArray[Any]:
-    """The array of a .npy, mapped into memory: a header that announces more than the file has is refused, unread.
+    """The array of a .npy file, mapped into memory, so that a header that announces more than the file has is an error.
 
-    expected: in the plural, for the sentence ("positions").
+    expected: what it should contain, in the plural, for the message ("positions").
     """
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -72,7 +72,7 @@ def mapped(path: Path, expected: str) -> NDArray[Any]:
 
 
 def check_packing(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raises FileError for a member of an archive that can't be unpacked in pieces of a known size."""
+    """Raise FileError for a member of an archive that can't be unpacked in portions of a known size."""
     if member.compress_type not in PACKED:
         raise FileError(
             f"{path} packs {member.filename[:80]} by method {member.compress_type}; expected deflate (8) or none (0): "
@@ -82,9 +82,9 @@ def check_packing(member: zipfile.ZipInfo, path: Path) -> None:
 
 
 MOST_EXPANSION = 1000
-"""How many times larger than the whole file a dataset may be: what gzip can do at most."""
+"""Largest ratio of a dataset to the whole file: the limit of gzip."""
 MOST_TEXT = 2**26
-"""Bytes of a text."""
+"""Most bytes of a text."""
 KINDS = {
     "c": "complex numbers",
     "f": "real numbers",
@@ -96,14 +96,14 @@ KINDS = {
 
 
 class Checked:
-    """An open file, and its values once they were looked at. Every method raises FileError."""
+    """Values of an open file, checked before they are read. Every method raises FileError."""
 
     def __init__(self, file: h5py.File, path: Path) -> None:
         self.file, self.path = file, path
         self._bytes = path.stat().st_size
 
     def has(self, name: str) -> bool:
-        """Whether there is something of this name."""
+        """Whether there is a group or dataset of this name."""
         return self._inside(name) is not None
 
     def group(self, name: str) -> h5py.Group:
@@ -143,7 +143,7 @@ class Checked:
             raise self._damaged(name, error) from None
 
     def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
-        """An array. kind: a key of `KINDS`. dimensions: how many axes it may have. last: length of the last one."""
+        """An array. kind: a key of `KINDS`. dimensions: possible numbers of axes. last: length of the last one."""
         stored = self.dataset(name)
         right = stored.dtype.kind in kind and stored.ndim in dimensions and 0 not in stored.shape
         if not right or last not in (None, stored.shape[-1]):
@@ -157,7 +157,7 @@ class Checked:
         return self.read(name, stored)
 
     def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
-        """Rows. fields: kind of each column that has to be there; "O" for text."""
+        """Rows. fields: kind of each required column; "O" for text."""
         stored = self.dataset(name)
         known = stored.dtype.fields or {}
         right = all(field in known and known[field][0].kind in kind for field, kind in fields.items())
@@ -169,7 +169,7 @@ class Checked:
         return self.read(name, stored)
 
     def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
-        """All of a dataset that was looked at."""
+        """All values of a dataset that was checked."""
         check_room(stored.nbytes, name, self.path, ELSEWHERE)
         check_chunks(stored, self.path)
         try:
@@ -188,7 +188,7 @@ class Checked:
         return self._decoded(name, self.read(name, stored))
 
     def texts(self, name: str) -> list[Any]:
-        """Texts in a row."""
+        """Texts of a dataset with one axis."""
         stored = self.dataset(name)
         if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
             raise FileError(
@@ -197,11 +197,11 @@ class Checked:
         return [*self.read(name, stored)]
 
     def json(self, name: str, kind: type[dict[Any, Any]] | type[list[Any]]) -> Any:
-        """What a JSON text says: a dictionary or a list."""
+        """The value of a JSON text: a dictionary or a list."""
         return self.parsed(name, self.text(name), kind)
 
     def parsed(self, name: str, text: Any, kind: type[Any] = object) -> Any:
-        """The same of a text that was read already."""
+        """The value of a JSON text that was read already."""
         try:
             found = json.loads(self._decoded(name, text))
         except (ValueError, RecursionError) as error:
@@ -216,7 +216,7 @@ class Checked:
         return found
 
     def number(self, name: str) -> float:
-        """A number alone."""
+        """A scalar."""
         stored = self.dataset(name)
         if stored.dtype.kind not in "fiub" or stored.shape != ():
             raise FileError(
@@ -237,7 +237,7 @@ class Checked:
         )
 
     def real(self, place: h5py.Group | h5py.Dataset, name: str) -> float:
-        """A number in an attribute, which may be not finite."""
+        """A number in an attribute; it may be infinite or NaN."""
         value = self.attribute(place, name)
         try:
             return float(value)
@@ -248,7 +248,7 @@ class Checked:
             ) from None
 
     def numbers(self, place: h5py.Group | h5py.Dataset, name: str, count: int) -> tuple[float, ...]:
-        """So many finite numbers in an attribute."""
+        """`count` finite numbers in an attribute."""
         value = self.attribute(place, name)
         try:
             found = tuple(float(one) for one in np.atleast_1d(value))
@@ -269,7 +269,8 @@ class Checked:
             raise FileError(f"{self.path} has {name} in no UTF-8; it is damaged.", code="file.damaged") from None
         if len(text) > MOST_TEXT:
             raise FileError(
-                f"{self.path} has {len(text)} letters of {name}; expected at most {MOST_TEXT}.", code="file.too-large"
+                f"{self.path} has {len(text)} characters of {name}; expected at most {MOST_TEXT}.",
+                code="file.too-large",
             )
         return text
 

@@ -1,4 +1,4 @@
-"""What the axes of a stored array mean: (pattern, y, x), or (row, column, y, x) of a scan line by line."""
+"""Axes of stored patterns: (pattern, y, x), or (row, column, y, x) of a raster scan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptynb.io.reading.hdf5_reading import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
-    """((pattern, y, x), raster (rows, columns) of four axes) of an array. Raises FileError for other axes."""
+    """((pattern, y, x), raster (rows, columns) or None) of an array. Raises FileError for other axes."""
     at = f" in {where}" if where else ""
     if len(shape) not in (3, 4):
         raise other_axes(shape, path, where)
@@ -38,7 +38,7 @@ def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[
 def placed(
     path: Path, offset: int, shape: tuple[int, int, int], dtype: np.dtype[Any], *, stride: int | None = None
 ) -> Frames:
-    """Patterns one after the other in a file from `offset` on, `stride` apart (as long as one is) [bytes].
+    """Consecutive patterns in a file from `offset` [bytes], with this stride [bytes] (None: the size of one).
 
     Raises FileError where the file ends before the last of them.
     """
@@ -57,7 +57,7 @@ def placed(
 
 
 def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
-    """Raises FileError for a type that counts can't have."""
+    """Raise FileError for other types than real numbers."""
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         at = f" in {where}" if where else ""
         raise FileError(
@@ -67,7 +67,7 @@ def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
 
 
 def native(frames: Frames) -> Frames:
-    """The same patterns, in the order of bytes of this machine."""
+    """The same patterns in native byte order."""
     if frames.dtype.isnative:
         return frames
     dtype = frames.dtype.newbyteorder("=")

@@ -80,9 +80,9 @@ class ModelComponent(nn.Module):
     active: bool = True
     """Whether it takes part; a built-in component is inactive, as good as absent, until it is first updated."""
 
-    def shift_positions(self, places: Tensor, batch: Batch) -> Tensor:
+    def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
         """Top-left corners of the probe windows (pattern, yx) [pixels of the object's array]."""
-        return places
+        return positions
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
         """What shines on the object: (pattern or 1, mode, y, x) complex, in square roots of counts."""

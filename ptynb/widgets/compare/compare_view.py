@@ -21,13 +21,13 @@ from ptynb.widgets.viewer.viewer import Viewer
 Pair = tuple[str, str]
 SECTIONS = ("Difference", "Losses", "Settings", "Facts")
 ALL, NONE, OFF = "all", "none", "off"
-"""Choices that are no slice, no pair and no slider; a field whose value is None shows nothing."""
+"""Choices besides slices, pairs and sliders; not None, which a field shows as empty."""
 
 
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. tell: is given each line of Python that does what was clicked, of a view named `view`.
+    results: by name. tell: called with the line of Python that does the same as a click, for a view named `view`.
     """
 
     def __init__(self, results: Mapping[str, Result]) -> None:
@@ -37,7 +37,7 @@ class Compare(Whole):
         self._values: dict[str, Array] = {}
         self._viewer = Viewer(value_at=self._value_at)
         self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        # The first one offered is the second result minus the first.
+        # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
         between = {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
         slices = max(len(result.slices) for result in results.values())
@@ -49,7 +49,9 @@ class Compare(Whole):
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
             "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
         }
-        self._controls["registered"].tooltip = "Moves all objects onto the first one, with its phase and amplitude."
+        self._controls[
+            "registered"
+        ].tooltip = "Aligns all objects with the first one, in position, phase and amplitude."
         self._controls["slice"].disabled = slices == 1
         self._difference, self._losses, self._settings, self._facts = (ipywidgets.HTML() for _ in SECTIONS)
         self._sections = ipywidgets.Tab(
@@ -61,14 +63,14 @@ class Compare(Whole):
         )
         super().__init__([controls, self._message, self._notes, self._viewer, self._sections])
         self.add_class("ptynb-compare")
-        self._actions = Actions("ptynb compare", self._complain, self._begin, self._end)
+        self._actions = Actions("ptynb compare", self._complain, self._end)
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
-        self._actions.put(self._tell_facts)
+        self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
 
     def close(self) -> None:
-        """Ends the view and its thread."""
+        """Close the view and end its thread."""
         self._actions.close()
         super().close()
 
@@ -81,13 +83,25 @@ class Compare(Whole):
         slider: Pair | str | None = None,
         registered: bool | None = None,
     ) -> None:
-        """Chooses what is shown, as the fields above the pictures do; what is not given stays.
+        """Choose what is shown, as the fields above the pictures do; None leaves a choice unchanged.
 
-        picture: "phase", "amplitude", "complex" or "probe". slice: from 0, or "all". pair: names of two results, the
-        one minus the other, or "none". slider: between these two in one pane, or "off". registered: whether all are
-        moved onto the first one.
+        Parameters
+        ----------
+        picture : str, optional
+            "phase", "amplitude", "complex" or "probe".
+        slice : int or str, optional
+            Index of a slice, or "all".
+        pair : tuple of str, optional
+            Names of two results, of which the second is subtracted from the first, or "none".
+        slider : tuple of str, optional
+            Names of two results in one pane with a slider between them, or "off".
+        registered : bool, optional
+            Whether all results are registered on the first one.
 
-        Raises ValueError for what there is not.
+        Raises
+        ------
+        InvalidValueError
+            If there is no such picture, slice or result.
         """
         chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
         wanted = {name: value for name, value in chosen.items() if value is not None}
@@ -95,7 +109,8 @@ class Compare(Whole):
             options = dict(self._controls[name].options)
             if value not in options.values():
                 raise InvalidValueError(
-                    f"There is no {name} {value!r} here; choose one of {', '.join(map(repr, options.values()))}."
+                    f"{name} is {value!r}; expected one of {', '.join(map(repr, options.values()))}.",
+                    code="argument.invalid-value",
                 )
         for name, value in wanted.items():
             self._controls[name].value = value
@@ -103,7 +118,18 @@ class Compare(Whole):
             self._controls["registered"].value = registered
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Waits until all that was chosen is shown. Raises TimeoutError."""
+        """Wait until all choices are shown.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Time limit [s].
+
+        Raises
+        ------
+        TimeoutError
+            If the time limit is exceeded.
+        """
         self._actions.settle(seconds)
 
     def _chosen(self, name: str, value: Any) -> None:
@@ -114,7 +140,7 @@ class Compare(Whole):
         else:
             self._actions.put(self._draw, instead_of="draw")
 
-    def _tell_facts(self) -> None:
+    def _show_facts(self) -> None:
         put(self._facts, facts_table(self.results))
         put(self._settings, settings_table(self.results))
         put(self._losses, loss_curves(self.results))
@@ -130,18 +156,18 @@ class Compare(Whole):
                 self._together = {depth: Together(self.results, None if depth == ALL else depth)}
             together = self._together[depth]
             shown = objects(together, quantity, registered, pair)
-            self._tell_difference(together, pair)
+            self._show_difference(together, pair)
         self._show(shown)
 
     def _show(self, shown: ComparisonPictures) -> None:
         self._values = shown.values
-        put(self._notes, "".join(note(sentence) for sentence in shown.notes))
+        put(self._notes, "".join(note(text) for text in shown.notes))
         self._viewer.show(shown.pictures)
         self._slide()
 
-    def _tell_difference(self, together: Together, pair: Pair | None) -> None:
+    def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:
-            put(self._difference, "<p>No pair is chosen.</p>")
+            put(self._difference, "<p>No pair is selected.</p>")
             return
         try:
             put(self._difference, difference_facts(together.difference(*pair), pair, together.pixel_size))
@@ -157,27 +183,41 @@ class Compare(Whole):
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
         return value_text(values[y, x]) if values is not None and inside else ""
 
-    def _begin(self) -> None:
-        put(self._message, "")
-        put(self._busy, '<span role="status">comparing …</span>')
-
     def _end(self) -> None:
         put(self._busy, "")
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception | None) -> None:
+        """Shows an error; None: an action begins."""
         put(self._message, complaint(error))
+        if error is None:
+            put(self._busy, '<span role="status">comparing …</span>')
 
 
 def compare(*results: Given) -> Compare:
-    """Two or more results side by side in the notebook.
+    """Return a view of two or more results side by side.
 
-    results: `Result`s (`recon.result`), paths of result files, or mappings of names to these. The first one is the
-    measure: the others are brought to its pixels and place and, if wished, registered on it. Objects are shown over the
-    area that all share, with one zoom; what shares nothing says so, and the rest is compared.
+    The first result is the reference: the others are resampled to its pixels and, optionally, registered on it.
+    Objects are shown over their common area, with one zoom. The computations are `ptynb.analysis.Together`,
+    `settings_that_differ` and `facts_of`.
 
-    The computing part is `ptynb.analysis.Together`, `settings_that_differ` and `facts_of`.
+    Parameters
+    ----------
+    *results : Result, str, Path or mapping of str to these
+        Results, paths of result files, or mappings of names to them.
 
-    Raises ValueError for fewer than two results, TypeError for what is none, FileError for a file that holds none.
+    Returns
+    -------
+    Compare
+        The view. `show` chooses what is shown; `close` ends it and its thread.
+
+    Raises
+    ------
+    InvalidValueError
+        For fewer than two results.
+    InvalidTypeError
+        For an argument of another type.
+    FileError
+        For a file that is not a result.
     """
     return Compare(named(results))
 

@@ -1,4 +1,4 @@
-"""What results tell of themselves, as tables and sentences in HTML."""
+"""Tables and text about results, as HTML."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CELL = "text-align:left;padding:2px 14px 2px 0;vertical-align:top"
 
 
 def facts_table(results: Mapping[str, Result]) -> str:
-    """How well each fits, how long it took, on what, with which versions."""
+    """Quality, duration, devices and versions of each result."""
     columns = [facts_of(result) for result in results.values()]
     names = dict.fromkeys(name for column in columns for name in column)
     return _table("Facts", list(results), {name: [column.get(name) for column in columns] for name in names})
 
 
 def settings_table(results: Mapping[str, Result]) -> str:
-    """The settings that are not the same in all."""
+    """The settings that differ between results."""
     rows = settings_that_differ(results)
     if not rows:
         return "<p><b>Settings that differ</b>: none</p>"
@@ -31,7 +31,7 @@ def settings_table(results: Mapping[str, Result]) -> str:
 
 
 def loss_curves(results: Mapping[str, Result]) -> str:
-    """The losses over epochs and over seconds; and where their heights do not compare, why."""
+    """The losses over epochs and over seconds, and why they are not comparable if they are not."""
     over_epochs, over_seconds = [], []
     for name, result in results.items():
         losses = [epoch.loss for epoch in result.epochs]
@@ -51,7 +51,7 @@ def loss_curves(results: Mapping[str, Result]) -> str:
 
 
 def difference_facts(difference: Difference, pair: tuple[str, str], pixel_size: tuple[float, float] | None) -> str:
-    """How the one was moved onto the other, what is left, and the Fourier ring correlation."""
+    """The registration of a pair, their difference, and the Fourier ring correlation."""
     found = difference.registered
     moved = f"({found.shift[0]:.3f}, {found.shift[1]:.3f}) pixels"
     if pixel_size is not None:
@@ -69,7 +69,7 @@ def difference_facts(difference: Difference, pair: tuple[str, str], pixel_size: 
 def _correlation(difference: Difference, pair: tuple[str, str], pixel_size: tuple[float, float] | None) -> str:
     rings = difference.correlation
     scale, unit = (1.0, "pixel") if pixel_size is None else (1e9, "nm")
-    places = (rings.frequencies / scale).tolist()
+    frequencies = (rings.frequencies / scale).tolist()
     crossing = rings.crossing()
     period = rings.resolution * scale
     if crossing is None:
@@ -84,8 +84,8 @@ def _correlation(difference: Difference, pair: tuple[str, str], pixel_size: tupl
         f"Fourier ring correlation of {pair[0]} and {pair[1]}",
         f"spatial frequency [1/{unit}]",
         (
-            Curve("FRC", places, rings.correlation.tolist()),
-            Curve("half-bit", places, rings.half_bit.tolist(), faint=True),
+            Curve("FRC", frequencies, rings.correlation.tolist()),
+            Curve("half-bit", frequencies, rings.half_bit.tolist(), faint=True),
         ),
         logarithmic=False,
         lowest=0.0,
@@ -100,7 +100,7 @@ def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]]
     heads = "".join(f'<th scope="col" style="{CELL}">{html.escape(name)}</th>' for name in columns)
     lines = []
     for name, values in rows.items():
-        # What differs stands out by weight, not by colour.
+        # Differences are bold rather than coloured.
         weight = "font-weight:600" if any(value != values[0] for value in values) else ""
         cells = "".join(f'<td style="{CELL};{weight}">{html.escape(_said(value))}</td>' for value in values)
         lines.append(f'<tr><th scope="row" style="{CELL};font-weight:normal">{html.escape(name)}</th>{cells}</tr>')

@@ -1,7 +1,6 @@
-"""What a form holds: values as they were typed, right or wrong, and the last settings that they made.
+"""The contents of a form, without widgets: values as entered, valid or not, and the last valid settings.
 
-Nothing here is a widget. A value that can't be used stays where it was typed, with what is wrong about it, until
-another makes it right; the settings stay the last ones that were.
+An invalid value is kept with its problem until it is corrected; the settings stay the last valid ones.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ class Entry:
 
 
 class Draft:
-    """Values by dotted name, entries of lists, the last settings they made, and what is wrong with them now.
+    """Values by dotted name, entries of lists, the last valid settings, and problems.
 
-    problems: sentences by dotted name; those of an entry's field under (entry, field); what concerns several fields
-    under "".
+    problems: messages by dotted name; of an entry's field by (entry, field); of several fields by "".
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,25 +46,22 @@ class Draft:
         self.take(settings)
 
     def take(self, settings: Settings, keep: Iterable[str] = ()) -> None:
-        """Takes settings over. What can't be used stays as it was typed, and so do the fields named in `keep`.
-
-        Entries switched off stay too.
-        """
-        kept = {name: self.values[name] for name in (*self.problems, *keep) if name in self.values}
-        found = given(settings)
+        """Replaces the values, except invalid ones, the fields named in `keep`, and entries that are off."""
+        edited = {name: self.values[name] for name in (*self.problems, *keep) if name in self.values}
+        values = given(settings)
         for name in LISTS:
-            found.pop(name, None)
+            values.pop(name, None)
             if getattr(settings, name) != getattr(self.settings, name):
                 off = [entry for entry in self.entries[name] if not entry.on]
                 self.entries[name] = [*_entries(getattr(settings, name)), *off]
-        self.values, self.settings = found, settings
+        self.values, self.settings = values, settings
         self.problems = {}
-        if kept:
-            self.values |= kept
+        if edited:
+            self.values |= edited
             self.check()
 
     def replace(self, settings: Settings) -> None:
-        """Takes settings over, whatever was typed before; only entries switched off stay."""
+        """Replaces all values, except entries that are off."""
         for name in LISTS:
             off = [entry for entry in self.entries[name] if not entry.on]
             self.entries[name] = [*_entries(getattr(settings, name)), *off]
@@ -79,16 +74,16 @@ class Draft:
         self.check()
 
     def reset(self, name: str) -> None:
-        """Gives one value back to its default."""
+        """Restores the default of one value."""
         self.values.pop(name, None)
         self.check()
 
     def value(self, name: str) -> Any:
-        """What the form shows for a field: what was typed, or what follows from the rest."""
+        """The value that the form shows for a field: the entered one, or that of the settings."""
         return self.values[name] if name in self.values else value_of(self.settings, name)
 
     def default(self, name: str) -> Any:
-        """What the field would be if nobody had given it a value."""
+        """The value of the field if none were entered."""
         rest = {other: value for other, value in self.values.items() if other != name}
         try:
             return value_of(Settings(**nested(rest)), name)
@@ -96,9 +91,11 @@ class Draft:
             return value_of(Settings(), name)
 
     def check(self) -> bool:
-        """Makes settings of the values; whether they could be used. `problems` says what is wrong."""
+        """Validates the values; sets `settings` if they are valid, else `problems`. Returns whether they are."""
         try:
-            settings = Settings(**self._asked())
+            lists = {name: [entry.plain for entry in self._on(name)] for name in LISTS}
+            entries = {name: plain for name, plain in lists.items() if plain}
+            settings = Settings(**(nested(self.values) | entries))
         except SettingsError as error:
             self.problems = self._located(error)
             return False
@@ -106,7 +103,7 @@ class Draft:
         return True
 
     def wrong_with(self, name: str, values: Iterable[Any]) -> str:
-        """What would be wrong if this field had one of these values; nothing where all could be used."""
+        """The problem of the first of these values that is invalid for a field; "" if all are valid."""
         for value in values:
             trial = Draft.__new__(Draft)
             trial.values, trial.entries = {**self.values, name: value}, self.entries
@@ -115,30 +112,26 @@ class Draft:
                 return f"{value!r}: {trial.problems.get(name) or next(iter(trial.problems.values()))}"
         return ""
 
-    def _asked(self) -> dict[str, Any]:
-        lists = {name: [entry.plain for entry in self._on(name)] for name in LISTS}
-        return nested(self.values) | {name: entries for name, entries in lists.items() if entries}
-
     def _on(self, name: str) -> list[Entry]:
         return [entry for entry in self.entries[name] if entry.on]
 
     def _located(self, error: SettingsError) -> dict[Any, str]:
-        """The problems at the fields they belong to; the rest together."""
+        """The problems by field; those of several fields together."""
         found: dict[Any, str] = {}
         for problem in error.problems:
-            location, sentence = problem["loc"], _sentence(problem["msg"])
+            location, message = problem["loc"], _message(problem["msg"])
             known = {setting.name: setting for setting in structure().settings}
             name = ".".join(str(part) for part in location)
             if name in known:
                 unit = known[name].unit
-                found[name] = f"{sentence} {unit}" if unit and re.search(r"\d$", sentence) else sentence
+                found[name] = f"{message} {unit}" if unit and re.search(r"\d$", message) else message
             elif len(location) > 2 and location[0] in LISTS and isinstance(location[1], int):
                 entry = self._on(str(location[0]))[location[1]]
                 last = str(location[-1]) if len(location) > 3 else ""
-                found[entry, last] = sentence
+                found[entry, last] = message
             else:
-                about = f"{name}: {sentence}" if name else sentence
-                found[""] = f"{found['']} {about}." if "" in found else f"{about}."
+                text = f"{name}: {message}" if name else message
+                found[""] = f"{found['']} {text}." if "" in found else f"{text}."
         return found
 
 
@@ -146,6 +139,6 @@ def _entries(models: Iterable[Any]) -> list[Entry]:
     return [Entry(model.kind, model.model_dump(mode="json", exclude_defaults=True)) for model in models]
 
 
-def _sentence(message: str) -> str:
+def _message(message: str) -> str:
     message = message.removeprefix("Value error, ").replace("Input should be", "expected")
     return "a value is needed" if message == "Field required" else message.rstrip(".")

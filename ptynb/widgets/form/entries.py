@@ -1,4 +1,4 @@
-"""A list in a form: entries added by kind, switched on and off, moved and removed."""
+"""A list of the settings in a form: entries are added, switched on and off, moved and removed."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class EntriesEditor(ipywidgets.VBox):
         self.refresh()
 
     def refresh(self) -> None:
-        """Shows the draft's entries as they are now."""
+        """Shows the entries of the draft."""
         wanted = self._draft.entries[self._entries.name]
-        for gone in [entry for entry in self.panels if entry not in wanted]:
-            close_all(self.panels.pop(gone))
+        for removed in [entry for entry in self.panels if entry not in wanted]:
+            close_all(self.panels.pop(removed))
         for entry in wanted:
             if entry not in self.panels:
                 self.panels[entry] = EntryPanel(self._entries, entry, self, bool(self._reason))
@@ -58,7 +58,7 @@ class EntriesEditor(ipywidgets.VBox):
             self._list.children = children
 
     def changed(self) -> None:
-        """To be called after an entry was edited."""
+        """Validates the draft after an edit of an entry."""
         self._draft.check()
         self._edited()
 
@@ -71,7 +71,7 @@ class EntriesEditor(ipywidgets.VBox):
             self.changed()
 
     def remove(self, entry: Entry) -> None:
-        """Takes an entry away."""
+        """Removes an entry."""
         self._draft.entries[self._entries.name].remove(entry)
         self.changed()
 
@@ -85,7 +85,7 @@ class EntriesEditor(ipywidgets.VBox):
 
 
 class EntryPanel(ipywidgets.VBox):
-    """One entry: whether it is on, its fields, and buttons to move and remove it."""
+    """One entry: a checkbox, its fields, and buttons to move and remove it."""
 
     def __init__(self, entries: Entries, entry: Entry, editor: EntriesEditor, fixed: bool) -> None:
         kind = entries.kind(entry.kind)
@@ -93,7 +93,7 @@ class EntryPanel(ipywidgets.VBox):
         self.on = ipywidgets.Checkbox(
             value=entry.on,
             description=kind.title,
-            tooltip=f"{kind.description} Off: it stays in the form only.",
+            tooltip=f"{kind.description} Off: it is not part of the settings.",
             indent=False,
             disabled=fixed,
             layout=ipywidgets.Layout(width="200px"),
@@ -101,13 +101,13 @@ class EntryPanel(ipywidgets.VBox):
         self.on.observe(self._switched, "value")
         self.up, self.remove = (
             ipywidgets.Button(
-                description=word, tooltip=f"{kind.title}: {tip}", disabled=fixed, layout=ipywidgets.Layout(width="80px")
+                description=text, tooltip=f"{kind.title}: {tip}", disabled=fixed, layout=ipywidgets.Layout(width="80px")
             )
-            for word, tip in (("Move up", "before the one above"), ("Remove", "take it away"))
+            for text, tip in (("Move up", "move before the previous entry"), ("Remove", "remove this entry"))
         )
         self.up.on_click(lambda _: editor.move_up(entry))
         self.remove.on_click(lambda _: editor.remove(entry))
-        reason = "can't be changed while it runs" if fixed else ""
+        reason = "cannot be changed during a run" if fixed else ""
         self.rows = {setting.name: self._row(setting, reason) for setting in kind.settings}
         self._message = ipywidgets.HTML()
         about = ipywidgets.HTML(f'<span style="font-size:90%">{html.escape(kind.description)}</span>')
@@ -120,7 +120,7 @@ class EntryPanel(ipywidgets.VBox):
         )
 
     def refresh(self, problems: dict[Any, str]) -> None:
-        """Shows the entry's values and what is wrong with them."""
+        """Shows the values of the entry and their problems."""
         self.on.value = self.entry.on
         for name, row in self.rows.items():
             value = self.entry.values.get(name, MISSING if row.setting.required else row.setting.default)
@@ -136,18 +136,18 @@ class EntryPanel(ipywidgets.VBox):
     def _row(self, setting: Any, reason: str) -> Row:
         name = setting.name
         return Row(
-            setting, setting.title, lambda value: self._enter(name, value), lambda: self._reset(name), reason=reason
+            setting,
+            setting.title,
+            lambda value: self._enter(name, value),
+            lambda: self._enter(name, MISSING),
+            reason=reason,
         )
 
     def _enter(self, name: str, value: Any) -> None:
         if value is MISSING:
-            self._reset(name)
-            return
-        self.entry.values[name] = value
-        self._editor.changed()
-
-    def _reset(self, name: str) -> None:
-        self.entry.values.pop(name, None)
+            self.entry.values.pop(name, None)
+        else:
+            self.entry.values[name] = value
         self._editor.changed()
 
     def _switched(self, change: dict[str, Any]) -> None:

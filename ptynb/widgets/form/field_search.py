@@ -1,4 +1,4 @@
-"""What a field is called in a form, and which fields have some words in them."""
+"""Labels of fields, and the search for fields."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from ptynb.settings.schema import Setting, structure
 
 
 def label_of(setting: Setting) -> str:
-    """What it is called beside fields of other parts: "Probe modes", "Batch"."""
+    """Its label, with the title of its part: "Probe modes", "Batch"."""
     part = setting.name.rpartition(".")[0]
     return f"{_titles()[part]} {setting.title[0].lower()}{setting.title[1:]}" if part else setting.title
 
 
 def found_by(words: str) -> tuple[list[str], list[str]]:
-    """Dotted names of the fields, and names of the lists, that have all these words in what is known of them."""
+    """Dotted names of fields, and names of lists, that have all these words in their name or description."""
     wanted = words.lower().split()
-    names = [setting.name for setting in structure().settings if _has(_text(setting), wanted)]
+
+    def matches(*texts: str) -> bool:
+        return all(word in " ".join(texts).lower() for word in wanted)
+
+    names = [
+        setting.name
+        for setting in structure().settings
+        if matches(label_of(setting), setting.name, setting.description, setting.unit, *setting.choices)
+    ]
     lists = [
         entries.name
         for entries in structure().lists
-        if any(
-            _has(" ".join((entries.title, kind.title, kind.kind, kind.description)), wanted) for kind in entries.kinds
-        )
+        if any(matches(entries.title, kind.title, kind.kind, kind.description) for kind in entries.kinds)
     ]
     return names, lists
-
-
-def _text(setting: Setting) -> str:
-    return " ".join((label_of(setting), setting.name, setting.description, setting.unit, *setting.choices))
-
-
-def _has(text: str, words: list[str]) -> bool:
-    text = text.lower()
-    return all(word in text for word in words)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""All but the simple settings of a form: a page for each part, unfolded on demand and filled when first opened."""
+"""The settings of a form that are not simple: a page for each part, filled when it is first opened."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ptynb.widgets.form.draft import Entry
 Page = Section | Entries
 
 
-class More(ipywidgets.VBox):
-    """A button that unfolds pages by part; `fill` makes what is on a page."""
+class SettingsPages(ipywidgets.VBox):
+    """A button that shows the pages; `fill` makes the widgets of a page."""
 
     def __init__(self, fill: Callable[[Page], Sequence[ipywidgets.Widget]], *, lists: bool) -> None:
         self._fill = fill
@@ -25,10 +25,10 @@ class More(ipywidgets.VBox):
             value=False,
             description="More settings",
             icon="caret-down",
-            tooltip="Shows or hides all other settings, by part",
+            tooltip="Shows or hides all other settings",
             layout=ipywidgets.Layout(width="230px"),
         )
-        self.button.observe(lambda change: self._unfold(change["new"]), "value")
+        self.button.observe(lambda _: self._show_pages(), "value")
         self.pages = ipywidgets.Accordion(self._pages, titles=[part.title for part in self._parts], selected_index=None)
         self.pages.layout.display = "none"
         self.pages.observe(lambda change: self._opened(change["new"]), "selected_index")
@@ -40,15 +40,15 @@ class More(ipywidgets.VBox):
             self._opened(index)
 
     def show(self, changed: Iterable[str], entries: Mapping[str, Sequence[Entry]]) -> None:
-        """Says how many settings on each page were changed from their defaults, and how many entries are on."""
+        """Shows in titles how many settings differ from their defaults and how many entries are on."""
         hidden = [name for name in changed if not structure().setting(name).simple]
         titles = tuple(_title(part, hidden, entries) for part in self._parts)
         if self.pages.titles != titles:
             self.pages.titles = titles
         self.button.description = f"More settings ({len(hidden)} changed)" if hidden else "More settings"
 
-    def _unfold(self, unfolded: bool) -> None:
-        self.pages.layout.display = None if unfolded else "none"
+    def _show_pages(self) -> None:
+        self.pages.layout.display = None if self.button.value else "none"
 
     def _opened(self, index: int | None) -> None:
         if index is not None and not self._pages[index].children:

@@ -1,7 +1,7 @@
-"""The form of the settings: fields, their help and their errors, all made from the settings' own structure.
+"""The form of the settings: fields, descriptions and errors, generated from the structure of the settings.
 
-Callbacks change the draft, which takes a moment, and put the rest (telling others, steering engines, files) in a queue
-of actions. With a reconstruction that runs, a thread follows what lines of Python change in its settings meanwhile.
+Callbacks of widgets validate the draft, put the rest (listeners, engines, files) in a queue of actions, and draw. In a
+form of a running reconstruction a thread shows changes that are made elsewhere.
 """
 
 from __future__ import annotations
@@ -18,33 +18,30 @@ from ptynb.settings import Settings
 from ptynb.settings.presets import preset
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.settings.validation import flat
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.elements import Whole, close_all, complaint, put
 from ptynb.widgets.form.draft import Draft
 from ptynb.widgets.form.entries import EntriesEditor
 from ptynb.widgets.form.field_search import found_by, label_of
-from ptynb.widgets.form.form_sections import More, Page
-from ptynb.widgets.form.preset_choice import PresetChoice
-from ptynb.widgets.form.range_editor import Range, Tick
+from ptynb.widgets.form.form_sections import Page, SettingsPages
+from ptynb.widgets.form.live_changes import FreezeButton, PendingChanges, SupportsReconfigure, SupportsSettings
+from ptynb.widgets.form.range_editor import Range, RangeEditor
 from ptynb.widgets.form.row import MISSING, Row
-from ptynb.widgets.form.settings_files import Files, read_file, write_file
-from ptynb.widgets.form.steering import Freeze, Restructured, Steered, Waiting
-from ptynb.widgets.polling import keep_fresh
+from ptynb.widgets.form.settings_sources import PresetChoice, SettingsFiles, read_file, write_file
 
-FIXED, WITH_APPLY = "fixed while it runs", "with Apply"
+FIXED, WITH_APPLY = "fixed during a run", "changed with Apply"
 FOLLOW_SECONDS = 0.25
-"""From one look to the next at what is changed elsewhere."""
+"""Interval of checks for changes that are made elsewhere."""
 Listener = Callable[[Settings], Any]
 
 
 class SettingsForm(Whole):
     """A form of settings; `settings` are the last valid ones.
 
-    live: for a reconstruction that runs, `recon`: what may change while it does is applied at once, on all engines
-    before the same update; the rest waits for Apply, which restructures it, or is fixed where it can't do that. The
-    form follows what is changed elsewhere. ticks: each number and choice can be ticked and given a range to be tuned
-    in, see `ranges`. scan: presets look at it; it may be set later. tell: is given the line of Python that does what
-    was just done.
+    live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
+    same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
+    shown. ticks: each number and choice has a checkbox and a range in which it is tuned, see `ranges`. scan: used by
+    presets; may be set later. tell: called with the line of Python that does the same as an edit.
     """
 
     def __init__(
@@ -52,34 +49,45 @@ class SettingsForm(Whole):
         settings: Settings | None = None,
         *,
         live: bool = False,
-        recon: Steered | None = None,
+        recon: SupportsSettings | None = None,
         ticks: bool = False,
         scan: Any = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         if live != (recon is not None):
-            raise InvalidValueError("A form has live=True and recon=..., or neither; give both, or leave both out.")
+            raise InvalidValueError(
+                f"live is {live}, but recon is {'None' if recon is None else 'given'}; pass both live=True and recon, "
+                "or neither.",
+                code="argument.conflict",
+            )
         self.tell, self._recon, self.scan, self._with_ticks = tell, recon, scan, ticks
-        self._told = recon.settings if recon is not None else settings or Settings()
-        self._draft, self._lock = Draft(self._told), threading.RLock()
+        self._applied = recon.settings if recon is not None else settings or Settings()
+        self._draft, self._lock = Draft(self._applied), threading.RLock()
         self._waiting: dict[str, Any] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
         self.rows: dict[str, Row] = {}
-        self.ticks: dict[str, Tick] = {}
-        self.freezes: dict[str, Freeze] = {}
+        self.ticks: dict[str, RangeEditor] = {}
+        self.freezes: dict[str, FreezeButton] = {}
         self.editors: dict[str, EntriesEditor] = {}
         self._message, self._failure = ipywidgets.HTML(), ipywidgets.HTML()
-        self._actions = Actions("ptynb settings form", self.complain, self._clear)
+        self._actions = Actions("ptynb settings form", self.complain)
         self._build()
         if recon is not None:
-            keep_fresh(self, "ptynb settings follower", FOLLOW_SECONDS, over=lambda form: recon.closed)
+            repeat(
+                self,
+                "ptynb settings follower",
+                FOLLOW_SECONDS,
+                SettingsForm.refresh,
+                SettingsForm.complain,
+                over=lambda form: recon.closed,
+            )
 
-    # What others use
+    # For other modules
 
     @property
     def settings(self) -> Settings:
-        """The last settings that were valid; assigning shows others."""
+        """The last valid settings; assignment shows others."""
         return self._draft.settings
 
     @settings.setter
@@ -90,26 +98,26 @@ class SettingsForm(Whole):
 
     @property
     def problems(self) -> dict[Any, str]:
-        """What is wrong with what was typed, by dotted name; empty where all of it is in `settings`."""
+        """The problems of what was entered, by dotted name; empty if `settings` contain all of it."""
         return dict(self._draft.problems)
 
     def on_change(self, callback: Listener) -> None:
-        """Calls back with the settings after each valid change, from a thread of the form's."""
+        """Registers a function that is called with the settings after each valid change, in a thread of the form."""
         self._listeners.append(callback)
 
     def on_ranges(self, callback: Callable[[], Any]) -> None:
-        """Calls back, without arguments, after each change of what is ticked or of its range."""
+        """Registers a function that is called after each change of ranges."""
         self._range_listeners.append(callback)
 
     def ranges(self) -> dict[str, Range]:
-        """What is ticked: dotted name -> (lowest, highest, logarithmic) of a number, the values to try of a choice.
+        """The ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
 
-        Raises SettingsError where a range can't be used.
+        Raises SettingsError for an invalid range.
         """
         return {name: found for name, tick in self.ticks.items() if (found := tick.range()) is not None}
 
     def row(self, name: str) -> Row:
-        """The row of the field with this dotted name, made when it is first asked for."""
+        """The row of the field with this dotted name, made at the first call."""
         with self._lock:
             if name not in self.rows:
                 self._make_row(structure().setting(name))
@@ -117,13 +125,13 @@ class SettingsForm(Whole):
                 self.rows[name].fit_unit()
             return self.rows[name]
 
-    def tick(self, name: str) -> Tick:
-        """What to try of the field with this dotted name, in a form with ticks."""
+    def tick(self, name: str) -> RangeEditor:
+        """The range of the field with this dotted name, in a form with ticks."""
         self.row(name)
         return self.ticks[name]
 
     def editor(self, name: str) -> EntriesEditor:
-        """The list of this name ("constraints", "regularizers"), made when it is first asked for."""
+        """The list of this name ("constraints", "regularizers"), made at the first call."""
         with self._lock:
             if name not in self.editors:
                 entries = next(entries for entries in structure().lists if entries.name == name)
@@ -132,25 +140,25 @@ class SettingsForm(Whole):
             return self.editors[name]
 
     def refresh(self) -> None:
-        """Takes over what a line of Python changed in the settings of the reconstruction that runs."""
+        """Shows changes of the settings of the reconstruction that were made elsewhere."""
         if self._recon is None:
             return
         with self._lock:
             now = self._recon.settings
-            if self._actions.busy or now == self._told:
+            if self._actions.busy or now == self._applied:
                 return
-            self._told = now
+            self._applied = now
             self._draft.take(now, keep=self._waiting)
-            self._wait_for_apply()
+            self._show_waiting()
             self._show()
             self._actions.put(lambda: self._call_back(now))
 
-    def complain(self, error: Exception) -> None:
-        """Shows an error above the settings, until something else is done."""
+    def complain(self, error: Exception | None) -> None:
+        """Shows an error above the settings; None: removes it."""
         put(self._failure, complaint(error))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until all that was done in the form so far is told and applied. Raises TimeoutError."""
+        """Waits until all edits are applied and listeners called. Raises TimeoutError."""
         self._actions.settle(seconds)
 
     @property
@@ -158,17 +166,12 @@ class SettingsForm(Whole):
         """Whether the form was closed."""
         return self.comm is None
 
-    @property
-    def steered(self) -> Steered | None:
-        """The reconstruction that runs, of a live form."""
-        return self._recon
-
     def close(self) -> None:
-        """Ends the form and its threads; a reconstruction goes on."""
+        """Closes the form and ends its threads; a reconstruction continues."""
         self._actions.close()
         super().close()
-        # What is on no page just now, such as rows that were looked for.
-        close_all(*self.rows.values(), *self.ticks.values(), *self.editors.values(), self._nothing)
+        # Rows that are on no page, such as results of a search.
+        close_all(*self.rows.values(), *self.ticks.values(), *self.editors.values(), self._no_match)
 
     # Building
 
@@ -177,26 +180,26 @@ class SettingsForm(Whole):
         self.find = ipywidgets.Text(
             description="Find",
             placeholder="a setting: learning rate, blur, thickness ...",
-            tooltip="Shows the settings with these words in their name or description",
+            tooltip="Shows settings with these words in their name or description",
             style={"description_width": "40px"},
             layout=ipywidgets.Layout(width="300px"),
         )
         self.find.observe(lambda _: self._find(), "value")
-        self.files = Files(self._load, self._save)
+        self.files = SettingsFiles(self._load, self._save)
         self.presets = PresetChoice(self._preset)
         self.presets.layout.display = None if self._recon is None else "none"
         self._simple = ipywidgets.VBox(
-            [self._whole(name) for name in simple], layout=ipywidgets.Layout(overflow="visible")
+            [self._box(name) for name in simple], layout=ipywidgets.Layout(overflow="visible")
         )
-        self.more = More(self._page, lists=not self._with_ticks)
+        self.more = SettingsPages(self._page, lists=not self._with_ticks)
         self._all = ipywidgets.VBox([self._simple, self.more])
-        self._nothing = ipywidgets.HTML("No setting has these words in its name or description.")
+        self._no_match = ipywidgets.HTML("No setting has these words in its name or description.")
         self._found = ipywidgets.VBox(layout=ipywidgets.Layout(display="none", overflow="visible"))
         self._all.layout.overflow = "visible"
         top = ipywidgets.HBox(
             [self.find, self.presets, self.files], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
         )
-        self.waiting = Waiting(self._apply, self._discard)
+        self.waiting = PendingChanges(self._apply, self._discard)
         super().__init__([top, self._message, self._failure, self.waiting, self._all, self._found])
         self.add_class("ptynb-settings-form")
         self._show()
@@ -204,58 +207,58 @@ class SettingsForm(Whole):
     def _make_row(self, setting: Setting) -> None:
         name, label = setting.name, label_of(setting)
         fixed = self._recon is not None and not setting.live
-        restructured = isinstance(self._recon, Restructured)
+        reconfigurable = isinstance(self._recon, SupportsReconfigure)
         beside: list[ipywidgets.Widget] = []
         if self._recon is not None and name.endswith(".learning_rate"):
-            beside = [self.freezes.setdefault(name, Freeze(label, setting, lambda rate: self._enter(name, rate)))]
+            beside = [self.freezes.setdefault(name, FreezeButton(label, setting, lambda rate: self._enter(name, rate)))]
         elif self._recon is not None:
-            beside = [ipywidgets.HTML(layout=ipywidgets.Layout(width="76px", flex="0 0 auto"))]  # as wide as Freeze
+            beside = [ipywidgets.HTML(layout=ipywidgets.Layout(width="76px", flex="0 0 auto"))]  # as wide as the button
         self.rows[name] = Row(
             setting,
             label,
             lambda value: self._enter(name, value),
-            lambda: self._reset(name),
-            reason=FIXED if fixed and not restructured else "",
-            note=WITH_APPLY if fixed and restructured else "",
+            lambda: self._enter(name, MISSING),
+            reason=FIXED if fixed and not reconfigurable else "",
+            note=WITH_APPLY if fixed and reconfigurable else "",
             beside=beside,
         )
         if self._with_ticks:
-            self.ticks[name] = Tick(
+            self.ticks[name] = RangeEditor(
                 self.rows[name], lambda values: self._draft.wrong_with(name, values), self._ranges_changed
             )
 
-    def _whole(self, name: str) -> ipywidgets.Box:
-        """A field's row, and what to try of it where that is asked."""
+    def _box(self, name: str) -> ipywidgets.Box:
+        """The row of a field, with its range in a form with ticks."""
         return self.tick(name) if self._with_ticks else self.row(name)
 
     def _page(self, part: Page) -> Sequence[ipywidgets.Widget]:
-        """What is on the page of a part."""
+        """The widgets on the page of a part."""
         if isinstance(part, Entries):
             return (self.editor(part.name),)
         about = ipywidgets.HTML(f"{part.description}.")
-        return (about, *(self._whole(setting.name) for setting in part.settings if not setting.simple))
+        return (about, *(self._box(setting.name) for setting in part.settings if not setting.simple))
 
     def _find(self) -> None:
         names, lists = found_by(self.find.value)
         searching = bool(self.find.value.strip())
         if searching:
             editors = [] if self._with_ticks else [self.editor(name) for name in lists]
-            found = (*(self._whole(name) for name in names), *editors)
-            self._found.children = found or (self._nothing,)
+            found = (*(self._box(name) for name in names), *editors)
+            self._found.children = found or (self._no_match,)
         self._all.layout.display = "none" if searching else None
         self._found.layout.display = None if searching else "none"
 
     # Showing
 
     def _show(self) -> None:
-        """Shows the draft in all rows that were made."""
+        """Shows the draft in all rows."""
         with self._lock:
             for name in self.rows:
                 self._show_row(name)
             for editor in self.editors.values():
                 editor.refresh()
             problems = self._draft.problems
-            put(self._message, complaint(_what_holds_back(problems)) if problems else "")
+            put(self._message, complaint(_summary_of(problems)) if problems else "")
             self.more.show(self._draft.values, self._draft.entries)
 
     def _show_row(self, name: str) -> None:
@@ -270,7 +273,7 @@ class SettingsForm(Whole):
         if name in self.freezes:
             self.freezes[name].show(row.value)
 
-    # What was done
+    # Edits
 
     def _enter(self, name: str, value: Any) -> None:
         with self._lock:
@@ -280,67 +283,63 @@ class SettingsForm(Whole):
                 self._draft.put(name, value)
             self._edited()
 
-    def _reset(self, name: str) -> None:
-        with self._lock:
-            self._draft.reset(name)
-            self._edited()
-
     def _edited(self, line: str = "") -> None:
-        """Shows what the draft has become, and has the rest told; line: of Python, where it is not a `replace`."""
+        """Queues the changes of a valid draft and shows it; line: of Python, if it is not a `replace`."""
         with self._lock:
-            before, now = self._told, self._draft.settings
+            before, now = self._applied, self._draft.settings
+            if not self._draft.problems:
+                changes = _changes(before, now)
+                if self._recon is not None:
+                    changes = self._without_waiting(before, changes)
+                    now = before.replace(**nested(changes))
+                self._applied = now
+                line = "" if self._waiting else line
+                if changes:  # in the queue before `refresh` compares: this is not a change made elsewhere
+                    self._actions.put(lambda: self._carry_out(now, changes, line))
+                if self._recon is not None:
+                    self._show_waiting()
             self._show()
-            if self._draft.problems:
-                return
-            changes = _changes(before, now)
-            if self._recon is not None:
-                changes = self._at_once(before, changes)
-                self._wait_for_apply()
-                now = before.replace(**nested(changes))
-            self._told = now
-            line = "" if self._waiting else line
-            if changes:  # queued before others look: what is about to be applied is no change from elsewhere
-                self._actions.put(lambda: self._carry_out(now, changes, line))
 
-    def _at_once(self, before: Settings, changes: dict[str, Any]) -> dict[str, Any]:
-        """Those of the changes that engines can take over while they run; the rest waits."""
+    def _without_waiting(self, before: Settings, changes: dict[str, Any]) -> dict[str, Any]:
+        """The changes that engines can apply during a run; the others wait for Apply."""
         live = {name: value for name, value in changes.items() if Settings.is_live(name)}
-        try:
-            before.replace(**nested(live))
-        except SettingsError:  # they need what waits
-            live = {}
+        if len(live) < len(changes):
+            try:
+                before.replace(**nested(live))
+            except SettingsError:  # valid only together with those that wait
+                live = {}
         self._waiting = {name: value for name, value in changes.items() if name not in live}
         return live
 
-    def _wait_for_apply(self) -> None:
-        """Shows what waits, and has it asked whether that can be applied."""
-        assert self._recon is not None
-        wanted, present, recon = self._draft.settings, self._told, self._recon
-        waiting = {name: pair for name, pair in present.differences(wanted).items() if name in self._waiting}
-        if not isinstance(recon, Restructured):
-            self.waiting.show(waiting, "They can't change while it runs; make a new Reconstruction with them.")
+    def _show_waiting(self) -> None:
+        """Shows the changes that wait for Apply, and queues the check whether they can be applied."""
+        recon, wanted = self._recon, self._draft.settings
+        differences = self._applied.differences(wanted) if self._waiting else {}
+        waiting = {name: pair for name, pair in differences.items() if name in self._waiting}
+        if not isinstance(recon, SupportsReconfigure):
+            self.waiting.show(waiting, "These settings cannot change during a run; create a new Reconstruction.")
             return
         self.waiting.show(waiting)
-        asked = self._waiting
+        checked = self._waiting
 
-        def ask() -> None:
-            answer = recon.reconfigure_error(wanted) or ""
+        def check() -> None:
+            problem = recon.reconfigure_error(wanted) or ""
             with self._lock:
-                if self._waiting is asked:  # else it was applied, discarded or edited meanwhile
-                    self.waiting.show(waiting, answer)
+                if self._waiting is checked:  # otherwise they were applied, discarded or edited meanwhile
+                    self.waiting.show(waiting, problem)
 
         if waiting:
-            self._actions.put(ask, instead_of="can it be")
+            self._actions.put(check, instead_of="check")
 
     def _apply(self) -> None:
         recon, waiting = self._recon, dict(self._waiting)
 
         def reconfigure() -> None:
-            assert isinstance(recon, Restructured)
+            assert isinstance(recon, SupportsReconfigure)
             recon.reconfigure(recon.settings.replace(**nested(waiting)))
             with self._lock:
-                self._told, self._waiting = recon.settings, {}
-                self._draft.take(self._told)
+                self._applied, self._waiting = recon.settings, {}
+                self._draft.take(self._applied)
                 self.waiting.show({})
                 self._show()
             self._say(f"recon.reconfigure(recon.settings.replace({python_of(waiting)}))")
@@ -351,7 +350,7 @@ class SettingsForm(Whole):
     def _discard(self) -> None:
         with self._lock:
             self._waiting = {}
-            self._draft.replace(self._told)
+            self._draft.replace(self._applied)
             self.waiting.show({})
             self._show()
 
@@ -364,11 +363,8 @@ class SettingsForm(Whole):
             self._recon.settings = now = self._recon.settings.replace(**nested(changes))
         except Exception:
             with self._lock:
-                self._told = self._recon.settings
-                self._draft.replace(self._told)
-                self._waiting = {}
-                self.waiting.show({})
-                self._show()
+                self._applied = self._recon.settings
+                self._discard()
             raise
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
@@ -415,28 +411,25 @@ class SettingsForm(Whole):
         if self.tell is not None:
             self.tell(line)
 
-    def _clear(self) -> None:
-        put(self._failure, "")
 
-
-def _what_holds_back(problems: Mapping[Any, str]) -> str:
-    """Where there is something wrong, which holds all edits back; and what concerns several fields."""
+def _summary_of(problems: Mapping[Any, str]) -> str:
+    """The labels of invalid fields, and the problem of several fields."""
     together = problems.get("", "")
-    labels = ", ".join(dict.fromkeys(_label(place) for place in problems if place != ""))
-    return f"Nothing is taken over until this is put right: {f'{labels}. {together}'.strip() if labels else together}"
+    labels = ", ".join(dict.fromkeys(_label(field) for field in problems if field != ""))
+    return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 
-def _label(place: Any) -> str:
-    """What a field, or an entry and its field, is called in the form."""
-    if isinstance(place, str):
-        return label_of(structure().setting(place))
-    entry, name = place
+def _label(field: Any) -> str:
+    """The label of a field, or of (entry, field)."""
+    if isinstance(field, str):
+        return label_of(structure().setting(field))
+    entry, name = field
     kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
     title = next((setting.title for setting in kind.settings if setting.name == name), "")
     return f"{kind.title}: {title}" if title else kind.title
 
 
 def _changes(before: Settings, now: Settings) -> dict[str, Any]:
-    """Dotted name -> plain value now, of what differs."""
+    """The plain values of `now` that differ, by dotted name."""
     plain = dict(flat(now.model_dump(mode="json")))
     return {name: plain[name] for name in before.differences(now)}

@@ -1,4 +1,4 @@
-"""The choice of a range for one field: a tick, and the lowest and highest value or the choices to try."""
+"""The range in which a field is tuned: a checkbox, and lowest and highest value or the choices to try."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import ipywidgets
 from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
 from ptynb.widgets.elements import Whole, close_all, complaint, put
-from ptynb.widgets.form.display_units import text_of, value_of
-from ptynb.widgets.form.row import Row
+from ptynb.widgets.form.row import Row, text_of, value_of
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
-"""(lowest, highest, logarithmic) of a number; the values to try of a choice."""
+"""(lowest, highest, logarithmic) of a number; the values of a choice."""
 
 
-class Tick(Whole):
-    """A row, and below it what to try when the field is tuned.
+class RangeEditor(Whole):
+    """A row, and below it the range in which the field is tuned.
 
-    check: says what is wrong if the field had these values, or nothing. changed: called after every edit.
+    check: returns the problem of these values, or "". changed: called after every edit.
     """
 
     def __init__(self, row: Row, check: Callable[[tuple[Any, ...]], str], changed: Callable[[], None]) -> None:
@@ -35,14 +34,14 @@ class Tick(Whole):
         self.logarithmic = ipywidgets.Checkbox(
             value=False,
             description="logarithmic",
-            tooltip=f"{row.label}: spread over orders of magnitude",
+            tooltip=f"{row.label}: sample the logarithm uniformly",
             indent=False,
             layout=ipywidgets.Layout(width="110px"),
         )
         self.choices = ipywidgets.SelectMultiple(
             options=_choices(row.setting),
             description="Try",
-            tooltip=f"{row.label}: what to try; several with Ctrl or Shift",
+            tooltip=f"{row.label}: values to try; select several with Ctrl or Shift",
             rows=min(5, max(2, len(_choices(row.setting)))),
             layout=ipywidgets.Layout(width="260px"),
         )
@@ -59,17 +58,17 @@ class Tick(Whole):
         super().__init__([row, beside, self.message], layout=ipywidgets.Layout(overflow="visible"))
 
     def close(self) -> None:
-        """Closes also what a setting of this kind does not show."""
+        """Closes also the widgets that this kind of setting does not show."""
         super().close()
         close_all(self.low, self.high, self.logarithmic, self.choices)
 
     def range(self) -> Range | None:
-        """What to try; None where it is not ticked. Raises SettingsError where the range can't be used."""
+        """The range; None if the checkbox is off. Raises SettingsError for an invalid range."""
         if not self.tick.value:
             return None
         problem, found = self._read()
         if problem:
-            raise SettingsError(f"{self.row.setting.name}: {problem}.")
+            raise SettingsError(f"{self.row.setting.name}: {problem}.", code="settings.invalid-range")
         return found
 
     def _end(self, label: str, placeholder: str) -> ipywidgets.Text:
@@ -102,7 +101,7 @@ class Tick(Whole):
                 end.observe(self._edited, "value")
 
     def _suggest(self) -> None:
-        """A decade to both sides of a rate, half and double of a count, within the range; the value of a choice."""
+        """Fills in 0.1 to 10 times a number, half to double an integer, within limits; the current choice."""
         setting, value = self.row.setting, self.row.value
         if not setting.numeric:
             if not self.choices.value:
@@ -124,18 +123,18 @@ class Tick(Whole):
         self.logarithmic.value = setting.kind == "number"
 
     def _read(self) -> tuple[str, Range]:
-        """What is wrong, or nothing; and the range."""
+        """The problem or "", and the range."""
         setting = self.row.setting
         if not setting.numeric:
             chosen = tuple(self.choices.value)
-            return (self._check(chosen) if chosen else "choose at least one value to try"), chosen
+            return (self._check(chosen) if chosen else "no value is selected; select at least one"), chosen
         low, high = (value_of(end.value, setting, self.row.shown_unit) for end in (self.low, self.high))
         if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return "give the lowest and the highest value to try, as numbers", ()
+            return "lowest or highest value is missing or not a number; enter both", ()
         if low >= high:
-            return f"the lowest value, {low:g}, is not below the highest, {high:g}; turn them round", ()
+            return f"the lowest value is {low:g} and the highest {high:g}; enter a lowest value below the highest", ()
         if self.logarithmic.value and low <= 0:
-            return f"the lowest value is {low:g}; a logarithmic range needs one above 0", ()
+            return f"the lowest value is {low:g}; enter one above 0 for a logarithmic range", ()
         return self._check((low, high)), (low, high, self.logarithmic.value)
 
 

@@ -1,27 +1,43 @@
-"""One field of a form: its label, a place to write, its unit, what it is for, and what is wrong with it."""
+"""One field of a form: its label, value, unit, description and error.
+
+Numbers are shown and read in common units, nm or mrad where the settings have m or rad, without a loss of digits.
+"""
 
 from __future__ import annotations
 
 import html
+import math
+import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import ipywidgets
 
 from ptynb.settings.schema import Setting
 from ptynb.widgets.elements import put
-from ptynb.widgets.form.display_units import fitting_unit, range_of, text_of, units_of, value_of
 
 WIDE = {"description_width": "150px"}
 MISSING = object()
-"""What an empty field holds that has no default and can't be none."""
+"""The value of an empty field that has no default and cannot be None."""
+UNITS: dict[str, dict[str, Decimal]] = {
+    "m": {"nm": Decimal("1e-9"), "µm": Decimal("1e-6"), "mm": Decimal("1e-3"), "m": Decimal(1)},
+    "rad": {"mrad": Decimal("1e-3"), "°": Decimal(repr(math.pi / 180)), "rad": Decimal(1)},
+    "eV": {"eV": Decimal(1), "keV": Decimal("1e3")},
+}
+"""Units in which a unit of the settings is shown, the default first, and their size in it."""
+_SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
+_NUMBER = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]*)$")
+_NONE = ("", "none")
+LONGEST_NUMBER = 100
+"""Characters of a number; a longer one stays text, which the settings refuse: it may exceed a float."""
 
 
 class Row(ipywidgets.HBox):
-    """A field; `enter` is told the value that somebody wrote, or `MISSING` for nothing; `reset` that it was given back.
+    """A field; `enter` is called with a value that the user entered, or `MISSING`; `reset` after a click on Reset.
 
-    reason: why it can't be changed, where it can't; it is then shown only. note: more to say of it. beside:
-    more to show behind the field.
+    reason: why the field cannot be changed, if it is read-only. note: shown with the description. beside: widgets
+    after the field.
     """
 
     def __init__(
@@ -39,12 +55,12 @@ class Row(ipywidgets.HBox):
         self._enter, self._reason, self._note = enter, reason, note
         self._value: Any = None
         self._shown: Any = None
-        self._told: tuple[bool, Any, str] = (False, None, "")
+        self._state: tuple[bool, Any, str] = (False, None, "")
         self.input = self._input()
         self.unit = self._unit_choice()
         self.reset = ipywidgets.Button(
             description="Reset",
-            tooltip=f"{label}: back to its default",
+            tooltip=f"{label}: restores the default",
             layout=ipywidgets.Layout(width="64px", visibility="hidden"),
         )
         self.reset.on_click(lambda _: reset())
@@ -58,15 +74,15 @@ class Row(ipywidgets.HBox):
         )
 
     def show(self, value: Any, *, changed: bool, default: Any = None, problem: str = "") -> None:
-        """Shows a value, whether it was changed from its default, and what is wrong with it."""
+        """Shows a value, whether it differs from the default, and its problem."""
         self._value = value
         self._write()
         self.reset.layout.visibility = "visible" if changed and not self._reason else "hidden"
-        self._told = (changed, default, problem)
-        put(self.about, self._about(*self._told))
+        self._state = (changed, default, problem)
+        put(self.about, self._about(*self._state))
 
     def _write(self) -> None:
-        """Puts the value into the field; the observer compares, so that this is no wish of anybody's."""
+        """Shows the value in the field; the field's observer compares, so that this is not taken for an entry."""
         if self.setting.kind == "choice":
             shown = self._value if self._value in self.setting.choices else None
         elif self.setting.kind == "switch":
@@ -90,12 +106,12 @@ class Row(ipywidgets.HBox):
 
     @property
     def value(self) -> Any:
-        """The value it shows, in the settings' unit."""
+        """The value that is shown, in the unit of the settings."""
         return self._value
 
     @property
     def shown_unit(self) -> str:
-        """The unit it is shown in."""
+        """The unit in which the value is shown."""
         return self.setting.unit if self.unit is None else self.unit.value
 
     def _input(self) -> ipywidgets.DOMWidget:
@@ -138,15 +154,15 @@ class Row(ipywidgets.HBox):
             style={"description_width": "18px"},
             layout=ipywidgets.Layout(width="92px", flex="0 0 auto"),
         )
-        chosen.observe(lambda _: self._in_another_unit(), "value")
+        chosen.observe(lambda _: self._show_unit(), "value")
         return chosen
 
-    def _in_another_unit(self) -> None:
+    def _show_unit(self) -> None:
         self._write()
-        put(self.about, self._about(*self._told))
+        put(self.about, self._about(*self._state))
 
     def fit_unit(self) -> None:
-        """Chooses the unit in which the value that is shown is easy to read."""
+        """Chooses the unit that suits the value."""
         if self.unit is not None:
             self.unit.value = fitting_unit(self.setting, self._value)
 
@@ -157,7 +173,7 @@ class Row(ipywidgets.HBox):
         if changed and not setting.required:
             shown = text_of(default, setting, self.shown_unit) if setting.numeric else str(default)
             facts.append(f"<b>● changed</b> (default {html.escape(shown or 'none')})")
-        facts += [f"<i>{html.escape(words)}</i>" for words in (self._reason, self._note) if words]
+        facts += [f"<i>{html.escape(text)}</i>" for text in (self._reason, self._note) if text]
         error = (
             f'<div role="alert" style="border-left:4px solid #c62828;padding:0 8px"><b>⚠ '
             f"{html.escape(problem)}</b></div>"
@@ -170,3 +186,77 @@ class Row(ipywidgets.HBox):
             f'<div style="font-size:90%;color:var(--jp-ui-font-color2,#555)">{html.escape(setting.description)}</div>'
             "</div>"
         )
+
+
+def units_of(setting: Setting) -> tuple[str, ...]:
+    """The units in which its values can be shown, the default first; empty if there is only its own."""
+    return tuple(UNITS.get(setting.unit, ()))
+
+
+def fitting_unit(setting: Setting, value: Any) -> str:
+    """The unit in which this value has one to three digits before the point, if there is one; else the default."""
+    units = units_of(setting)
+    if not isinstance(value, int | float) or not units or not value:
+        return units[0] if units else setting.unit
+    factors = UNITS[setting.unit]
+    known = [unit for unit in units if 1 <= abs(value) / float(factors[unit]) < 1000]
+    return known[0] if known else units[0]
+
+
+def text_of(value: Any, setting: Setting, unit: str) -> str:
+    """A value of the settings as text in this unit; "" for None; what is not a number as it was typed."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return str(value)
+    factor = _factor(setting, unit)
+    if factor == 1:
+        return repr(value).removesuffix(".0")
+    shown = Decimal(repr(value)) / factor
+    return f"{float(shown):.12g}"
+
+
+def value_of(text: str, setting: Setting, unit: str) -> Any:
+    """The value of typed text: None if it is empty, the text itself if it is not a number, which the settings refuse.
+
+    A unit after the number, such as "1.5 µm", replaces the unit shown.
+    """
+    text = text.strip()
+    if text.lower() in _NONE:
+        return None
+    found = _NUMBER.match(text)
+    if found is None:
+        return text
+    number, written = found.groups()
+    written = _SPELLINGS.get(written, written)
+    if written and written not in (*units_of(setting), setting.unit):
+        return text
+    if len(number) > LONGEST_NUMBER:
+        return text
+    if setting.kind == "integer":
+        return int(number) if re.fullmatch(r"[-+]?\d+", number) else float(number)
+    factor = _factor(setting, written or unit)
+    try:
+        return float(number) if factor == 1 else float(Decimal(number) * factor)
+    except ArithmeticError:
+        return text
+
+
+def range_of(setting: Setting, unit: str) -> str:
+    """Its range as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none."""
+    low, high = (
+        None if end is None else float(Decimal(repr(end)) / _factor(setting, unit))
+        for end in (setting.low, setting.high)
+    )
+    if low is not None and high is not None and setting.low_included and setting.high_included:
+        return f"{low:.7g} to {high:.7g}"
+    limits = []
+    if low is not None:
+        limits.append(f"{'at least' if setting.low_included else 'above'} {low:.7g}")
+    if high is not None:
+        limits.append(f"{'at most' if setting.high_included else 'below'} {high:.7g}")
+    return ", ".join(limits)
+
+
+def _factor(setting: Setting, unit: str) -> Decimal:
+    return UNITS.get(setting.unit, {}).get(unit, Decimal(1))

@@ -1,100 +1,85 @@
-"""The survey in the background: portion after portion while nothing else is asked, told now and then."""
+"""The survey of a scan in the background, portion by portion while nothing else is requested."""
 
 from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 from ptynb.analysis import Survey
 from ptynb.analysis.scan_survey import Surveyor
 from ptynb.data.scan import Scan
+from ptynb.widgets.actions import repeat
 
-News = Callable[["BackgroundSurvey", Survey], None]
+Progress = Callable[["BackgroundSurvey", Survey], None]
 Failed = Callable[["BackgroundSurvey", Exception], None]
-OFTEN, PATIENCE = 1.0, 20.0
-"""Seconds between two tellings, and how many times longer than the telling itself they are apart."""
+SHORTEST_INTERVAL, PROGRESS_SHARE = 1.0, 20.0
+"""Interval of reports [s], and how many times longer than the report itself it is at least."""
+BUSY_SECONDS, PAUSED_SECONDS = 0.02, 60.0
 REST = 0.25
-"""Part of a portion's time that others get after it."""
+"""Rest after a portion, as a part of its time, in which other threads can work."""
 
 
 class BackgroundSurvey:
-    """Surveys a scan in a thread of its own until all patterns are seen or `close` is called.
+    """Surveys a scan in a thread until all patterns are read or `close` is called.
 
-    news, failed: methods, called in that thread; they are not kept alive by it. busy: whether the user waits for
-    something, during which the survey stands still.
+    progress, failed: called in that thread. busy: whether the user waits for something; the survey rests meanwhile.
     """
 
-    def __init__(self, scan: Scan, news: News, failed: Failed, busy: Callable[[], bool]) -> None:
-        self._stop, self._go = threading.Event(), threading.Event()
-        self._go.set()
-        methods = weakref.WeakMethod(news), weakref.WeakMethod(failed), weakref.WeakMethod(busy)
-        self._thread = threading.Thread(
-            target=_survey,
-            args=(weakref.ref(self), scan, methods, self._stop, self._go),
-            name="ptynb survey",
-            daemon=True,
-        )
-        weakref.finalize(self, _end, self._stop, self._go)
+    def __init__(self, scan: Scan, progress: Progress, failed: Failed, busy: Callable[[], bool]) -> None:
+        self._scan, self._progress, self._failed, self._busy = scan, progress, failed, busy
+        self._surveyor: Surveyor | None = None
+        self._next_report = 0.0
+        self._ended, self._wake = threading.Event(), threading.Event()
+        self.paused = False
 
     def start(self) -> None:
-        """Begins."""
-        self._thread.start()
+        """Starts the thread."""
+        repeat(self, "ptynb survey", 0.0, BackgroundSurvey._advance, BackgroundSurvey._fail, soon=self._wake)
 
-    @property
-    def paused(self) -> bool:
-        """Whether it stands still until told otherwise."""
-        return not self._go.is_set()
-
-    @paused.setter
-    def paused(self, paused: bool) -> None:
-        (self._go.clear if paused else self._go.set)()
+    def pause(self, paused: bool) -> None:
+        """Suspends the survey, or continues it."""
+        self.paused = paused
+        self._wake.set()
 
     def wait(self, seconds: float = 60.0) -> None:
         """Waits for its end. Raises TimeoutError."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            raise TimeoutError(f"The survey is still going on after {seconds:g} s.")
+        if not self._ended.wait(seconds):
+            raise TimeoutError(f"The survey is not complete after {seconds:g} s.")
 
     def close(self) -> None:
-        """Ends it after the portion under way."""
-        _end(self._stop, self._go)
+        """Ends the thread after the current portion."""
+        self._ended.set()
+        self._wake.set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.is_set()
 
-def _end(stop: threading.Event, go: threading.Event) -> None:
-    stop.set()
-    go.set()
-
-
-def _survey(
-    owner: weakref.ref[BackgroundSurvey],
-    scan: Scan,
-    methods: tuple[weakref.WeakMethod[Any], ...],
-    stop: threading.Event,
-    go: threading.Event,
-) -> None:
-    def tell(method: weakref.WeakMethod[Any], what: object) -> None:
-        called, source = method(), owner()
-        if called is not None and source is not None and not stop.is_set():
-            called(source, what)
-
-    news, failed, busy = methods
-    try:
-        surveyor = Surveyor(scan)
-        next_telling = 0.0
-        while go.wait() and not stop.is_set():
-            while (asked := busy()) is not None and asked() and not stop.wait(0.02):
-                del asked
+    def _advance(self) -> float:
+        """Reads a portion and reports; returns the seconds until the next one."""
+        if self.paused:
+            return PAUSED_SECONDS
+        if self._busy():
+            return BUSY_SECONDS
+        if self._surveyor is None:
+            self._surveyor = Surveyor(self._scan)
+        began = time.monotonic()
+        more = self._surveyor.advance()
+        seconds = time.monotonic() - began
+        if not more or (not self._surveyor.in_sample and time.monotonic() >= self._next_report):
             began = time.monotonic()
-            more = surveyor.advance()
-            seconds = time.monotonic() - began
-            if not more or (not surveyor.in_sample and time.monotonic() >= next_telling):
-                began = time.monotonic()
-                tell(news, surveyor.survey())
-                next_telling = time.monotonic() + max(OFTEN, PATIENCE * (time.monotonic() - began))
-            if not more or stop.wait(REST * seconds):
-                return
-    except Exception as error:  # noqa: BLE001 - shown to the user; a file may be gone or spoilt
-        tell(failed, error)
+            if not self.closed:
+                self._progress(self, self._surveyor.survey())
+            interval = max(SHORTEST_INTERVAL, PROGRESS_SHARE * (time.monotonic() - began))
+            self._next_report = time.monotonic() + interval
+        if not more:
+            self._surveyor = None
+            self.close()
+        return REST * seconds
+
+    def _fail(self, error: Exception | None) -> None:
+        if error is not None:
+            self._failed(self, error)
+            self.close()

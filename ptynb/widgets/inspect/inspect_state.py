@@ -1,4 +1,4 @@
-"""What the panels of `inspect` share: the scan as it is now, what is known of it, and how it is changed."""
+"""State that the panels of `inspect` share: the scan, its survey, and its changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
 
 
 class InspectorState:
-    """The scan that is looked at; a change keeps the earlier one.
+    """The scan, its survey and its earlier versions.
 
-    index: the pattern on the screen; wanted: the one chosen last, which comes there. work: carries out what panels are
-    asked. show_pattern: has another pattern shown. replaced: is called after a change
-    of the scan. clear: takes an earlier complaint away. tell: is given the lines of Python that do the same as what was
-    done.
+    index: the pattern that is shown; chosen: the one chosen last, which will be shown. work: carries out actions of
+    panels. show_pattern: shows another pattern. replaced: called after a change of the scan. clear: removes an error.
+    tell: called with the lines of Python that do the same as clicks.
     """
 
     def __init__(
@@ -34,8 +33,8 @@ class InspectorState:
     ) -> None:
         check_scan(scan)
         self.scan = scan
-        self.seen: Survey | None = None
-        self.index = self.wanted = 0
+        self.survey: Survey | None = None
+        self.index = self.chosen = 0
         self.work = work
         self.show_pattern = show_pattern
         self.tell: Callable[[str], None] | None = None
@@ -44,8 +43,8 @@ class InspectorState:
         self._earlier: list[tuple[Scan, tuple[str, ...]]] = []
         self._lines: tuple[str, ...] = ()
 
-    def asked(self, action: Callable[[], None], instead_of: str | None = None) -> None:
-        """Has an action carried out that the user asked for: an earlier complaint goes, one about this one stays."""
+    def run(self, action: Callable[[], None], instead_of: str | None = None) -> None:
+        """Queues an action of the user; it removes the error of the last one."""
 
         def carry_out() -> None:
             self._clear()
@@ -53,20 +52,20 @@ class InspectorState:
 
         self.work.put(carry_out, instead_of)
 
-    def replace(self, scan: Scan, lines: Sequence[str], *, told: Sequence[str] = ()) -> None:
-        """Takes another scan in the place of this one, which the lines have made of it.
+    def replace(self, scan: Scan, lines: Sequence[str], *, earlier_lines: Sequence[str] = ()) -> None:
+        """Replaces the scan by the result of these lines.
 
-        told: lines before these, which were told already and are needed when all is done once more.
+        earlier_lines: passed to `tell` before, and needed to repeat the change.
         """
         first = () if self._earlier else ("original = scan",)
         self._earlier.append((self.scan, self._lines))
         self._take(scan)
-        self._lines = (*self._lines, *told, *lines)
+        self._lines = (*self._lines, *earlier_lines, *lines)
         for line in (*first, *lines):
             self.say(line)
 
-    def go_back(self) -> None:
-        """Back to the scan before the last change; nothing happens at the first."""
+    def undo(self) -> None:
+        """Restores the scan before the last change, if there is one."""
         if self._earlier:
             scan, self._lines = self._earlier.pop()
             self._take(scan)
@@ -74,34 +73,33 @@ class InspectorState:
                 self.say(line)
 
     @property
-    def can_go_back(self) -> bool:
+    def can_undo(self) -> bool:
         """Whether the scan was changed."""
         return bool(self._earlier)
 
     def say(self, line: str) -> None:
-        """Tells a line of Python."""
+        """Passes a line of Python to `tell`."""
         if self.tell is not None:
             self.tell(line)
 
     def need_survey(self) -> Survey:
-        """What is known of the scan. Raises ValueError before anything is."""
-        if self.seen is None:
-            raise InvalidValueError("Nothing was surveyed yet; wait for the first patterns.")
-        return self.seen
+        """The survey. Raises ValueError before its first patterns."""
+        if self.survey is None:
+            raise InvalidValueError(
+                "The survey has no patterns yet; wait for the first ones.", code="survey.incomplete"
+            )
+        return self.survey
 
     def _take(self, scan: Scan) -> None:
-        # The index first: another thread may be about to read this pattern, of the one scan or the other.
+        # Indices first: another thread may read this pattern from either scan.
         self.index = min(self.index, len(scan) - 1)
-        self.wanted = min(self.wanted, len(scan) - 1)
-        self.scan, self.seen = scan, None
+        self.chosen = min(self.chosen, len(scan) - 1)
+        self.scan, self.survey = scan, None
         self._replaced()
 
 
 class InspectorPanel(ipywidgets.VBox):
-    """Part of the look, in a tab of its own; an abstract class.
-
-    Methods that draw are called in a thread of the look's, never in the kernel's.
-    """
+    """A tab of the inspector; an abstract class. Methods that draw are called in a thread of the inspector."""
 
     title = ""
 
@@ -110,18 +108,18 @@ class InspectorPanel(ipywidgets.VBox):
         super().__init__(list(children), layout=ipywidgets.Layout(overflow="visible"))
 
     def draw(self) -> None:
-        """Shows what is known now; called when the panel comes to be seen, and with each news of the survey."""
+        """Shows the current state; called when the panel becomes visible and after each progress of the survey."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """The scan is another one; called before `draw`."""
+        """Resets the panel for another scan; called before `draw`."""
 
     def button(self, text: str, action: Callable[[], None], tooltip: str = "", icon: str = "") -> ipywidgets.Button:
-        """A button whose action is carried out by the look's thread."""
+        """A button whose action is carried out in a thread of the inspector."""
         button = ipywidgets.Button(
             description=text, icon=icon, tooltip=tooltip or text, layout=ipywidgets.Layout(width="auto")
         )
-        button.on_click(lambda _: self.state.asked(action))
+        button.on_click(lambda _: self.state.run(action))
         return button
 
 
@@ -131,18 +129,20 @@ def row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
 
 
 def real(description: str, value: float, low: float, high: float, **given: Any) -> ipywidgets.BoundedFloatText:
-    """A field for a number, with its bounds."""
-    layout = ipywidgets.Layout(width="180px")
-    return ipywidgets.BoundedFloatText(value=value, min=low, max=high, description=description, layout=layout, **given)
+    """A field for a real number."""
+    layout, style = ipywidgets.Layout(width="220px"), {"description_width": "initial"}
+    return ipywidgets.BoundedFloatText(
+        value=value, min=low, max=high, description=description, layout=layout, style=style, **given
+    )
 
 
 def choice(description: str, options: Sequence[str]) -> ipywidgets.Dropdown:
-    """A field to choose one of some words."""
+    """A menu of texts."""
     return ipywidgets.Dropdown(options=options, description=description, layout=ipywidgets.Layout(width="220px"))
 
 
 def number_list(indices: Sequence[int]) -> str:
-    """ "3, 7-9": whole numbers in order, runs of three and more shortened."""
+    """ "3, 7-9": integers in order, runs of three and more as ranges."""
     parts: list[str] = []
     run: list[int] = []
     for index in [*sorted(set(indices)), None]:
@@ -155,20 +155,23 @@ def number_list(indices: Sequence[int]) -> str:
 
 
 def read_number_list(text: str, count: int) -> list[int]:
-    """The patterns, of so many, that a text such as "3, 7-9" names. Raises ValueError for another text."""
-    found: set[int] = set()
+    """The indices, below `count`, in a text such as "3, 7-9". Raises ValueError for another text."""
+    indices: set[int] = set()
     for part in filter(None, (part.strip() for part in text.replace(";", ",").split(","))):
         first, dash, last = part.partition("-")
         if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()):
-            raise InvalidValueError(f"{part!r} names no patterns; expected whole numbers and ranges, such as 3, 7-9.")
+            raise InvalidValueError(
+                f"{part!r} is not an index or a range; expected integers and ranges, such as 3, 7-9.",
+                code="argument.invalid-value",
+            )
         low, high = int(first), int(last or first)
         if low > high:
             raise InvalidValueError(
-                f"{part!r} names no patterns, as it ends before it begins; turn it round: {high}-{low}."
+                f"{part!r} is a range that ends before it begins; enter {high}-{low}.", code="argument.invalid-value"
             )
         if high >= count:
             raise InvalidValueError(
-                f"{part!r} names patterns that are not there; the scan has those from 0 to {count - 1}."
+                f"{part!r} is outside the scan; expected patterns from 0 to {count - 1}.", code="argument.invalid-value"
             )
-        found.update(range(low, high + 1))
-    return sorted(found)
+        indices.update(range(low, high + 1))
+    return sorted(indices)

@@ -1,4 +1,4 @@
-"""The mask: bad pixels found and taken over, painted by brush, undone, saved and used."""
+"""The mask: bad pixels found and added, painting by brush, undo, files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURE = "mask"
 
 
 class MaskPanel(InspectorPanel):
-    """The mask in hand: it becomes the scan's when it is used. Within, it is centred as what is shown is."""
+    """Edits a mask, which becomes the scan's with Use mask. It is stored centred, as the picture."""
 
     title = "Mask"
 
@@ -28,38 +28,38 @@ class MaskPanel(InspectorPanel):
         self._found: BadPixels | None = None
         self._view = Viewer(columns=1, height=420)
         self._paint = ipywidgets.ToggleButton(value=False, description="Paint", icon="paint-brush")
-        self._paint.tooltip = "Paint on the picture; the brush and the eraser are in its tools"
+        self._paint.tooltip = "Paint on the picture; brush and eraser are among its tools"
         self._paint.layout.width = "auto"
         self._y, self._x = (
             real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.pattern_shape, strict=True)
         )
-        self._radius = real("Disc radius", 5, 0.5, 1e4)
+        self._radius = real("Disc radius [pixels]", 5, 0.5, 1e4)
         self._file = ipywidgets.Text(value="mask.npy", description="File", placeholder="mask.npy or mask.h5")
-        self._words = ipywidgets.HTML()
-        self._take = self.button("Take over", self._take_over, "Masks the pixels that were found", "arrow-down")
-        self._undo = self.button("Undo", self._undone, "Back to the mask before the last change", "undo")
-        self._take.disabled = self._undo.disabled = True
+        self._summary = ipywidgets.HTML()
+        self._add_found = self.button(
+            "Mask found", self._mask_found, "Masks the bad pixels that were found", "arrow-down"
+        )
+        self._undo = self.button("Undo", self._undone, "Restores the mask before the last change", "undo")
+        self._add_found.disabled = self._undo.disabled = True
         super().__init__(
             state,
             [
                 row(
                     self._paint,
                     self._undo,
-                    self.button(
-                        "Find bad pixels", self._find, "Hot, dead, stuck ones and those without numbers", "search"
-                    ),
-                    self._take,
-                    self.button("Use mask", self._use, "Gives the scan this mask", "check"),
+                    self.button("Find bad pixels", self._find, "Hot, dead, stuck and not finite pixels", "search"),
+                    self._add_found,
+                    self.button("Use mask", self._use, "Sets the mask of the scan", "check"),
                 ),
                 row(
                     self._y,
                     self._x,
                     self._radius,
-                    self.button("Mask disc", lambda: self._disc(good=False), "Masks the pixels within the radius"),
-                    self.button("Free disc", lambda: self._disc(good=True), "Makes the pixels within the radius good"),
+                    self.button("Mask disc", lambda: self._disc(good=False), "Masks the pixels in the disc"),
+                    self.button("Unmask disc", lambda: self._disc(good=True), "Unmasks the pixels in the disc"),
                 ),
                 row(self._file, self.button("Save", self._save, icon="save"), self.button("Load", self._load)),
-                self._words,
+                self._summary,
                 self._view,
             ],
         )
@@ -69,23 +69,23 @@ class MaskPanel(InspectorPanel):
 
     @property
     def mask(self) -> Array:
-        """The mask in hand (y, x), in the order of the scan's patterns."""
+        """The edited mask (y, x), in the order of the scan's patterns."""
         mask = self._history.mask
         return np.fft.ifftshift(mask) if is_shifted(self.state.scan) else mask
 
     def draw(self) -> None:
-        """The mean pattern (the chosen one, before anything is known) with the mask over it."""
-        scan, seen, good = self.state.scan, self.state.seen, self._history.mask
-        counts = pattern_of(scan, self.state.index) if seen is None else centred(scan, seen.mean)
+        """The mean pattern, or the chosen one before the survey, with the mask over it."""
+        scan, survey, good = self.state.scan, self.state.survey, self._history.mask
+        counts = pattern_of(scan, self.state.index) if survey is None else centred(scan, survey.mean)
         found = None if self._found is None else ~centred(scan, self._found.mask)
         show(self._view, [mask_picture(np.maximum(counts, 0), good, found, PICTURE, "mean pattern and mask")])
         new = 0 if found is None else int((found & good).sum())
-        kinds = "" if self._found is None else f" Found: {str(self._found)[12:-1]}; {new} not masked yet (blue)."
-        put(self._words, f"{int((~good).sum()):,} of {good.size:,} pixels masked (orange).{kinds}")
-        self._take.disabled, self._undo.disabled = not new, not self._history.changed
+        kinds = "" if self._found is None else f" Found: {_counts(self._found)}; {new} not masked yet (blue)."
+        put(self._summary, f"{int((~good).sum()):,} of {good.size:,} pixels masked (orange).{kinds}")
+        self._add_found.disabled, self._undo.disabled = not new, not self._history.changed
 
     def renew(self) -> None:
-        """The mask of the new scan."""
+        """The mask of another scan."""
         self._history, self._found = MaskHistory(_mask_of(self.state)), None
         self._lines = []
         for field, side in zip((self._y, self._x), self.state.scan.pattern_shape, strict=True):
@@ -93,13 +93,13 @@ class MaskPanel(InspectorPanel):
 
     def _change(self, mask: Array, line: str) -> None:
         if self._history.change(mask):
-            self._tell_first_line()
+            self._say_first_line()
             self._lines.append(line)
             self.state.say(line)
         self.draw()
 
-    def _tell_first_line(self) -> None:
-        """Before a line that uses `mask`: what it is at first, where no line told it yet."""
+    def _say_first_line(self) -> None:
+        """Defines `mask` before the first line that uses it."""
         if not self._lines:
             self.state.say(self._first_line())
 
@@ -109,8 +109,8 @@ class MaskPanel(InspectorPanel):
         return f"mask = {'np.fft.fftshift(scan.mask)' if is_shifted(self.state.scan) else 'scan.mask'}"
 
     def _stroked(self, name: str, path: Array, radius: float, erase: bool) -> None:
-        # The viewer's places count from a pixel's corner, those of a mask from its middle.
-        self.state.asked(lambda: self._stroke(path - 0.5, radius, erase))
+        # Coordinates of the viewer refer to the corner of a pixel, those of a mask to its centre.
+        self.state.run(lambda: self._stroke(path - 0.5, radius, erase))
 
     def _stroke(self, path: Array, radius: float, good: bool) -> None:
         end = ", good=True" if good else ""
@@ -136,7 +136,7 @@ class MaskPanel(InspectorPanel):
         self.state.say("found = pt.analysis.find_bad_pixels(scan)")
         self.draw()
 
-    def _take_over(self) -> None:
+    def _mask_found(self) -> None:
         if self._found is not None:
             found = "pt.analysis.find_bad_pixels(scan).mask"
             found = f"np.fft.fftshift({found})" if is_shifted(self.state.scan) else found
@@ -147,13 +147,13 @@ class MaskPanel(InspectorPanel):
 
     def _save(self) -> None:
         save_mask(self.mask, self._file.value)
-        self._tell_first_line()
+        self._say_first_line()
         self.state.say(f"pt.save_mask({self._in_order()}, {self._file.value!r})")
-        put(self._words, f"Saved in {self._file.value}: True where the detector works, in the order of the patterns.")
+        put(self._summary, f"Saved to {self._file.value}: True for good pixels, in the order of the patterns.")
 
     def _load(self) -> None:
         loaded = load_mask(self._file.value)
-        with_mask(self.state.scan, loaded)  # refuses one that does not fit
+        with_mask(self.state.scan, loaded)  # raises an error for another shape
         shift = is_shifted(self.state.scan)
         load = f"pt.load_mask({self._file.value!r})"
         self._change(centred(self.state.scan, loaded), f"mask = {f'np.fft.fftshift({load})' if shift else load}")
@@ -162,12 +162,18 @@ class MaskPanel(InspectorPanel):
         mask = self.mask
         whole = bool(mask.all())
         line = f"scan = pt.analysis.with_mask(scan, {'None' if whole else self._in_order()})"
-        told = (self._first_line(), *self._lines)
+        earlier_lines = (self._first_line(), *self._lines)
         used = with_mask(self.state.scan, None if whole else mask)
-        self._tell_first_line()
-        self.state.replace(used, [line], told=told)
+        self._say_first_line()
+        self.state.replace(used, [line], earlier_lines=earlier_lines)
 
 
 def _mask_of(state: InspectorState) -> Array:
     scan = state.scan
     return np.ones(scan.pattern_shape, bool) if scan.mask is None else centred(scan, scan.mask)
+
+
+def _counts(found: BadPixels) -> str:
+    """The number of bad pixels by kind: "3 hot, 0 dead, ..."."""
+    kinds = {"hot": found.hot, "dead": found.dead, "stuck": found.stuck, "not finite": found.lost}
+    return ", ".join(f"{int(pixels.sum())} {kind}" for kind, pixels in kinds.items())

@@ -1,4 +1,4 @@
-"""Patterns as pictures: centred, on a linear, logarithmic or power scale, sent when the browser has drawn the last."""
+"""Patterns as pictures: centred, on a linear, logarithmic or power scale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 SCALES = ("log", "linear", "gamma")
 MASKED, FOUND = (230, 159, 0), (86, 180, 233)
-"""Orange and sky blue: told apart, and from greys, without colour vision too."""
+"""Orange and sky blue, which are distinguishable with colour blindness."""
 
 
 def is_shifted(scan: Scan) -> bool:
@@ -28,26 +28,26 @@ def centred(scan: Scan, field: Array) -> Array:
 
 
 def pattern_of(scan: Scan, index: int) -> Array:
-    """A pattern (y, x), centred, as stored but for bad pixels and numbers that are not finite, which are 0."""
+    """A pattern (y, x), centred; bad pixels and values that are not finite are 0."""
     counts = scan.frames.read(index, index + 1)[0].astype(np.float64)
     good = np.isfinite(counts) if scan.mask is None else np.isfinite(counts) & scan.mask
     return centred(scan, np.where(good, counts, 0))
 
 
 def scaled(counts: Array, scale: str, exponent: float) -> Array:
-    """Counts as they are shown; negative ones are 0 but on the linear scale."""
+    """Counts on a scale; negative ones are 0 except on the linear scale."""
     if scale == "linear":
         return counts
     return np.log10(np.maximum(counts, 0) + 1) if scale == "log" else np.maximum(counts, 0) ** exponent
 
 
 def unit_of(scale: str, exponent: float, unit: str = "counts") -> str:
-    """What the numbers of a scale are."""
+    """The unit of values on a scale."""
     return {"linear": unit, "log": f"log10(1 + {unit})", "gamma": f"({unit})^{exponent:g}"}[scale]
 
 
 def pattern_picture(counts: Array, name: str, title: str, scale: str, exponent: float, unit: str = "counts") -> Picture:
-    """The picture of a pattern, from 0, or the least of its counts, to the brightest."""
+    """The picture of a pattern, from 0 or its smallest value to its largest."""
     values = scaled(counts, scale, exponent)
     low, high = min(0.0, float(values.min())), float(values.max())
     limits = (low, high if high > low else low + 1.0)
@@ -56,7 +56,7 @@ def pattern_picture(counts: Array, name: str, title: str, scale: str, exponent: 
 
 
 def mask_picture(counts: Array, good: Array, found: Array | None, name: str, title: str) -> Picture:
-    """The logarithm of a pattern (y, x) in greys, masked pixels orange, those found and not masked yet blue."""
+    """The logarithm of a pattern (y, x) in greys; masked pixels are orange, bad ones not masked yet blue."""
     values = scaled(counts, "log", 1.0)
     values = values / max(float(values[good].max(initial=0)), 1e-9)
     colours = images.coloured(values, (0.0, 1.0))
@@ -68,7 +68,7 @@ def mask_picture(counts: Array, good: Array, found: Array | None, name: str, tit
 
 
 def show(viewer: Viewer, pictures: Sequence[Picture]) -> None:
-    """Shows pictures once the browser has drawn the earlier ones; waits a second at most."""
+    """Shows pictures after the browser has drawn the last ones; waits a second at most."""
     while not viewer.ready:
         time.sleep(0.005)
     viewer.show(pictures)

@@ -1,4 +1,4 @@
-"""The map of the positions and the pattern of the chosen one, side by side."""
+"""A map of the positions and the chosen pattern, side by side."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ptynb.widgets.inspect.scan_facts import pattern_note
 from ptynb.widgets.viewer.viewer import Viewer
 
 DOTS = 400
-"""Positions up to which each gets a dot unasked; more of them would hide the map."""
+"""Number of positions up to which they are marked by default; more would hide the map."""
 
 
 class PatternPanel(InspectorPanel):
-    """Scrolls through the scan: by a click on the map, by number, by buttons."""
+    """Chooses a pattern by a click on the map, by index, or by buttons."""
 
     def __init__(self, state: InspectorState) -> None:
         last = len(state.scan) - 1
@@ -33,8 +33,8 @@ class PatternPanel(InspectorPanel):
         self.scale = choice("Scale", SCALES)
         self.exponent = real("Exponent", 0.5, 0.05, 5.0, step=0.05, disabled=True)
         self._kind = choice("Map", KINDS)
-        self._radius = real("Radius", 0, 0, 1e5)
-        self._radius.tooltip = "of the bright field [detector pixels]; 0: found from the mean pattern"
+        self._radius = real("Radius [pixels]", 0, 0, 1e5)
+        self._radius.tooltip = "Radius of the bright field [detector pixels]; 0: from the mean pattern"
         self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
         self._dots.layout.width = "auto"
         self._note = ipywidgets.HTML()
@@ -57,16 +57,16 @@ class PatternPanel(InspectorPanel):
         self._map_view.on_click(self._clicked)
         self._number.observe(self._numbered, "value")
         for control in (self.scale, self.exponent):
-            control.observe(lambda _: self.state.show_pattern(self.state.wanted), "value")
+            control.observe(lambda _: self.state.show_pattern(self.state.chosen), "value")
         for control in (self._kind, self._radius, self._dots):
-            control.observe(lambda _: self.state.asked(self.draw, instead_of="map"), "value")
+            control.observe(lambda _: self.state.run(self.draw, instead_of="map"), "value")
         self.scale.observe(lambda change: setattr(self.exponent, "disabled", change["new"] != "gamma"), "value")
 
     def draw(self) -> None:
-        """The map, from what was surveyed so far."""
+        """The map of the patterns surveyed so far."""
         if self._map is None:
             self._map = PositionMap(self.state.scan)
-        show(self._map_view, [self._map.picture(self.state.seen, self._kind.value, self._radius.value)])
+        show(self._map_view, [self._map.picture(self.state.survey, self._kind.value, self._radius.value)])
         self._mark()
 
     def draw_pattern(self) -> None:
@@ -80,13 +80,13 @@ class PatternPanel(InspectorPanel):
         self._mark()
 
     def renew(self) -> None:
-        """Another map, and other bounds for the number."""
+        """Resets the map and the limit of the index."""
         self._map = None
         self._number.max = len(self.state.scan) - 1
 
     def _follow(self) -> None:
-        """The number field shows the pattern that was chosen elsewhere; an older one than that changes nothing."""
-        if self.state.wanted != self.state.index:
+        """Shows the index of a pattern that was chosen elsewhere, unless another one was chosen since."""
+        if self.state.chosen != self.state.index:
             return
         self._follower = threading.get_ident()
         try:
@@ -96,19 +96,19 @@ class PatternPanel(InspectorPanel):
 
     def _mark(self) -> None:
         positions, index = self._map, self.state.index
-        if positions is None or index >= len(positions.places):
+        if positions is None or index >= len(positions.points):
             return
         all_of_them = self._dots.value
-        places = positions.places if all_of_them else positions.places[index : index + 1]
-        self._map_view.mark(NAME, places, chosen=index if all_of_them else 0)
+        points = positions.points if all_of_them else positions.points[index : index + 1]
+        self._map_view.mark(NAME, points, chosen=index if all_of_them else 0)
 
     def _clicked(self, name: str, y: float, x: float) -> None:
         if self._map is not None:
             self.state.show_pattern(self._map.pattern_at(y, x))
 
     def _numbered(self, change: Any) -> None:
-        # To follow is no wish, even where another pattern was chosen just now; what another thread does meanwhile is.
-        if threading.get_ident() != self._follower and int(change["new"]) != self.state.wanted:
+        # Ignores changes by `_follow`, but not those of the user, in another thread, at the same time.
+        if threading.get_ident() != self._follower and int(change["new"]) != self.state.chosen:
             self.state.show_pattern(int(change["new"]))
 
     def _stepping(self, text: str, icon: str, step: int) -> ipywidgets.Button:
@@ -118,9 +118,9 @@ class PatternPanel(InspectorPanel):
         return button
 
     def _stepped(self, step: int) -> None:
-        # From where the last click is going, not from the pattern that is on the screen yet.
-        self.state.show_pattern(self.state.wanted + step)
-        self._number.value = self.state.wanted
+        # Relative to the pattern chosen last, which may not be shown yet.
+        self.state.show_pattern(self.state.chosen + step)
+        self._number.value = self.state.chosen
 
     def _value_at(self, name: str, y: int, x: int) -> str:
         height, width = self._counts.shape
@@ -128,7 +128,7 @@ class PatternPanel(InspectorPanel):
 
 
 def _half(widget: ipywidgets.Widget) -> ipywidgets.Box:
-    """A view that takes half of the width where there is room for two."""
+    """A view of half the width, or the whole width of a narrow page."""
     return ipywidgets.Box(
         [widget], layout=ipywidgets.Layout(flex="1 1 390px", overflow="visible", min_width="0", margin="0 6px")
     )

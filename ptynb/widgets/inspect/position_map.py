@@ -1,6 +1,6 @@
-"""The map of the scan positions: a picture in which each pixel shows the pattern nearest to it.
+"""The map of the positions: a picture in which each pixel shows the value of the nearest pattern.
 
-So rasters, spirals and random positions become pictures alike, at any number of patterns, and a click finds a pattern.
+It works for rasters, spirals and random positions, and for any number of patterns.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ class PositionMap:
         self.shape = tuple(max(1, int(np.ceil(side))) for side in ((high - low) / self._spacing).tolist())
         self._pixel = None if scan.pixel_size is None else scan.pixel_size
         self._nearest: tuple[int, Array] | None = None
-        self.places: Array = (scan.positions - low) / self._spacing
-        """(pattern, yx) in pixels of the picture, from the outer corner of its first one."""
+        self.points: Array = (scan.positions - low) / self._spacing
+        """Positions (pattern, yx) in pixels of the picture, from the outer corner of the first pixel."""
 
     def pattern_at(self, y: float, x: float) -> int:
-        """The pattern nearest to a place in the picture."""
+        """The pattern nearest to a point of the picture."""
         return int(self._tree.query(self._low + np.array([y, x]) * self._spacing)[1])
 
     def image(self, values: Array, seen: Array) -> Array:
-        """(y, x) of a number for each pattern, from those seen (pattern,); 0 where none is near."""
+        """The picture (y, x) of a value for each pattern, from those surveyed (pattern,); 0 where none is near."""
         nearest = self._nearest_of(seen)
-        filled = np.where(nearest >= 0, np.nan_to_num(values)[nearest], 0)
-        return filled
+        return np.where(nearest >= 0, np.nan_to_num(values)[nearest], 0)
 
     def picture(self, seen: Survey | None, kind: str, radius: float) -> Picture:
-        """The virtual image of this kind; radius: of the bright field [detector pixels], 0: found."""
+        """The virtual image of this kind; radius: of the bright field [detector pixels], 0: from the mean pattern."""
         pixel = None if self._pixel is None else (self._pixel[0] * self._spacing, self._pixel[1] * self._spacing)
         if seen is None:
             return images.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
@@ -59,7 +58,7 @@ class PositionMap:
         return images.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
 
     def _nearest_of(self, seen: Array) -> Array:
-        """Which pattern of those seen is nearest to each pixel (y, x); -1 where all are far."""
+        """The nearest surveyed pattern of each pixel (y, x); -1 where all are far."""
         count = int(seen.sum())
         if self._nearest is None or self._nearest[0] != count:
             known = np.flatnonzero(seen)
@@ -69,7 +68,7 @@ class PositionMap:
                 low + (np.arange(side) + 0.5) * self._spacing for low, side in zip(self._low, self.shape, strict=True)
             ]
             pixels = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-            # Steps may be oblong, so the mean area of a pattern counts too; a larger gap stays one in the picture.
+            # Steps may differ in y and x, so the mean area of a pattern counts too; a larger gap stays empty.
             area = float(np.ptp(self._positions[known], axis=0).prod()) / len(known)
             reach = max(1.5 * usual, 2 * math.sqrt(area), self._spacing)
             distance, index = tree.query(pixels, distance_upper_bound=reach)
@@ -79,7 +78,7 @@ class PositionMap:
 
 
 def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
-    """A number for each pattern (pattern,), NaN where unseen, and its unit."""
+    """A value for each pattern (pattern,), NaN if not surveyed, and its unit."""
     if kind in ("bright field", "dark field"):
         edge = radius or bright_radius(seen)
         return (seen.annulus(0, edge) if kind == "bright field" else seen.annulus(edge)), "counts"

@@ -1,4 +1,4 @@
-"""How the scan lies to the detector, what looks suspicious, and which patterns are left out."""
+"""Rotation between scan and detector, suspicious patterns, and patterns to exclude."""
 
 from __future__ import annotations
 
@@ -14,107 +14,117 @@ from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
 
 LISTED = 500
-"""Suspicious patterns in the list at most; the words beside it count all."""
+"""Suspicious patterns in the list at most; the text above counts all."""
 
 
-class PlacesPanel(InspectorPanel):
-    """Rotation, suspicious places and patterns, and the list of those to leave out."""
+class PositionsPanel(InspectorPanel):
+    """Rotation, suspicious positions and patterns, and the list of those to exclude."""
 
-    title = "Places"
+    title = "Positions"
 
     def __init__(self, state: InspectorState) -> None:
         self._rotation: ScanRotation | None = None
-        self._found: list[tuple[int, str]] = []
-        self._turning = ipywidgets.HTML()
-        self._turn = self.button(
-            "Turn positions", self._turned, "Turns the positions by the angle found", "rotate-right"
+        self._suspicious: list[tuple[int, str]] = []
+        self._rotation_text = ipywidgets.HTML()
+        self._rotate = self.button(
+            "Rotate positions", self._rotated, "Rotates the positions by this angle", "rotate-right"
         )
         self._list = Choice("Suspicious", rows=8, width="420px")
         self._counts = ipywidgets.HTML()
-        self._left_out = ipywidgets.Text(value="", description="Leave out", placeholder="patterns, such as 3, 7-9")
+        self._left_out = ipywidgets.Text(value="", description="Exclude", placeholder="patterns, such as 3, 7-9")
         self._left_out.layout.width = "420px"
         self._left_out.layout.max_width = "100%"
         super().__init__(
             state,
             [
                 row(
-                    self.button("Find rotation", self._find_rotation, "From the centres of mass", "compass"), self._turn
+                    self.button(
+                        "Find rotation",
+                        self._find_rotation,
+                        "Finds the rotation of the scan from centres of mass",
+                        "compass",
+                    ),
+                    self._rotate,
                 ),
-                self._turning,
-                row(self.button("Find suspicious", self._find, "Looks through all that was surveyed", "search")),
+                self._rotation_text,
+                row(self.button("Find suspicious", self._find, "Searches the surveyed patterns", "search")),
                 self._counts,
                 self._list,
                 row(
-                    self.button("Leave out chosen", self._leave_chosen, "Adds the chosen pattern to the list"),
-                    self.button("Leave out all listed", self._leave_all, "Adds all suspicious patterns to the list"),
+                    self.button(
+                        "Exclude chosen",
+                        lambda: self._exclude([self.state.index]),
+                        "Adds the pattern shown to the list",
+                    ),
+                    self.button(
+                        "Exclude all suspicious",
+                        lambda: self._exclude([index for index, _ in self._suspicious]),
+                        "Adds them to the list",
+                    ),
                 ),
-                row(self._left_out, self.button("Use without them", self._use, "Makes a scan without these", "check")),
+                row(self._left_out, self.button("Remove from scan", self._use, "Removes these patterns", "check")),
             ],
         )
-        self._turn.disabled = True
+        self._rotate.disabled = True
         self._list.observe(lambda _: self._chosen(), "chosen")
 
     @property
     def excluded(self) -> list[int]:
-        """The patterns to leave out, in order. Raises ValueError for a text that names none that the scan has."""
+        """The patterns to exclude, in order. Raises ValueError for an invalid list."""
         return read_number_list(self._left_out.value, len(self.state.scan))
 
     def draw(self) -> None:
-        """Nothing is drawn by itself: to look for something takes seconds for large scans."""
+        """Nothing is drawn without a click, as it takes seconds for large scans."""
 
     def renew(self) -> None:
-        """Nothing is known of the new scan."""
-        self._rotation, self._found = None, []
-        self._turn.disabled = True
+        """Removes the results for the earlier scan."""
+        self._rotation, self._suspicious = None, []
+        self._rotate.disabled = True
         self._list.offer([])
         self._left_out.value = ""
-        put(self._turning, "")
+        put(self._rotation_text, "")
         put(self._counts, "")
 
     def _find_rotation(self) -> None:
         found = self._rotation = scan_rotation(self.state.scan, self.state.need_survey())
         self.state.say("rotation = pt.analysis.scan_rotation(scan)")
-        exchange = "y and x of the positions exchanged, then turned" if found.transposed else "positions turned"
+        exchange = "y and x of the positions are swapped, then rotated" if found.transposed else "positions are rotated"
         put(
-            self._turning,
-            f"<b>{found.degrees:.2f}°</b>: {exchange} from x towards y by this angle. Curl is {found.curl_before:.0%} "
-            f"of the field now, and would be {found.curl_after:.0%}. Half a turn more gives the opposite phase.<br>"
+            self._rotation_text,
+            f"<b>{found.degrees:.2f}°</b>: {exchange} from x towards y. The curl is {found.curl_before:.0%} "
+            f"of the field before and {found.curl_after:.0%} after it. A further 180° inverts the phase.<br>"
             f"<code>{html.escape('; '.join(_lines(found)))}</code>",
         )
-        self._turn.disabled = False
+        self._rotate.disabled = False
 
-    def _turned(self) -> None:
+    def _rotated(self) -> None:
         if self._rotation is not None:
             self.state.replace(self._rotation.apply(self.state.scan), _lines(self._rotation))
 
     def _find(self) -> None:
         found = find_suspicious(self.state.scan, self.state.need_survey())
         self.state.say("suspicious = pt.analysis.find_suspicious(scan)")
-        self._found = list(found)
+        self._suspicious = list(found)
         kinds = ", ".join(f"{len(indices):,} {reason}" for reason, indices in found.found.items())
-        seen = self.state.need_survey().patterns
-        shown = f"; the first {LISTED} are listed" if len(self._found) > LISTED else ""
-        put(self._counts, f"{html.escape(kinds) or 'nothing suspicious'} in {seen:,} patterns{shown}")
-        texts = [f"{index}: {reason}" for index, reason in self._found[:LISTED]]
+        count = self.state.need_survey().patterns
+        shown = f"; the first {LISTED} are listed" if len(self._suspicious) > LISTED else ""
+        put(self._counts, f"{html.escape(kinds) or 'nothing suspicious'} in {count:,} patterns{shown}")
+        texts = [f"{index}: {reason}" for index, reason in self._suspicious[:LISTED]]
         self._list.offer(zip(texts, texts, strict=True), [])
 
     def _chosen(self) -> None:
         if self._list.value in self._list.offered:
             self.state.show_pattern(int(self._list.value.partition(":")[0]))
 
-    def _leave_chosen(self) -> None:
-        self._add([self.state.index])
-
-    def _leave_all(self) -> None:
-        self._add([index for index, _ in self._found])
-
-    def _add(self, indices: list[int]) -> None:
+    def _exclude(self, indices: list[int]) -> None:
         self._left_out.value = number_list([*self.excluded, *indices])
 
     def _use(self) -> None:
         excluded = self.excluded
         if not excluded:
-            raise InvalidValueError("No patterns are named to leave out; expected some, such as 3, 7-9.")
+            raise InvalidValueError(
+                "The list of patterns to exclude is empty; enter some, such as 3, 7-9.", code="argument.missing"
+            )
         self.state.replace(leave_out(self.state.scan, excluded), [f"scan = pt.analysis.leave_out(scan, {excluded})"])
 
 

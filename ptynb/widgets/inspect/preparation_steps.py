@@ -1,4 +1,4 @@
-"""Steps of preparation: what a form can ask for, as a call of `ptynb.preparation` and as its line of Python."""
+"""Steps of preparation, as a call of `ptynb.preparation` and as a line of Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 
 MEAN_OF = 256
-"""Patterns behind the mean that a scan is centred by."""
+"""Number of patterns in the mean by which a scan is centred."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class PreparationStep:
 
 @dataclass(frozen=True)
 class PreparationKind:
-    """What can be asked for: its name, what its number is ("": none), which number stands there first, its step."""
+    """A kind of step: its name, the meaning of its number ("": none), the default, and the step for a text."""
 
     name: str
     number: str
@@ -41,7 +41,7 @@ def _centre(_: str) -> PreparationStep:
 
 def _whole(name: str, function: Callable[[Scan, int], Scan]) -> Callable[[str], PreparationStep]:
     def step(text: str) -> PreparationStep:
-        number = _number(text, "a whole number", int)
+        number = _number(text, "an integer", int)
         return PreparationStep(f"scan = pt.preparation.{name}(scan, {number})", lambda scan: function(scan, number))
 
     return step
@@ -68,7 +68,9 @@ def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise InvalidValueError(f"{text!r} is no number for this step; expected {expected}.") from None
+        raise InvalidValueError(
+            f"The number of this step is {text!r}; expected {expected}.", code="argument.invalid-value"
+        ) from None
 
 
 KINDS = (
@@ -83,12 +85,12 @@ KINDS = (
     PreparationKind("flip patterns", "axes: y, x or yx", "y", _flip),
     PreparationKind("transpose patterns", "", "", _plain("transpose", preparation.transpose)),
     PreparationKind(
-        "turn positions",
+        "rotate positions",
         "angle [degrees]",
         "90",
         _real("rotate_positions", preparation.rotate_positions, math.pi / 180),
     ),
     PreparationKind(
-        "exchange y and x of positions", "", "", _plain("transpose_positions", preparation.transpose_positions)
+        "swap y and x of positions", "", "", _plain("transpose_positions", preparation.transpose_positions)
     ),
 )

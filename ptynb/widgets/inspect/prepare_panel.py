@@ -1,4 +1,4 @@
-"""Preparation: steps chosen one after the other, a pattern before and after them, and the scan that comes of it."""
+"""Preparation: a sequence of steps, a pattern before and after them, and the prepared scan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 
 class PreparePanel(InspectorPanel):
-    """What preprocessing will do, before it is done."""
+    """Previews and applies steps of preparation."""
 
     title = "Prepare"
 
@@ -32,7 +32,7 @@ class PreparePanel(InspectorPanel):
         self._meaning = ipywidgets.HTML()
         self._lines = ipywidgets.HTML()
         self._remove = self.button("Remove last", self._removed, icon="undo")
-        self._apply = self.button("Apply", self._applied, "Takes the prepared scan in the place of the scan", "check")
+        self._apply = self.button("Apply", self._applied, "Replaces the scan by the prepared one", "check")
         self._view = Viewer(columns=2, height=340, linked=False)
         super().__init__(
             state,

@@ -1,4 +1,4 @@
-"""What is said in words about a scan, a pattern and the progress of a survey."""
+"""Text about a scan, a pattern and the progress of a survey."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.data.snapshot import Array
 
 
 def facts(scan: Scan) -> str:
-    """The scan's facts as a line of HTML."""
+    """The facts of a scan as a line of HTML."""
     height, width = scan.object_frame(0).shape
     entries = [
         f"<b>{html.escape(scan.name)}</b>",
@@ -27,28 +27,28 @@ def facts(scan: Scan) -> str:
     if scan.mask is not None:
         entries.append(f"{int((~scan.mask).sum())} bad pixels masked")
     if scan.probe is not None:
-        entries.append(f"first guess of {len(scan.probe)} probe mode(s)")
+        entries.append(f"initial guess of {len(scan.probe)} probe mode(s)")
     return '<div style="line-height:1.8">' + " &nbsp;·&nbsp; ".join(entries) + "</div>"
 
 
 def pattern_note(scan: Scan, index: int, counts: Array) -> str:
-    """A sentence about a pattern (y, x)."""
+    """Counts and position of a pattern (y, x)."""
     y, x = scan.positions[index]
-    return f"{counts.sum():,.0f} counts, brightest {counts.max():,.0f}; at ({y:.2f}, {x:.2f})"
+    return f"{counts.sum():,.0f} counts, maximum {counts.max():,.0f}; position y {y:.2f}, x {x:.2f} object pixels"
 
 
 def progress(seen: Survey | None, patterns: int, *, paused: bool) -> str:
-    """HTML: how far the survey is, as a bar and in words."""
+    """The progress of a survey as a bar and text (HTML)."""
     done = 0 if seen is None else seen.patterns
-    words = "which is all" if done == patterns else "paused" if paused else "going on while nothing else is asked"
+    state = "complete" if done == patterns else "paused" if paused else "running in the background"
     return (
         f'<progress value="{done}" max="{patterns}" aria-label="patterns surveyed" style="width:160px"></progress> '
-        f"<span>{done:,} of {patterns:,} patterns surveyed, {words}</span>"
+        f"<span>{done:,} of {patterns:,} patterns surveyed, {state}</span>"
     )
 
 
 def histogram(seen: Survey, width: int = 420, height: int = 150) -> str:
-    """SVG of how many pixels showed how many counts: octaves of counts, numbers on a logarithmic axis."""
+    """SVG histogram of the counts of pixels, by octaves, on a logarithmic axis."""
     filled = np.flatnonzero(seen.octaves[1:])
     first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (20, 20)
     numbers = [int(seen.octaves[0]), *seen.octaves[1 + first : last + 2].tolist()]

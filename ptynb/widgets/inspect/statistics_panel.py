@@ -12,7 +12,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 
 class StatisticsPanel(InspectorPanel):
-    """What the patterns show together, as far as they were surveyed."""
+    """Mean, maximum, variance and histogram of the surveyed patterns."""
 
     title = "Statistics"
 
@@ -23,24 +23,24 @@ class StatisticsPanel(InspectorPanel):
         self._histogram = ipywidgets.HTML()
         super().__init__(state, [row(self._scale, self._exponent), self._view, self._histogram])
         for control in (self._scale, self._exponent):
-            control.observe(lambda _: self.state.asked(self.draw, instead_of="statistics"), "value")
+            control.observe(lambda _: self.state.run(self.draw, instead_of="statistics"), "value")
 
     def draw(self) -> None:
         """The three pictures and the histogram."""
-        seen, scan = self.state.seen, self.state.scan
-        if seen is None:
+        survey, scan = self.state.survey, self.state.scan
+        if survey is None:
             return
-        good = seen.finite if scan.mask is None else seen.finite & scan.mask
+        good = survey.finite if scan.mask is None else survey.finite & scan.mask
         fields = {
-            "mean": (seen.mean, "counts"),
-            "maximum": (seen.maximum, "counts"),
-            "variance": (seen.variance, "counts²"),
+            "mean": (survey.mean, "counts"),
+            "maximum": (survey.maximum, "counts"),
+            "variance": (survey.variance, "counts²"),
         }
         scale, exponent = self._scale.value, self._exponent.value
-        # Masked pixels may show anything, and would take all of the contrast.
+        # Masked pixels may have any value and would set the contrast.
         pictures = [
             pattern_picture(centred(scan, field * good), name, name, scale, exponent, unit)
             for name, (field, unit) in fields.items()
         ]
         show(self._view, pictures)
-        put(self._histogram, f"<b>Counts of the pixels of {seen.patterns:,} patterns</b><br>{histogram(seen)}")
+        put(self._histogram, f"<b>Counts of the pixels of {survey.patterns:,} patterns</b><br>{histogram(survey)}")

@@ -1,4 +1,4 @@
-"""The live view of a reconstruction, and the controls that steer it."""
+"""The live view of a reconstruction and its controls."""
 
 from ptynb.widgets.live.live_view import Live as Live
 from ptynb.widgets.live.live_view import live as live

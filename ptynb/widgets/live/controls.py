@@ -1,4 +1,4 @@
-"""The controls of the live view: buttons, rates, and what is frozen. Each does what one line of Python does."""
+"""The controls of the live view, and the fields that they are made of. Each does what one line of Python does."""
 
 from __future__ import annotations
 
@@ -9,53 +9,108 @@ import ipywidgets
 
 from ptynb.settings import Settings
 from ptynb.settings.schema import ABBREVIATIONS
-from ptynb.widgets.actions import Action
+from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.protocol import Watched
-from ptynb.widgets.live.shared_fields import Field, checkbox, row, whole_number
 
-RATES = {"object": "Object rate", "probe": "Probe rate"}
+LEARNING_RATES = {"object": "Object learning rate", "probe": "Probe learning rate"}
 PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings(), name), "learning_rate"))
-"""What can be optimised, and so frozen."""
+"""Parts of the model with a learning rate, which can be frozen."""
 MOST_EPOCHS = 1_000_000
 
-Act = Callable[[Action, str], None]
-"""Queues what was clicked; with the line of Python that does the same."""
+
+class Field:
+    """A widget with a `value`; `entered` is called when the user changes it, not when a program does."""
+
+    def __init__(self, widget: Any, entered: Callable[[Any], None]) -> None:
+        self.widget = widget
+        self._followed = self._shown = widget.value
+        self._entered = entered
+        widget.observe(self._changed, "value")
+
+    def show(self, value: Any) -> None:
+        """Shows a value in place of what was typed."""
+        self._followed = self._shown = value  # first: the widget's observer compares with it
+        if self.widget.value != value:
+            self.widget.value = value
+
+    def follow(self, value: Any) -> None:
+        """Shows a value if it differs from the last one, so that an unfinished edit is not overwritten."""
+        if value != self._followed:
+            self.show(value)
+
+    def _changed(self, change: Any) -> None:
+        if change["new"] != self._shown:
+            self._shown = change["new"]
+            self._entered(change["new"])
+
+
+def row(*widgets: ipywidgets.Widget, **layout: Any) -> ipywidgets.HBox:
+    """Widgets in a row that wraps."""
+    return ipywidgets.HBox(
+        [*widgets], layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
+    )
+
+
+def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> ipywidgets.Checkbox:
+    """A checkbox with its label to the right."""
+    return ipywidgets.Checkbox(
+        value, description=text, tooltip=tooltip or text, indent=False, layout=ipywidgets.Layout(width=width)
+    )
+
+
+def whole_number(text: str, value: int, least: int, most: int, width: str, tooltip: str) -> ipywidgets.BoundedIntText:
+    """A field for an integer."""
+    return ipywidgets.BoundedIntText(
+        value,
+        min=least,
+        max=most,
+        description=text,
+        tooltip=tooltip,
+        continuous_update=False,
+        style={"description_width": "initial"},
+        layout=ipywidgets.Layout(width=width),
+    )
 
 
 class Controls:
-    """Buttons, fields of rates, and boxes to freeze with; `follow` brings them up to date."""
+    """Buttons, learning rates and checkboxes that freeze a part; `follow` updates them."""
 
-    def __init__(self, recon: Watched, act: Act) -> None:
-        self._recon, self._act = recon, act
+    def __init__(self, recon: Watched, actions: Actions) -> None:
+        self._recon, self._actions = recon, actions
         self.buttons = {
-            "Pause": self._button("Pause", "pause", recon.pause, "Holds all engines before the same update."),
-            "Resume": self._button("Resume", "play", recon.resume, "Goes on after a pause."),
-            "Stop": self._button("Stop", "stop", recon.stop, "Ends the run; Start goes on from there."),
+            "Pause": self._button(
+                "Pause", "pause", recon.pause, "Suspends the run on all engines after the same update."
+            ),
+            "Resume": self._button("Resume", "play", recon.resume, "Continues a paused run."),
+            "Stop": self._button("Stop", "stop", recon.stop, "Ends the run; Start continues it."),
             "Recover": self._button(
-                "Recover", "medkit", recon.recover, "Goes on from the last kept state, on engines left and fresh ones."
+                "Recover",
+                "medkit",
+                recon.recover,
+                "Continues from the latest checkpoint, on the remaining engines and new ones.",
             ),
         }
-        self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "180px", "Epochs that Start adds.")
+        self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "180px", "Number of epochs that Start runs.")
         self.buttons["Start"] = ipywidgets.Button(
             description="Start",
             icon="forward",
             disabled=True,
-            tooltip="Trains that many more epochs.",
+            tooltip="Runs this number of epochs.",
             layout=ipywidgets.Layout(width="100px"),
         )
         self.buttons["Start"].on_click(lambda _: self._start(self.more.value))
-        self.rates = {part: self._rate_field(part, text) for part, text in RATES.items()}
+        self.rates = {part: self._rate_field(part, text) for part, text in LEARNING_RATES.items()}
         self.frozen = {part: self._freeze_box(part) for part in PARTS}
         self._before: dict[str, float] = {}
-        self._moved: set[str] = set(RATES)
+        self._moved: set[str] = set(LEARNING_RATES)
         self.r_factor = Field(
             whole_number(
-                "R-factor every",
+                "R-factor every [epochs]",
                 recon.r_factor_every,
                 0,
                 MOST_EPOCHS,
-                "190px",
-                "Epochs from one R-factor to the next, each a pass over all patterns; 0: never.",
+                "250px",
+                "Interval of the R-factor, which takes a pass over all patterns; 0: never.",
             ),
             self._measure,
         )
@@ -68,7 +123,7 @@ class Controls:
         )
 
     def follow(self, state: str, moving: set[str]) -> None:
-        """Shows what makes sense in this state, and what was changed by others. moving: parts optimised now."""
+        """Enables what can be done in this state and shows current values. moving: parts that are optimised now."""
         usable = {
             "Pause": state == "running",
             "Resume": state == "paused",
@@ -95,17 +150,17 @@ class Controls:
         self.r_factor.follow(self._recon.r_factor_every)
         self.r_factor.widget.disabled = ended
 
-    # What is clicked and entered
+    # Clicks and entries
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         button = ipywidgets.Button(
             description=text, icon=icon, disabled=True, tooltip=tooltip, layout=ipywidgets.Layout(width="100px")
         )
-        button.on_click(lambda _: self._act(action, f"recon.{text.lower()}()"))
+        button.on_click(lambda _: self._actions.put(action, line=f"recon.{text.lower()}()"))
         return button
 
     def _start(self, epochs: int) -> None:
-        self._act(lambda: self._recon.start(epochs), f"recon.start(epochs={epochs})")
+        self._actions.put(lambda: self._recon.start(epochs), line=f"recon.start(epochs={epochs})")
 
     def _measure(self, epochs: int) -> None:
         def change() -> None:
@@ -114,43 +169,36 @@ class Controls:
             finally:
                 self.r_factor.show(self._recon.r_factor_every)
 
-        self._act(change, f"recon.r_factor_every = {epochs}")
+        self._actions.put(change, line=f"recon.r_factor_every = {epochs}")
 
     def _rate_field(self, part: str, text: str) -> Field:
         widget = ipywidgets.FloatText(
             getattr(self._recon.settings, part).learning_rate,
             description=text,
-            tooltip="Step size; 0 freezes. Takes effect on all engines before the same update.",
+            tooltip=f"{text}; 0 freezes the {part}. Takes effect on all engines at the same update.",
             step=0.001,
             continuous_update=False,
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="180px"),
+            layout=ipywidgets.Layout(width="230px"),
         )
         return Field(widget, lambda rate: self._change_rate(part, rate))
 
     def _freeze_box(self, part: str) -> Field:
-        words = " ".join(ABBREVIATIONS.get(word, word) for word in part.split("_"))
+        name = " ".join(ABBREVIATIONS.get(word, word) for word in part.split("_"))
         frozen = getattr(self._recon.settings, part).learning_rate == 0
-        widget = checkbox(
-            f"freeze {words}", frozen, f"Freezes the {words}: its learning rate is 0 until it is freed again."
-        )
-        widget.layout.display = None if part in RATES else "none"
-        return Field(widget, lambda value: self._freeze(part, value))
-
-    def _freeze(self, part: str, freeze: bool) -> None:
+        widget = checkbox(f"Freeze {name}", frozen, f"Sets the learning rate of {name} to 0 until this is cleared.")
+        widget.layout.display = None if part in LEARNING_RATES else "none"
         default = getattr(Settings(), part).learning_rate or 0.01
-        self._change_rate(part, 0.0 if freeze else self._before.get(part, default))
+        return Field(widget, lambda freeze: self._change_rate(part, 0.0 if freeze else self._before.get(part, default)))
 
     def _change_rate(self, part: str, rate: float) -> None:
         def change() -> None:
             try:
                 self._recon.settings = self._recon.settings.replace(**{part: {"learning_rate": rate}})
             finally:
-                self._show_rate(part, getattr(self._recon.settings, part).learning_rate)
+                now = getattr(self._recon.settings, part).learning_rate
+                self.frozen[part].show(now == 0)
+                if part in self.rates:
+                    self.rates[part].show(now)
 
-        self._act(change, f'recon.settings = recon.settings.replace({part}={{"learning_rate": {rate!r}}})')
-
-    def _show_rate(self, part: str, rate: Any) -> None:
-        self.frozen[part].show(rate == 0)
-        if part in self.rates:
-            self.rates[part].show(rate)
+        self._actions.put(change, line=f'recon.settings = recon.settings.replace({part}={{"learning_rate": {rate!r}}})')

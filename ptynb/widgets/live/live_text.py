@@ -1,4 +1,4 @@
-"""What the live view says in words and tables, as HTML."""
+"""Text and tables of the live view, as HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ptynb.data.snapshot import Change, Epoch, Health, Status
 from ptynb.settings import Settings
-from ptynb.widgets.elements import in_a_row
+from ptynb.widgets.elements import state_row
 from ptynb.widgets.live.protocol import Watched
 
 MOST_CHANGES = 8
@@ -15,7 +15,7 @@ CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'
 
 
 def state_of(recon: Watched, status: Status) -> str:
-    """In one word, whatever the engines said last."""
+    """The state of a reconstruction: failed, closed, recovering, or the state of its engines."""
     if recon.failure is not None:
         return "failed"
     return "closed" if recon.closed else "recovering" if recon.recovering else status.state
@@ -30,19 +30,26 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
     if status.kept_epoch is not None:
-        parts.append(f"state kept after epoch {status.kept_epoch}")
-    parts += [html.escape(recon.engines), html.escape(f"batch {recon.batch}{_offer(recon.settings, status.world)}")]
-    return in_a_row(state, parts)
+        parts.append(f"checkpoint of epoch {status.kept_epoch}")
+    parts += [
+        html.escape(recon.engines),
+        html.escape(f"batch {recon.batch}{_scaling_hint(recon.settings, status.world)}"),
+    ]
+    return state_row(state, parts)
 
 
-def _offer(settings: Settings, engines: int) -> str:
-    """Where each engine has a batch of its own, how to get the rates that go with all of them together."""
+def _scaling_hint(settings: Settings, engines: int) -> str:
+    """Where each engine has a batch of its own: how to scale learning rates to the global batch."""
     each = settings.batch_per == "engine" and engines > 1
-    return f"; settings.scale_for_engines({engines}) turns rates for {settings.batch} into rates for it" if each else ""
+    return (
+        f"; settings.scale_for_engines({engines}) scales learning rates chosen for a batch of {settings.batch} to it"
+        if each
+        else ""
+    )
 
 
-def record(changes: Sequence[Change]) -> str:
-    """A table of the last changes."""
+def change_table(changes: Sequence[Change]) -> str:
+    """A table of the latest changes of settings."""
     if not changes:
         return ""
     rows = "".join(
@@ -53,32 +60,31 @@ def record(changes: Sequence[Change]) -> str:
     return _table("Changes", ("in epoch", "setting", "from → to"), rows)
 
 
-def health_table(told: Sequence[Health]) -> str:
+def health_table(engines: Sequence[Health]) -> str:
     """A table with a row for each engine."""
-    if not told:
+    if not engines:
         return ""
     rows = "".join(
-        f"<tr>{''.join(f'<td {CELL}>{html.escape(cell)}</td>' for cell in health_cells(one, len(told)))}</tr>"
-        for one in told
+        f"<tr>{''.join(f'<td {CELL}>{html.escape(cell)}</td>' for cell in health_cells(one, len(engines)))}</tr>"
+        for one in engines
     )
     return _table(
-        "Engines", ("rank", "on", "patterns/s", "memory", "load", "temperature", "agree after epoch", "state"), rows
+        "Engines", ("rank", "device", "patterns/s", "memory", "load", "temperature", "in sync at epoch", "state"), rows
     )
 
 
 def health_cells(one: Health, engines: int) -> tuple[str, ...]:
-    """The texts of one engine's row."""
+    """The cells of an engine's row."""
     speed = "–" if one.patterns_per_second is None else f"{one.patterns_per_second:,.0f}"
-    place = " on ".join(part for part in (one.device, one.host) if part)
     return (
         str(one.rank),
-        place,
+        " on ".join(part for part in (one.device, one.host) if part),
         speed,
         _memory(one.memory, one.memory_total),
         "–" if one.load is None else f"{one.load:.0%}",
         "–" if one.temperature is None else f"{one.temperature:.0f} °C",
-        "alone" if engines == 1 else str(one.agreed) if one.agreed else "–",
-        one.state if one.answered else "busy: as it was before",
+        "–" if engines == 1 else str(one.agreed) if one.agreed else "–",
+        one.state if one.answered else "busy; values are from before",
     )
 
 

@@ -1,9 +1,8 @@
-"""The live view: what a reconstruction is doing, and the controls that steer it.
+"""The live view: the state of a reconstruction while it runs, and its controls.
 
-Three threads serve it, none of them the kernel's: one looks (it pulls pictures and figures at the pace of the screen),
-one asks for what may take longer (patterns, positions, how engines are), one acts (it carries out what was clicked, in
-order). Callbacks of widgets only put an action in a queue, so they work the same wherever the notebook runs them, and a
-click never waits for a picture.
+Three threads serve it, none of them the kernel's: one updates pictures and figures at the pace of the screen, one
+requests what may take longer (patterns, positions, the state of engines), one carries out clicks in order. Callbacks of
+widgets only put an action in a queue, so that a click never waits for a picture.
 """
 
 from __future__ import annotations
@@ -11,40 +10,39 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import ipywidgets
 
 from ptynb.settings import PART_OF_COMPONENT
-from ptynb.widgets.actions import Action, Actions
+from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.elements import Whole, complaint, note, put
-from ptynb.widgets.live.controls import Controls
-from ptynb.widgets.live.live_text import health_table, record, state_of, summary
+from ptynb.widgets.live.controls import Controls, row
+from ptynb.widgets.live.live_text import change_table, health_table, state_of, summary
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
-from ptynb.widgets.live.shared_fields import row
 from ptynb.widgets.loss_curve import loss_curve
 
-ASK_SECONDS = 0.5
-"""From one question for a pattern or positions to the next."""
+REQUEST_SECONDS = 0.5
+"""Interval of requests for a pattern or positions."""
 HEALTH_SECONDS = 2.0
-WORDS_SECONDS = 0.5
-"""From one telling of where a run is, in words and curves, to the next: nobody reads faster, and pages draw slowly."""
-LEAST_SECONDS = 0.02
+TEXT_SECONDS = 0.5
+"""Interval of text and curves: nobody reads faster, and pages draw slowly."""
 TRIES = 4
-"""How often in a turn's time it is tried whether the screen is ready."""
-ACTION, LOOK, QUESTION = "action", "look", "question"
-"""What the three threads do, each of which may go wrong."""
-STANDING_STILL = ("failed", "closed", "recovering")
-"""States in which nobody is asked for pictures."""
+"""How often within the interval of pictures the screen is checked again when it was not ready."""
+ACTION, UPDATE, REQUEST = "action", "update", "request"
+"""The three threads; each may have an error to show."""
+NO_PICTURES = ("failed", "closed", "recovering")
+"""States in which engines are not asked for pictures."""
 
 
 class Live(Whole):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
-    tell: is given the line of Python that does what was clicked, once it is done; None: nobody is told.
+    tell: called with the line of Python that does the same as a click, after the click was carried out.
     """
 
     tell: Tell | None = None
@@ -53,35 +51,31 @@ class Live(Whole):
         self, recon: Watched, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywidgets.Widget] = ()
     ) -> None:
         self._recon, self._pause_seconds = recon, 1.0 / rate
-        self._look_now, self._ask_now = threading.Event(), threading.Event()
+        self._update_now, self._request_now = threading.Event(), threading.Event()
         self._ended = threading.Event()
         self._drawn: tuple[Any, ...] = ()
-        self._words_about: tuple[Any, ...] = ()
-        self._not_before = self._health_at = self._words_at = float("-inf")
+        self._text_of: tuple[Any, ...] = ()
+        self._not_before = self._health_at = self._text_at = float("-inf")
         self._positions_of: tuple[int, Moment] | None = None
         self._failure: Exception | None = None
-        self._troubles: dict[str, str] = {}
-        self._saying = threading.Lock()
-        self._told_notices: tuple[str, ...] = ()
+        self._errors: dict[str, str] = {}
+        self._message_lock = threading.Lock()
+        self._shown_notices: tuple[str, ...] = ()
         self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._record, self._health = ipywidgets.HTML(), ipywidgets.HTML()
-        self._actions = Actions("ptynb live actions", self._complain, self._forget_complaint, self._look_soon)
-        this = weakref.ref(self)  # what the parts call back must not keep the view alive
-        self._controls = Controls(recon, lambda action, line: _of(this)._act(action, line))
-        self._panes = Panes(
-            recon, size, lambda: _of(this)._look_soon(), lambda y, x: _of(this)._act(_of(this)._choose_at, None, y, x)
-        )
-        self._patterns = PatternViewer(
-            recon, lambda index: _of(this)._act(_of(this)._choose, None, index), lambda: _of(this)._look_soon()
-        )
+        self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
+        this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
+        self._controls = Controls(recon, self._actions)
+        self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
+        self._patterns = PatternViewer(recon, lambda index: _of(this)._entered(index), lambda: _of(this)._update_soon())
         self._over = ipywidgets.Dropdown(
             options=["epochs", "seconds"],
             description="Loss over",
             style={"description_width": "initial"},
             layout=ipywidgets.Layout(width="170px"),
         )
-        self._over.observe(lambda _: _of(this)._look_soon(), "value")
+        self._over.observe(lambda _: _of(this)._update_soon(), "value")
         super().__init__(
             [
                 self._summary,
@@ -96,8 +90,13 @@ class Live(Whole):
         )
         self.layout.overflow = "visible"
         self.add_class("ptynb-live")
-        for name, turn in (("ptynb live view", _look), ("ptynb live questions", _ask)):
-            threading.Thread(target=turn, args=(this,), name=name, daemon=True).start()
+        self._update_soon()
+        for name, seconds, work, thread, soon in (
+            ("ptynb live view", self._pause_seconds, Live.refresh, UPDATE, self._update_now),
+            ("ptynb live requests", REQUEST_SECONDS, Live.request, REQUEST, self._request_now),
+        ):
+            complain = partial(_complain, thread=thread)
+            repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
     def _beside(self) -> ipywidgets.HBox:
         """The curves, and the tables beside them."""
@@ -109,11 +108,10 @@ class Live(Whole):
         return beside
 
     def close(self) -> None:
-        """Ends the view and its threads; the reconstruction goes on."""
+        """Closes the view and ends its threads; the reconstruction continues."""
         self._ended.set()
         self._actions.close()
-        self._look_now.set()
-        self._ask_now.set()
+        self._update_soon()
         super().close()
 
     @property
@@ -121,135 +119,138 @@ class Live(Whole):
         """Whether the view was closed."""
         return self._ended.is_set()
 
-    # What the looking thread does
+    # The thread that updates the view
 
-    def refresh(self) -> bool:
-        """Takes over state and record now, and new pictures where the screen is ready for them.
+    def refresh(self) -> float | None:
+        """Shows the current state, and new pictures if the screen is ready for them.
 
-        Returns whether there are such and the screen was not ready.
+        Returns the seconds until the next try where there are new pictures and the screen is not ready.
         """
         recon = self._recon
         status = recon.last_status()
-        self._tell_failure(recon.failure)
-        if self._told_notices != recon.notices:
-            self._told_notices = recon.notices
+        self._show_failure(recon.failure)
+        if self._shown_notices != recon.notices:
+            self._shown_notices = recon.notices
             put(self._notices, "".join(note(notice) for notice in recon.notices))
         if status is None:
             put(self._summary, "starting: engines read the scan")
-            return False
+            return None
         state = state_of(recon, status)
         self._controls.follow(
             state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
-        )  # before the words: who reads "paused" can click Resume
-        if self._words_are_due(state):
+        )  # before the text: Resume is enabled when "paused" is shown
+        if self._text_is_due(state):
             put(self._summary, summary(recon, status, state, recon.epochs))
             self._draw_curve()
-        # What is known of a run is up to 0.1 s old: its pictures are newer, and asked for without looking.
+        # The status is up to 0.1 s old: while running, there are newer pictures than it says.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
-        if state in STANDING_STILL or not new:
-            return False
+        if state in NO_PICTURES or not new:
+            return None
         if time.monotonic() < self._not_before or not self._panes.ready:
-            return True
-        self._not_before = time.monotonic() + self._panes.look()
-        return False
+            return self._pause_seconds / TRIES  # a whole interval would cost a picture
+        self._not_before = time.monotonic() + self._panes.update()
+        return None
 
-    def _words_are_due(self, state: str) -> bool:
-        """Now and then; at once where somebody changed something, chose something else, and for the last time."""
-        about, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
-        if about == self._words_about and now - self._words_at < WORDS_SECONDS and not self._recon.closed:
+    def _text_is_due(self, state: str) -> bool:
+        """Every `TEXT_SECONDS`; at once after a change of settings or choice, and at the end."""
+        subject, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
+        if subject == self._text_of and now - self._text_at < TEXT_SECONDS and not self._recon.closed:
             return False
-        self._words_about, self._words_at = about, now
+        self._text_of, self._text_at = subject, now
         return True
 
     def _draw_curve(self) -> None:
         epochs, changes, r_factors = self._recon.epochs, self._recon.changes, self._recon.r_factors
-        wanted = (
-            len(epochs),
-            epochs[-1:],
-            len(changes),
-            changes[-1:],
-            len(r_factors),
-            r_factors[-1:],
-            self._over.value,
-        )
-        if wanted == self._drawn:
+        latest = [(len(record), record[-1:]) for record in (epochs, changes, r_factors)]
+        drawn = (*latest, self._over.value)
+        if drawn == self._drawn:
             return
-        self._drawn = wanted
+        self._drawn = drawn
         losses, marks = [epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]
         seconds = [epoch.seconds for epoch in epochs] if self._over.value == "seconds" else None
         put(self._curve, loss_curve(losses, marks, r_factors=r_factors, seconds=seconds))
-        put(self._record, record(changes))
+        put(self._record, change_table(changes))
 
-    # What the asking thread does
+    # The thread for requests that may take longer
 
-    def ask(self) -> None:
-        """Takes over what may take longer: the chosen pattern, positions, and how the engines are."""
+    def request(self) -> None:
+        """Shows the chosen pattern, positions, and the state of the engines."""
         status = self._recon.last_status()
-        if status is None or status.state == "loading" or state_of(self._recon, status) in STANDING_STILL:
+        if status is None or status.state == "loading" or state_of(self._recon, status) in NO_PICTURES:
             return
-        self._patterns.look(status.epoch, status.update)
+        self._patterns.update(status.epoch, status.update)
         state = status.epoch, moment_of(self._recon)
         if self._panes.wants_positions and self._positions_of != state:
             self._panes.show_positions(*self._recon.positions)
             self._positions_of = state
         if time.monotonic() - self._health_at >= HEALTH_SECONDS:
             put(self._health, health_table(self._recon.health()))
-            self._health_at = time.monotonic()  # after it: what failed is asked again at the next turn
+            self._health_at = time.monotonic()  # afterwards: a request that failed is repeated at the next turn
 
-    # What was clicked
+    # Clicks
 
-    def _act(self, action: Callable[..., None], line: str | None, *arguments: Any) -> None:
-        """Queues an action, and after it the line of Python that does the same."""
-        self._actions.put(_told(weakref.ref(self), action, line, arguments))
+    def _clicked(self, y: float, x: float) -> None:
+        self._actions.put(lambda: self._choose(self._panes.nearest(y, x)))
 
-    def _choose_at(self, y: float, x: float) -> None:
-        self._choose(self._panes.nearest(y, x))
+    def _entered(self, index: int) -> None:
+        self._actions.put(lambda: self._choose(index))
 
     def _choose(self, index: int) -> None:
         self._patterns.choose(index)
         self._panes.choose(index)
-        self._ask_now.set()
+        self._request_now.set()
         self._say(f"recon.pattern({index})")
 
     def _say(self, line: str) -> None:
         if self.tell is not None:
             self.tell(line)
 
-    def _look_soon(self) -> None:
-        self._look_now.set()
-        self._ask_now.set()
+    def _update_soon(self) -> None:
+        self._update_now.set()
+        self._request_now.set()
 
-    # What went wrong
+    # Errors
 
-    def _tell_failure(self, failure: Exception | None) -> None:
-        """As long as it lasts; what went wrong before it began or ended is over then."""
+    def _show_failure(self, failure: Exception | None) -> None:
+        """Shows the failure of the reconstruction; errors from before it began or ended are removed."""
         if failure is not self._failure:
             self._failure = failure
-            self._troubles.clear()
+            self._errors.clear()
             self._show_message()
 
-    def _complain(self, error: Exception | str, about: str = ACTION) -> None:
-        """Shows what went wrong, in the place of what went wrong before in the same thread."""
-        self._troubles[about] = complaint(error)
-        self._show_message()
-
-    def _forget_complaint(self, about: str = ACTION) -> None:
-        if self._troubles.pop(about, None) is not None:
+    def _complain(self, error: Exception | str | None, thread: str = ACTION) -> None:
+        """Shows an error of a thread in place of its last one; None: removes it."""
+        if error is not None or thread in self._errors:
+            self._errors[thread] = complaint(error)
             self._show_message()
 
     def _show_message(self) -> None:
-        """The failure, if there is one, and beneath it what else went wrong in any of the three threads."""
-        with self._saying:
-            failure = () if self._failure is None else (complaint(self._failure),)
-            put(self._message, "".join(dict.fromkeys((*failure, *self._troubles.copy().values()))))
+        """The failure of the reconstruction, and below it the errors of the three threads."""
+        with self._message_lock:
+            failure = complaint(self._failure)
+            put(self._message, "".join(dict.fromkeys((failure, *self._errors.copy().values()))))
 
 
 def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywidgets.Widget] = ()) -> Live:
-    """A view of a reconstruction while it runs: pictures, patterns, curves, engines, and what steers it.
+    """Return a view of a reconstruction while it runs: pictures, patterns, curves, engines, and controls.
 
-    rate: pictures a second at most; the screen's own pace may be lower. size: longest side of the object's pictures
-    [screen pixels]. extra: widgets to be shown below the controls; they are closed with the view. As the last line of a
-    cell it appears below it; several views of one reconstruction are fine.
+    As the last line of a cell it appears below it. A reconstruction can have several views.
+
+    Parameters
+    ----------
+    recon : Reconstruction
+        The reconstruction to show and control.
+    rate : float, optional
+        Pictures per second at most; the pace of the screen may be lower.
+    size : int, optional
+        Longest side of the pictures of the object [screen pixels].
+    extra : sequence of ipywidgets.Widget, optional
+        Widgets to show below the controls; they are closed with the view.
+
+    Returns
+    -------
+    Live
+        The view. `close` ends it and its threads; the reconstruction continues.
     """
     return Live(recon, rate, size, extra)
 
@@ -260,60 +261,5 @@ def _of(reference: weakref.ref[Live]) -> Live:
     return view
 
 
-def _told(
-    reference: weakref.ref[Live], action: Callable[..., None], line: str | None, arguments: tuple[Any, ...]
-) -> Action:
-    def act() -> None:
-        action(*arguments)
-        view = reference()
-        if view is not None and line is not None:
-            view._say(line)
-
-    return act
-
-
-def _look(reference: weakref.ref[Live]) -> None:
-    _turn(reference, LOOK, lambda view: (view.refresh, view._look_now, view._pause_seconds))
-
-
-def _ask(reference: weakref.ref[Live]) -> None:
-    _turn(reference, QUESTION, lambda view: (view.ask, view._ask_now, ASK_SECONDS))
-
-
-def _turn(
-    reference: weakref.ref[Live],
-    name: str,
-    of: Callable[[Live], tuple[Callable[[], bool | None], threading.Event, float]],
-) -> None:
-    """Does the same again and again, at a pace, until the view or the reconstruction is closed.
-
-    name: under which the view remembers what went wrong, until the same works again. Work that returns True had to wait
-    for the screen and is tried again soon: else each such turn would cost a whole picture.
-    """
-    due = time.monotonic()
-    while True:
-        view = reference()
-        if view is None or view.closed:
-            return
-        work, at_once, pace = of(view)
-        ended = view._recon.closed  # before the look: what ends during it is looked at once more
-        put_off: bool | None = False
-        try:
-            put_off = work()
-            if not view.closed:
-                view._forget_complaint(name)
-        except Exception as error:  # noqa: BLE001 - a view that fails says so and goes on
-            if not view.closed:
-                view._complain(_named(error), name)
-        if ended:
-            return  # that was the last look: nothing changes any more, and the view must not keep its scan alive
-        del work, view
-        now = time.monotonic()
-        due = now + pace / TRIES if put_off else max(due + pace, now + LEAST_SECONDS)
-        if at_once.wait(due - now):
-            at_once.clear()
-            due = time.monotonic()
-
-
-def _named(error: Exception) -> Exception | str:
-    return f"{type(error).__name__}: {error}"
+def _complain(view: Live, error: Exception | None, thread: str) -> None:
+    view._complain(None if error is None else f"{type(error).__name__}: {error}", thread)

@@ -1,4 +1,4 @@
-"""Measured against modelled: the diffraction pattern of a chosen position, and what the present state makes of it."""
+"""The measured diffraction pattern of a chosen position, and the modelled one of the current state."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import numpy as np
 
 from ptynb.data import images
 from ptynb.data.snapshot import Array, PatternPair, Picture
+from ptynb.widgets.live.controls import Field, checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
-from ptynb.widgets.live.shared_fields import Field, checkbox, row, whole_number
 from ptynb.widgets.viewer.viewer import Viewer
 
 HEIGHT = 240
 
 
 class PatternViewer:
-    """A viewer with both patterns, logarithmic if wanted; chosen: is called with the number of a pattern entered."""
+    """A viewer of both patterns, optionally logarithmic; chosen: called with the number of a pattern entered."""
 
     def __init__(self, recon: Watched, chosen: Callable[[int], None], changed: Callable[[], None]) -> None:
         self._recon = recon
         self.viewer = Viewer(height=HEIGHT)
         self.viewer.layout.display = "none"
         number = whole_number(
-            "pattern", 0, 0, len(recon.scan) - 1, "170px", "Number of the pattern; a click on the object chooses one."
+            "Pattern", 0, 0, len(recon.scan) - 1, "170px", "Index of the pattern; a click on the object chooses one."
         )
         self.number = Field(number, chosen)
-        self._log = checkbox("logarithmic", True)
+        self._log = checkbox("Logarithmic", True)
         self._log.observe(lambda _: changed(), "value")
-        self._words = ipywidgets.HTML('<span style="opacity:.75">or click on the object, to see its pattern</span>')
-        self.widgets = (row(number, self._log, self._words, grid_gap="2px 16px"), self.viewer)
+        self._facts = ipywidgets.HTML('<span style="opacity:.75">Click on the object to see a pattern.</span>')
+        self.widgets = (row(number, self._log, self._facts, grid_gap="2px 16px"), self.viewer)
         self.chosen: int | None = None
         self._shown: tuple[int, int, int, bool, Moment] | None = None
 
     def choose(self, index: int) -> None:
-        """This pattern is shown from now on."""
+        """Chooses the pattern to show."""
         self.chosen = index
         self.number.show(index)
         self.viewer.layout.display = None
 
-    def look(self, epoch: int, update: int) -> None:
-        """Asks for the chosen pattern and shows it, where that would show anything new."""
+    def update(self, epoch: int, update: int) -> None:
+        """Requests and shows the chosen pattern if it differs from the one that is shown."""
         index = self.chosen
         moment, logarithmic = moment_of(self._recon), self._log.value
         wanted = (index, epoch, update, logarithmic, moment)
@@ -50,14 +50,14 @@ class PatternViewer:
         pair = self._recon.pattern(index)
         self.viewer.show(pictures_of(pair, logarithmic), epoch=pair.epoch, update=pair.update)
         self._shown = (index, pair.epoch, pair.update, logarithmic, moment)
-        self._words.value = (
+        self._facts.value = (
             f"{pair.measured.sum():,.0f} counts measured, {pair.modelled[pair.mask].sum():,.0f} modelled, "
             f"R-factor {pair.r_factor:.4f}, epoch {pair.epoch}"
         )
 
 
 def pictures_of(pair: PatternPair, logarithmic: bool) -> tuple[Picture, Picture]:
-    """Both patterns between the same limits, those of the measured one."""
+    """Pictures of both patterns with the limits of the measured one."""
     measured, modelled = (_scaled(counts, pair.mask, logarithmic) for counts in (pair.measured, pair.modelled))
     limits = (0.0, max(float(measured.max()), 1e-6))
     unit = "log10(1 + counts)" if logarithmic else "counts"
@@ -72,5 +72,5 @@ def pictures_of(pair: PatternPair, logarithmic: bool) -> tuple[Picture, Picture]
 
 
 def _scaled(counts: Array, mask: Array, logarithmic: bool) -> Array:
-    seen = np.where(mask, counts, 0.0).clip(0)
-    return np.log10(1 + seen) if logarithmic else seen
+    unmasked = np.where(mask, counts, 0.0).clip(0)
+    return np.log10(1 + unmasked) if logarithmic else unmasked

@@ -1,4 +1,4 @@
-"""What the live view needs of a reconstruction; `ptynb.Reconstruction` has it."""
+"""The interface of a reconstruction that the live view uses; `ptynb.Reconstruction` has it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ptynb.data.snapshot import Array, Change, Epoch, Health, PatternPair, Pictu
 from ptynb.settings import Settings
 
 Tell = Callable[[str], None]
-"""Is given the line of Python that does what was clicked."""
+"""Called with the line of Python that does the same as a click."""
 
 Moment = tuple[tuple[Epoch, ...], tuple[Change, ...]]
 
 
 class Watched(Protocol):
-    """A reconstruction, as a view knows it. `scan` has a length and a `pattern_shape` (y, x)."""
+    """A reconstruction that a view shows. `scan` has a length and a `pattern_shape` (y, x)."""
 
     scan: Any
     settings: Settings
@@ -56,5 +56,5 @@ class Watched(Protocol):
 
 
 def moment_of(recon: Watched) -> Moment:
-    """What tells states of equal epoch and update apart: on another branch, or changed at rest, they look different."""
+    """Distinguishes states of equal epoch and update, such as those of two branches or before and after a change."""
     return recon.epochs[-1:], recon.changes[-1:]

@@ -1,11 +1,11 @@
-"""Viewer: pictures side by side in the notebook, never more of them under way than the browser keeps up with.
+"""Viewer: pictures side by side in the notebook, at the pace of the browser.
 
-A frame is one message with all pictures. The browser confirms a frame once it is drawn, and the next is sent while at
-most one is unconfirmed; a browser that is slow, hidden or gone slows the pictures, not the kernel. While a cell runs,
-the kernel may not handle confirmations at all, so after `PATIENCE` seconds a frame is sent regardless.
+A frame is one message with all pictures. The browser confirms a frame when it is drawn, and the next one is sent while
+at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
+a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
-Real pictures travel as grey levels between limits. Colours, contrast, zoom, overlays and the value under the cursor are
-the browser's work and answer at once, even while the kernel is busy.
+Real pictures are sent as grey levels between limits. The browser does colours, contrast, zoom, overlays and values
+under the cursor, which therefore work while the kernel is busy.
 
 Coordinates are (y, x) in pixels of the array behind a picture, from the outer corner of its first pixel: that pixel
 covers 0 to 1, and rounding down gives a pixel's index.
@@ -41,21 +41,21 @@ class Viewer(anywidget.AnyWidget):
 
     columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
     panes. tools: whether there is a row of tools (contrast, zoom) and a choice of colours at each pane.
-    value_at: is asked for the exact value under the cursor, in a thread of its own: (picture, y, x) of a pixel of the
-    array to a short text; without it the value is read from the grey level, to about 1/255 of the range.
-    confirms: whether pages confirm frames; where not, whoever shows them has to know when the page is ready.
+    value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
+    short text; without it the value is read from the grey level, to about 1/255 of the range.
+    confirms: whether pages confirm frames; otherwise the caller controls the pace.
 
-    The wheel zooms a pane that has the focus (a click gives it) or any with Ctrl held; otherwise the page scrolls.
+    The wheel zooms a pane that has the focus (after a click), or any pane with Ctrl; otherwise it scrolls the page.
 
-    Traits that the user changes with the mouse, and a program by setting them:
-    view: {"y", "x", "scale"}: what is in the middle of the panes, as parts of the picture, and how much larger than
-    the whole picture in the pane. colours: colour map by picture, where it is not the picture's own. percentiles:
-    (low, high) of the grey levels that get the ends of the colours; (0, 100): the picture's own limits. brush: radius
-    of the brush [array pixels]; erase: whether it takes away. swipe: two pictures in one pane, with a slider
-    between them; empty: off. swipe_at: where the slider is, 0 to 1.
+    Traits that the user changes with the mouse, and a program by assignment:
+    view: {"y", "x", "scale"}: the centre of the panes, as parts of the picture, and the magnification relative to the
+    whole picture. colours: colour map by picture, if not the picture's own. percentiles: (low, high) of the grey levels
+    at the ends of the colour map; (0, 100): the picture's own limits. brush: radius of the brush [array pixels]; erase:
+    whether it erases. swipe: two pictures in one pane with a slider between them; empty: off. swipe_at: position of the
+    slider, 0 to 1.
 
-    coarse, which the page sets: so many pixels of the arrays, a side, lie on one of the screen's in the pane where they
-    are largest; pictures reduced by that much show as much as whole ones.
+    coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
+    pictures may be reduced by it without a visible loss.
     """
 
     _esm = script()
@@ -112,14 +112,14 @@ class Viewer(anywidget.AnyWidget):
         self.on_msg(self._received)
 
     def close(self) -> None:
-        """Ends the view, and the thread that asks for values."""
+        """Closes the view and ends its thread."""
         if self._questions is not None:
             self._questions.close()
         super().close()
 
     @property
     def value_at(self) -> ValueAt | None:
-        """Who is asked for the exact value under the cursor; see the class."""
+        """Returns the exact value under the cursor as text; see the class."""
         return self._value_at
 
     @value_at.setter
@@ -133,7 +133,7 @@ class Viewer(anywidget.AnyWidget):
 
     @property
     def ready(self) -> bool:
-        """Whether another frame may be sent now; always where pages do not confirm them."""
+        """Whether another frame may be sent; always true if pages do not confirm frames."""
         if not self.confirms:
             return True
         waiting = self.frame["number"] - self._drawn
@@ -145,13 +145,15 @@ class Viewer(anywidget.AnyWidget):
         return dict(self.frame["facts"])
 
     def show(self, pictures: Sequence[Picture], **facts: int) -> None:
-        """Sends one frame: a pane for each picture, in this order; facts are kept in `frame_facts`.
+        """Sends one frame: a pane for each picture, in this order; facts are stored in `frame_facts`.
 
-        Raises ValueError for two pictures of one name and for a colour map that matplotlib does not have.
+        Raises ValueError for two pictures of one name and for an unknown colour map.
         """
         names = [picture.name for picture in pictures]
         if len(set(names)) < len(names):
-            raise InvalidValueError(f"Pictures shown together need different names; there are {', '.join(names)}.")
+            raise InvalidValueError(
+                f"Pictures of a frame need different names; found {', '.join(names)}.", code="argument.invalid-value"
+            )
         self._need_tables({picture.colours for picture in pictures})
         self._sent_at = time.monotonic()
         self.frame = {
@@ -165,44 +167,45 @@ class Viewer(anywidget.AnyWidget):
         if missing:
             self.tables = {**self.tables, **{name: look_up_table(name).tobytes() for name in sorted(missing)}}
 
-    # What the user does
+    # Clicks, strokes and marks
 
     def on_click(self, callback: Clicked) -> None:
-        """Calls back with (picture, y, x) of each click, in array pixels; by keyboard: a cross, and Enter.
+        """Registers a function of (picture, y, x) that is called for each click, in array pixels; by keyboard: Enter.
 
-        As every callback of a widget it should return at once; what it raises is shown in the viewer.
+        It should return immediately; its errors are shown in the viewer.
         """
         self._clicked.append(callback)
         self.clickable = True
 
     def on_stroke(self, callback: Stroked) -> None:
-        """Calls back with (picture, path, radius, erase) of each stroke of the brush; see `paint`.
+        """Registers a function of (picture, path, radius, erase) that is called for each stroke; see `paint`.
 
         path: float64 (point, yx) in array pixels, at least one; radius [array pixels].
         """
         self._stroked.append(callback)
 
     def paint(self, name: str | None) -> None:
-        """Starts painting on this picture: a drag draws a stroke, the tools show brush and eraser; None ends it."""
+        """Starts painting on a picture: a drag draws a stroke, the tools show brush and eraser; None ends it."""
         self.painted = name
 
     def mark(self, name: str, points: Array, *, chosen: int | None = None, moved: Array | None = None) -> None:
-        """Draws points over a picture: (point, yx) in array pixels; none at all takes them away.
+        """Draws points over a picture, (point, yx) in array pixels; an empty array removes them.
 
-        chosen: index of the one with a ring. moved: (point, yx), a line from each point to there.
-        Raises ValueError for arrays of another shape and an index that does not exist.
+        chosen: index of the point with a ring. moved: (point, yx), ends of lines from each point.
+        Raises ValueError for arrays of another shape and an invalid index.
         """
         points = _coordinates("points", points)
         moved = None if moved is None else _coordinates("moved", moved)
         if moved is not None and len(moved) != len(points):
             raise InvalidValueError(
-                f"There are {len(points)} points, but {len(moved)} places they moved to; give one each."
+                f"points has {len(points)} entries, but moved has {len(moved)}; expected the same number.",
+                code="array.shape-mismatch",
             )
         if chosen is not None and not 0 <= chosen < len(points):
             raise InvalidValueError(
-                f"There is no point {chosen} to choose; give one of 0 to {len(points) - 1}, or None."
+                f"chosen is {chosen}; expected 0 to {len(points) - 1}, or None.", code="argument.invalid-value"
             )
-        # Traits of their own: another choice among 200,000 points sends one number.
+        # Separate traits: another choice among 200,000 points sends one number.
         with self.hold_sync():
             self.points = _with(self.points, name, points.astype("<f4").tobytes() if len(points) else None)
             self.moves = _with(self.moves, name, None if moved is None else moved.astype("<f4").tobytes() or None)
@@ -211,27 +214,23 @@ class Viewer(anywidget.AnyWidget):
     # Messages of the browser
 
     def _received(self, _: Any, content: dict[str, Any], buffers: list[Any]) -> None:
-        """A message of the browser; wrong ones, such as of another version's page, are shown and do nothing."""
+        """Handles a message of the browser; an invalid one, such as from another version, is shown as an error."""
         try:
             self.problem = ""
             kind, name = content["kind"], str(content["name"])
             if kind == "click":
-                self._click(name, float(content["y"]), float(content["x"]))
+                y, x = float(content["y"]), float(content["x"])
+                for clicked in self._clicked:
+                    clicked(name, y, x)
             elif kind == "stroke":
                 path = np.frombuffer(buffers[0], "<f4").astype(np.float64).reshape(-1, 2)
-                self._stroke(name, path, float(content["radius"]), bool(content["erase"]))
+                radius, erase = float(content["radius"]), bool(content["erase"])
+                for stroked in self._stroked:
+                    stroked(name, path, radius, erase)
             elif kind == "value":
                 self._ask(name, int(content["y"]), int(content["x"]))
-        except Exception as error:  # noqa: BLE001 - shown to the user, who caused it by a click
+        except Exception as error:  # noqa: BLE001 - shown to the user
             self._complain(error)
-
-    def _click(self, name: str, y: float, x: float) -> None:
-        for callback in self._clicked:
-            callback(name, y, x)
-
-    def _stroke(self, name: str, path: Array, radius: float, erase: bool) -> None:
-        for callback in self._stroked:
-            callback(name, path, radius, erase)
 
     def _ask(self, name: str, y: int, x: int) -> None:
         value_at = self._value_at
@@ -240,10 +239,10 @@ class Viewer(anywidget.AnyWidget):
         answer = {"kind": "value", "name": name, "y": y, "x": x}
         self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
 
-    def _complain(self, error: Exception) -> None:
-        self.problem = str(error) or type(error).__name__
+    def _complain(self, error: Exception | None) -> None:
+        self.problem = "" if error is None else str(error) or type(error).__name__
 
-    # What may be set
+    # Validation of traits
 
     @traitlets.validate("view")
     def _valid_view(self, proposal: Any) -> dict[str, float]:
@@ -270,7 +269,7 @@ class Viewer(anywidget.AnyWidget):
 
     @traitlets.observe("shown")
     def _confirmed(self, change: Any) -> None:
-        # Of several pages the quickest sets the pace: a slower one confirms frames that others drew long ago.
+        # The fastest of several pages sets the pace.
         self._drawn = max(self._drawn, change["new"])
 
     @traitlets.observe("colours")
@@ -279,7 +278,7 @@ class Viewer(anywidget.AnyWidget):
 
 
 def _plain(picture: Picture) -> dict[str, Any]:
-    """A picture as the browser gets it."""
+    """A picture as plain values for the browser."""
     return {
         "name": picture.name,
         "title": picture.title,
@@ -299,11 +298,14 @@ def _coordinates(what: str, values: Array) -> Array:
     if array.size == 0:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
-        raise InvalidValueError(f"{what} have shape {array.shape}; they need (point, yx), in pixels of the array.")
+        raise InvalidValueError(
+            f"{what} has shape {array.shape}; expected (point, 2), y and x in pixels of the array.",
+            code="array.shape-mismatch",
+        )
     return array
 
 
 def _with(values: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The same with another value under this name; None takes it away."""
+    """A copy with another value for this name; None removes it."""
     others = {key: kept for key, kept in values.items() if key != name}
     return others if value is None else {**others, name: value}

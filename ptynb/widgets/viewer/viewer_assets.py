@@ -1,4 +1,4 @@
-"""The viewer's module and styles as text, and its colour maps: for a notebook, and for the page of a report."""
+"""The viewer's JavaScript module, style sheet and colour maps, for notebooks and reports."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PARTS = (
     "viewer_tools.js",
     "viewer.js",
 )
-"""The browser's module, joined from these files in this order."""
+"""Files of the JavaScript module, in order."""
 COLOURS = ("gray", "viridis", "cividis", "magma", "twilight")
-"""Colour maps to choose from: perceptually uniform; twilight ends where it begins, for phases."""
+"""Colour maps to choose from: perceptually uniform; twilight is cyclic, for phases."""
 CYCLIC = ("twilight", "twilight_shifted")
-"""Maps of which no part may stand for the whole: the browser does not narrow their contrast."""
+"""Cyclic maps, for which the browser does not change the contrast."""
 
 
 def script() -> str:
-    """The module of the browser."""
+    """The JavaScript module."""
     return "\n".join((HERE / part).read_text(encoding="utf-8") for part in PARTS)
 
 
 def styles() -> str:
-    """Its style sheet."""
+    """The style sheet."""
     return (HERE / "viewer.css").read_text(encoding="utf-8")

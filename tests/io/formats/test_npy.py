@@ -277,4 +277,4 @@ def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_m
 def test_a_guess_of_another_shape_is_left_out_and_said(tmp_path, original, metres):
     np.savez(tmp_path / "scan.npz", probe=np.ones((16, 16), complex), **named(original, metres))
     assert load(tmp_path / "scan.npz").probe is None
-    assert "probe of shape (16, 16) is left out" in find(tmp_path / "scan.npz", LoadOptions()).notes[0]
+    assert "probe of shape (16, 16) is ignored" in find(tmp_path / "scan.npz", LoadOptions()).notes[0]

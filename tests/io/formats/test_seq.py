@@ -55,10 +55,10 @@ def test_the_time_behind_the_last_picture_may_be_missing(tmp_path, original, giv
     agrees(load(path, **given), original.scan)
 
 
-def test_pictures_that_were_not_taken_are_said(tmp_path, original, given):
+def test_images_that_were_not_taken_are_noted(tmp_path, original, given):
     path = write(tmp_path / "scan.seq", original, frames=1000)
     agrees(load(path, **given), original.scan)
-    assert "announces 1000 pictures and holds 24" in find(path, LoadOptions()).notes[0]
+    assert "announces 1000 images and contains 24" in find(path, LoadOptions()).notes[0]
 
 
 def cut(size):

@@ -1,4 +1,4 @@
-"""A form and a reconstruction that runs: what it needs of one, following it, and freezing a part for a while."""
+"""Parts of a form of a running reconstruction: its interface, changes that wait for Apply, and Freeze."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ptynb.settings.schema import Setting
 from ptynb.widgets.elements import complaint, put
 
 
-class Steered(Protocol):
-    """What a live form needs of a reconstruction; `ptynb.Reconstruction` has it."""
+class SupportsSettings(Protocol):
+    """The interface of a reconstruction that a live form uses; `ptynb.Reconstruction` has it."""
 
     settings: Settings
 
@@ -23,27 +23,27 @@ class Steered(Protocol):
 
 
 @runtime_checkable
-class Restructured(Steered, Protocol):
-    """One that can also take settings over that need its engines to begin anew from their state."""
+class SupportsReconfigure(SupportsSettings, Protocol):
+    """A reconstruction that can also change settings for which its engines restart from their state."""
 
     def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
 
 
-class Waiting(ipywidgets.HBox):
-    """What waits to be applied, since engines have to be held for it: the changes, Apply and Discard."""
+class PendingChanges(ipywidgets.HBox):
+    """Changes for which engines are interrupted, with buttons that apply or discard them."""
 
     def __init__(self, apply: Callable[[], None], discard: Callable[[], None]) -> None:
         self._about = ipywidgets.HTML()
         self.apply = ipywidgets.Button(
             description="Apply",
             button_style="primary",
-            tooltip="Holds all engines, and goes on from their state with these settings",
+            tooltip="Restarts all engines from their current state with these settings",
             layout=ipywidgets.Layout(width="80px"),
         )
         self.discard = ipywidgets.Button(
             description="Discard",
-            tooltip="Shows what holds again",
+            tooltip="Shows the current settings again",
             layout=ipywidgets.Layout(width="80px"),
         )
         self.apply.on_click(lambda _: apply())
@@ -53,18 +53,18 @@ class Waiting(ipywidgets.HBox):
         )
 
     def show(self, changes: Mapping[str, tuple[Any, Any]], problem: str = "") -> None:
-        """Shows what waits, and why it can't be applied where it can't; nothing where nothing waits."""
+        """Shows the changes, and the problem if they cannot be applied; hidden without changes."""
         texts = (f"<b>{name}</b> {html.escape(f'{old} → {new}')}" for name, (old, new) in changes.items())
-        about = f'<div role="status">waits for Apply: {", ".join(texts)}</div>'
+        about = f'<div role="status">Waiting for Apply: {", ".join(texts)}</div>'
         put(self._about, about + (complaint(problem) if problem else ""))
         self.apply.disabled = bool(problem)
         self.layout.display = None if changes else "none"
 
 
-class Freeze(ipywidgets.Button):
-    """Holds a part as it is (rate 0), and lets it move again at the rate it had.
+class FreezeButton(ipywidgets.Button):
+    """Sets a learning rate to 0 and back to the last one, or to the default if there is none.
 
-    enter: is given the rate. Where it never moved, the setting's default is what it is freed with, if that is not 0.
+    enter: called with the learning rate.
     """
 
     def __init__(self, label: str, setting: Setting, enter: Callable[[float], None]) -> None:
@@ -73,11 +73,10 @@ class Freeze(ipywidgets.Button):
         self.on_click(lambda _: enter(0.0 if self._rate > 0 else self._free))
 
     def show(self, rate: Any) -> None:
-        """Shows what it would do at this rate."""
+        """Shows what a click does at this learning rate."""
         self._rate = float(rate) if isinstance(rate, int | float) else 0.0
         if self._rate > 0:
             self._free = self._rate
-        self.description = "Freeze" if self._rate > 0 else "Free"
-        does = "0, it stays as it is" if self._rate > 0 else f"{self._free:g} again"
-        self.tooltip = f"{self._label}: {does}"
+        self.description = "Freeze" if self._rate > 0 else "Unfreeze"
+        self.tooltip = f"{self._label}: set to {'0' if self._rate > 0 else f'{self._free:g}'}"
         self.disabled = self._rate == self._free == 0

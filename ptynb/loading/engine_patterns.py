@@ -1,4 +1,4 @@
-"""One engine's patterns, read once and kept as counts, or read again whenever a batch needs them."""
+"""One engine's patterns: read once and stored on the device or in host memory, or read from the file for each batch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,13 +14,16 @@ from torch import Tensor
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.exceptions import InvalidValueError
-from ptynb.loading.parallel_reader import Direct
-from ptynb.loading.pattern_reader import Source, narrowest, shifted
-from ptynb.loading.placement import choose_place
-from ptynb.loading.prefetch import Stream
+from ptynb.loading.pattern_reader import PatternReader, narrowest, shifted
+from ptynb.loading.prefetch import ParallelPrefetch, ThreadPrefetch
 from ptynb.physics.components.component import Batch, selected
 from ptynb.physics.losses import Sums
 
+Storage = Literal["device", "host", "disk"]
+Wanted = Literal["auto", "device", "host", "disk"]
+
+FREE_PART = 0.5
+"""Of the free memory, what frames may take by themselves; the rest is for object, optimiser and waves."""
 NUMPY = {
     torch.uint8: np.uint8,
     torch.uint16: np.uint16,
@@ -37,11 +41,11 @@ def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
     return torch.from_numpy(np.ascontiguousarray(mask)).to(dtype)
 
 
-class Shard:
+class EnginePatterns:
     """This engine's patterns as counts of the smallest exact type, and how to make a batch of some.
 
     place: "device" or "host", where they are held, or "disk", where they are read from. Whatever is not on the device
-    comes by a `Stream`, or by `Direct`; on a CPU the host's memory is the device's.
+    comes by a `ThreadPrefetch`, or by `ParallelPrefetch`; on a CPU the host's memory is the device's.
     """
 
     def __init__(
@@ -60,20 +64,20 @@ class Shard:
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
-        self._source = Source(scan, dtype)
+        self._source = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
         one = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
-        self.place = choose_place(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
+        self.place = choose_storage(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
         self._total = np.zeros(scan.pattern_shape)
         self._read()
         at_hand = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
         self._ahead = None if at_hand else self._reading_ahead()
 
-    def _reading_ahead(self) -> Stream | Direct:
-        if self.place == "disk" and Direct.possible(self._source, self.group.device):
-            return Direct(self._source, self._type)
-        return Stream(self._begin, self.group.device)
+    def _reading_ahead(self) -> ThreadPrefetch | ParallelPrefetch:
+        if self.place == "disk" and ParallelPrefetch.possible(self._source, self.group.device):
+            return ParallelPrefetch(self._source, self._type)
+        return ThreadPrefetch(self._begin, self.group.device)
 
     def _read(self) -> None:
         patterns = self.patterns
@@ -185,3 +189,49 @@ class Shard:
 
     def _to_device(self, counts: Tensor) -> Tensor:
         return counts.to(self.group.device, non_blocking=True)
+
+
+def choose_storage(wanted: Wanted, needed: int, everybody: int, device: torch.device, in_file: bool) -> Storage:
+    """`storage_for` in the memory that is free now. Raises ValueError where frames can't be there."""
+    if wanted == "disk" and not in_file:
+        raise InvalidValueError(
+            "frames is 'disk', and the patterns of this scan are in memory, not in a file; "
+            "write them with save_scan and load that file, or choose 'auto'."
+        )
+    free = free_on_host()
+    place = storage_for(
+        wanted, needed, everybody, in_file, free, None if device.type == "cpu" else free_on_device(device)
+    )
+    if wanted == "auto" and place == "host" and everybody > free:
+        raise InvalidValueError(
+            f"The patterns take {everybody / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are free; "
+            "write them with save_scan and load that file, to have them read as they are needed."
+        )
+    return place
+
+
+def storage_for(
+    wanted: Wanted, needed: float, everybody: float, in_file: bool, host: float, device: float | None
+) -> Storage:
+    """The place that was asked for, or with "auto" the first one with room.
+
+    needed: by this engine's frames, everybody: by those of all engines, which share the host's memory [bytes].
+    host, device: what is free there [bytes]; device is None on a CPU, whose memory is the host's.
+    """
+    if wanted == "device" and device is None:
+        return "host"
+    if wanted != "auto":
+        return wanted
+    if device is not None and needed <= FREE_PART * device:
+        return "device"
+    return "host" if everybody <= FREE_PART * host or not in_file else "disk"
+
+
+def free_on_host() -> int:
+    """Memory that this machine has to give [bytes]."""
+    return int(psutil.virtual_memory().available)
+
+
+def free_on_device(device: torch.device) -> int:
+    """Memory that a GPU has to give [bytes]."""
+    return int(torch.cuda.mem_get_info(device)[0])

@@ -1,0 +1,95 @@
+"""A learning rate that the user changes reaches the session through few files.
+
+Counted are the files of `ptynb.widgets` and `ptynb.app` with a function that is called from the change of the field's
+value to the assignment of `recon.settings`: in the thread of the change until the action is queued, and in the thread
+of the actions until the assignment. Not counted are the settings, which validate themselves as they are made, and the
+drawing that follows after the action was queued.
+"""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import ptynb as pt
+from ptynb.session.reconstruction import Reconstruction
+from ptynb.widgets.actions import Actions
+from ptynb.widgets.form import SettingsForm
+
+PACKAGE = Path(pt.__file__).parent
+MOST_FILES = 5
+
+
+class ClickPath:
+    """The files through which an event passes, recorded in all threads started with `threading.setprofile`."""
+
+    def __init__(self, threads):
+        self.files, self.arrived = set(), threading.Event()
+        self._threads, self._clicking, self._recording = threads, None, False
+
+    def __call__(self, frame, event, _):
+        thread = threading.current_thread()
+        if not self._recording or event != "call":
+            return
+        if frame.f_code is Reconstruction.settings.fset.__code__:
+            self._recording = False
+            self.arrived.set()
+        elif thread is self._clicking or thread.name in self._threads:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(PACKAGE):
+                self.files.add(path.relative_to(PACKAGE).as_posix())
+            if frame.f_code is Actions.put.__code__:
+                self._clicking = None
+
+    def of(self, change):
+        self._clicking, self._recording = threading.current_thread(), True
+        sys.setprofile(self)
+        change()
+        sys.setprofile(None)
+        assert self.arrived.wait(10)
+        return {name for name in self.files if name.startswith(("widgets/", "app/"))}
+
+
+@pytest.fixture
+def recon():
+    with pt.Reconstruction(pt.simulate(patterns=16, window=32), device="cpu", checkpointing=None) as made:
+        yield made
+
+
+@pytest.fixture
+def passed():
+    path = ClickPath(("ptynb live actions", "ptynb settings form"))
+    threading.setprofile(path)
+    yield path
+    threading.setprofile(None)
+
+
+def changed(recon):
+    return recon.settings.probe.learning_rate == 0.0123
+
+
+def test_a_learning_rate_in_the_form_passes_five_files(recon, passed):
+    form = SettingsForm(live=True, recon=recon)
+    try:
+        row = form.row("probe.learning_rate")
+        files = passed.of(lambda: setattr(row.input, "value", "0.0123"))
+        form.settle()
+    finally:
+        form.close()
+    assert changed(recon)
+    assert "widgets/form/form_view.py" in files
+    assert len(files) <= MOST_FILES, sorted(files)
+
+
+def test_a_learning_rate_in_the_live_view_passes_five_files(recon, passed):
+    view = pt.live(recon)
+    try:
+        field = view._controls.rates["probe"].widget
+        files = passed.of(lambda: setattr(field, "value", 0.0123))
+        view._actions.settle()
+    finally:
+        view.close()
+    assert changed(recon)
+    assert "widgets/live/controls.py" in files
+    assert len(files) <= MOST_FILES, sorted(files)
