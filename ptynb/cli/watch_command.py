@@ -1,4 +1,4 @@
-"""`ptynb watch`: a page with the pictures of a run that keeps them in a folder, here or on another machine."""
+"""`ptynb watch`: a page with the pictures that a run writes to its checkpoint folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from rich.console import Console
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    watch = commands.add_parser("watch", help="show the pictures that a run keeps in a folder, live, as a page")
-    watch.add_argument("folder", type=Path, metavar="FOLDER", help="where a run keeps its states; it may come later")
-    watch.add_argument("--port", type=int, default=0, metavar="N", help="of the page, on this machine (default: any)")
+    watch = commands.add_parser("watch", help="show the pictures in a run's checkpoint folder on a live page")
+    watch.add_argument("folder", type=Path, metavar="FOLDER", help="checkpoint folder of a run; it need not exist yet")
+    watch.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port of the page on this machine (default: any)"
+    )
     watch.add_argument("--no-open", action="store_true", help="print the address only")
     watch.set_defaults(run=_watch)
 
@@ -22,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _watch(chosen: argparse.Namespace) -> int:
     from ptynb.cli.status_page.status_server import Server
 
-    # Ctrl-C ends it in order wherever it arrives, also before the page is waited for.
+    # Ctrl-C closes the server wherever it arrives, also before `wait`.
     with Server(chosen.folder, chosen.port) as server, contextlib.suppress(KeyboardInterrupt):
         Console().print(
             f"Showing {chosen.folder} at {server.address} until Ctrl-C.", markup=False, highlight=False, soft_wrap=True

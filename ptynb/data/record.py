@@ -30,14 +30,21 @@ def at(
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over every pattern.
+    """One pass over all patterns.
 
-    number: 1 for the first.
-    loss: over all patterns of all engines, as they were met during the epoch; 0 is a perfect fit. Amplitude and Poisson
-        losses are divided by the total counts, the intensity loss by the sum of squared counts.
-    seconds: wall time of the epoch [s], pauses left out.
-    patterns_per_second: over all engines together [1/s].
-    ended: when, by the clock of rank 0 [s since 1970, UTC]; None: not known.
+    Parameters
+    ----------
+    number : int
+        Number of the epoch, 1 for the first.
+    loss : float
+        Over all patterns of all engines, as computed during the epoch; 0 is a perfect fit. Amplitude and Poisson losses
+        are divided by the total counts, the intensity loss by the sum of squared counts.
+    seconds : float
+        Wall time [s] without pauses.
+    patterns_per_second : float
+        Over all engines together [1/s].
+    ended : float, optional
+        When it ended, by the clock of rank 0 [s since 1970, UTC]; None: unknown.
     """
 
     number: int
@@ -66,14 +73,26 @@ class Words:
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that was changed while the reconstruction ran, or something else that befell it.
+    """A change of a setting during a run, or another event.
 
-    epoch: epochs completed before it; update: updates of the running epoch completed before it.
-    name: of the setting, dotted ("probe.learning_rate"); or "target" (the epoch at which the run ends), "went
-        back" (to a kept state), "branch" (to another line of states), "engines" (one was lost, and it went on from the
-        last kept state).
-    old, new: its values, plain ones. when: [s since 1970, UTC]; None: not known. Two changes that differ only in `when`
-        are equal.
+    Two changes that differ only in `when` are equal.
+
+    Parameters
+    ----------
+    epoch : int
+        Epochs completed before it.
+    update : int
+        Updates of the running epoch completed before it.
+    name : str
+        Dotted name of the setting ("probe.learning_rate"); or "target" (the last epoch was changed), "went back" (an
+        earlier checkpoint was restored), "branch" (the branch was switched), "engines" (engines were lost, and the run
+        continued from its last checkpoint).
+    old : object
+        Value before it, a plain one.
+    new : object
+        Value after it, a plain one.
+    when : float, optional
+        Time [s since 1970, UTC]; None: unknown.
     """
 
     epoch: int
@@ -86,13 +105,23 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Thumbnail:
-    """How object and probe looked after an epoch, small: for looking back at how it went.
+    """Object and probe after an epoch, reduced in size.
 
-    epoch: epochs completed.
-    object: complex64 (y, x), what a thin object in its place would be (the product of the slices of the first state),
-        where a probe has been, every `reduction`-th pixel by averaging. corner: (y, x) of its first pixel in the
-        object's array then [object pixels].
-    probe: complex64 (y, x), the first mode, every `probe_reduction`-th pixel by averaging.
+    Parameters
+    ----------
+    epoch : int
+        Epochs completed.
+    object : ndarray
+        complex64 (y, x), the product of the slices of the first object mode in the illuminated area, averaged over
+        `reduction` x `reduction` pixels.
+    probe : ndarray
+        complex64 (y, x), the first mode, averaged over `probe_reduction` x `probe_reduction` pixels.
+    reduction : int, optional
+        Pixels of the object along each side of a pixel of the thumbnail.
+    probe_reduction : int, optional
+        The same of the probe.
+    corner : tuple of int, optional
+        (y, x) of the first pixel in the object's array at that time [object pixels].
     """
 
     epoch: int

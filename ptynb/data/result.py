@@ -14,28 +14,58 @@ from ptynb.data.record import Array, RunRecord, at
 
 @dataclass(frozen=True, eq=False)
 class Result(RunRecord):
-    """Everything worth keeping of a reconstruction.
+    """The result of a reconstruction, with the record of the run.
 
-    object: complex (y, x); of a thick one (slice, y, x); of one with several states (state, slice, y, x).
-    probe: complex (mode, y, x), in square roots of counts.
-    positions: float64 (pattern, yx): top-left corners of the probe windows in pixels of `object`, as they were found.
-    parameters: what else was found, by "part/name": "weights/weights", "background/background" (counts of a pixel, with
-        the zero frequency at index n // 2 as in centred patterns), "slices/thickness" ...
-        and, where positions may move, what they began as: "positions/start", like `positions`.
-    origin: (y, x) of the object's first pixel in the scan's own coordinates [object pixels].
-    losses: float64 (epoch,): the loss of each epoch (see `Epoch`).
-    pixel_size: (y, x) of an object pixel [m]; None where the geometry is unknown.
-    r_factor: amplitude R-factor, sum |sqrt(I) - sqrt(model)| / sum sqrt(I), of the final state over all patterns.
-    r_factors: the same on the way, (epochs completed, R-factor), where it was measured.
-    settings: as they were at the end, as plain values; initial_settings: at the start. changes: what was changed on
-    the way.
-    update: updates of an epoch that is not complete, where it was stopped in the middle of one.
-    started: when it was opened first; ended: when this was taken; both ISO 8601 in UTC, empty where not known.
-    history: how it looked at a few epochs on the way, the earliest first.
-    scan, software, machines: which data, versions and devices; empty ones where they are not known.
-    failure: what ended it, if something did.
-    title: one line, comments: text in Markdown, of the user's.
-    metadata: the same facts as words, by name, for lists of them.
+    Parameters
+    ----------
+    object : ndarray
+        complex (y, x); of a thick object (slice, y, x); with several object modes (mode, slice, y, x).
+    probe : ndarray
+        complex (mode, y, x) [square root of counts].
+    positions : ndarray
+        float64 (pattern, yx): top-left corners of the probe windows [object pixels].
+    origin : tuple of int
+        (y, x) of the object's first pixel in the coordinates of the scan [object pixels].
+    title : str, optional
+        One line, set by the user.
+    comments : str, optional
+        Text in Markdown, set by the user.
+    epochs : tuple of Epoch, optional
+        All epochs completed.
+    update : int, optional
+        Completed updates of an epoch that is not complete.
+    r_factors : tuple of (int, float), optional
+        (epochs completed, amplitude R-factor), where it was measured during the run.
+    changes : tuple of Change, optional
+        Changes during the run.
+    settings : dict, optional
+        Settings at the end, as plain values.
+    metadata : dict of str, optional
+        Facts as texts, by name.
+    started : str, optional
+        When the reconstruction was first opened, ISO 8601 in UTC; empty: unknown.
+    history : tuple of Thumbnail, optional
+        Object and probe after some epochs, the earliest first.
+    r_factor : float
+        Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
+        measured.
+    pixel_size : tuple of float, optional
+        (y, x) of an object pixel [m]; None where the geometry is unknown.
+    parameters : dict of ndarray, optional
+        Other parameters by "component/name": "weights/weights", "background/background" (counts, with the zero
+        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial positions where they may move.
+    initial_settings : dict, optional
+        Settings at the start, as plain values.
+    ended : str, optional
+        When the result was made, ISO 8601 in UTC; empty: unknown.
+    scan : ScanIdentity, optional
+        The data.
+    software : Software, optional
+        Versions.
+    machines : Machines, optional
+        Engines and devices.
+    failure : str, optional
+        Message of the error that ended the run; empty: none.
     """
 
     object: Array

@@ -62,8 +62,20 @@ class Scale:
 class ScalingTest(Tabular):
     """Epoch time and loss against time for several numbers of engines.
 
-    trials: in the order in which they ran, which is by turns. device: "CPU" or the GPUs' name. cores: of the CPU.
-    settings: as plain values.
+    Parameters
+    ----------
+    scan : str
+        Name of the scan.
+    patterns : int
+        Number of patterns.
+    device : str
+        "CPU" or the name of the GPUs.
+    cores : int
+        Cores of the CPU.
+    settings : dict
+        Settings as plain values.
+    trials : tuple of ScalingTrial
+        In the order in which they ran, numbers of engines alternating.
     """
 
     scan: str
@@ -98,7 +110,13 @@ class ScalingTest(Tabular):
         return tuple(rows)
 
     def table(self) -> Table:
-        """The rows, for looking at."""
+        """Return the rows as a table for display.
+
+        Returns
+        -------
+        Table
+            One row for each number of engines and threads.
+        """
         rows = tuple(
             (
                 str(row.engines),
@@ -121,7 +139,13 @@ class ScalingTest(Tabular):
         return Table(heads, rows, caption)
 
     def to_plain(self) -> dict[str, Any]:
-        """Rows and raw trials as what JSON can hold."""
+        """Return rows and trials as plain values.
+
+        Returns
+        -------
+        dict
+            Values that JSON can hold.
+        """
         return super().to_plain() | {"rows": [as_plain(row) for row in self.rows]}
 
     def _processors(self, trial: ScalingTrial) -> int:

@@ -158,16 +158,31 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class RenderRequest:
-    """What somebody wants to look at while it is reconstructed.
+    """What to render of a running reconstruction.
 
-    panes: of the object, any of "amplitude", "phase" and "complex" (phase as hue, amplitude as brightness).
-    slice: of a thick object, 0 for the first; None: the product of all, what a thin one in its place would be.
-    state: of an object with several.
-    modes: of the probe at most; 0: none. modes_as: "complex" or "amplitude".
-    flat: phases without their mean and their linear ramp, which can't be known from diffraction patterns.
-    size: longest side of the object's pictures [their pixels]. quality: of the JPEG encoding, 1 to 95.
+    Parameters
+    ----------
+    panes : tuple of str, optional
+        Pictures of the object: any of "amplitude", "phase" and "complex" (phase as hue, amplitude as brightness).
+    slice : int, optional
+        Slice of a thick object, 0 for the first; None: the product of all slices.
+    state : int, optional
+        Object mode, 0 for the first.
+    modes : int, optional
+        Probe modes at most; 0: none.
+    modes_as : str, optional
+        "complex" or "amplitude".
+    flat : bool, optional
+        Whether mean and linear ramp are removed from phases; diffraction patterns do not determine them.
+    size : int, optional
+        Longest side of the object's pictures [pixels].
+    quality : int, optional
+        Of the JPEG encoding, 1 to 95.
 
-    Raises ValueError for what is none of these.
+    Raises
+    ------
+    InvalidValueError
+        A value is out of range or not among the choices ("argument.invalid-value").
     """
 
     panes: tuple[str, ...] = ("amplitude", "phase")

@@ -1,4 +1,4 @@
-"""How engines go on from a kept state: rank 0 reads the file, the others hear of it from there."""
+"""Engines continue from a checkpoint: rank 0 reads the file and broadcasts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state,
 from ptynb.settings import PROJECTIONS, Settings
 
 FREE = ("pattern_storage", "gradient_accumulation")
-"""What may be chosen anew though it is not live: the result does not depend on it."""
+"""Settings that are not live and may still change on resuming: the result does not depend on them."""
 
 
 def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError | None:
@@ -56,7 +56,7 @@ def shared(found: ReconstructionState | FileError | None, group: Group) -> Recon
 
 
 def _without_rows(state: ReconstructionState) -> ReconstructionState:
-    """What all ranks need: pictures on the way are rank 0's own."""
+    """What all ranks need; thumbnails stay on rank 0."""
     return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], history=())
 
 
@@ -71,7 +71,7 @@ def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int6
 
 
 def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:
-    """The settings that a loop has to be made with, so that the state fits, where `settings` are to go on with.
+    """The settings to make a loop with, so that the state fits; `settings` are those to continue with.
 
     Raises SettingsError where something differs that can't change in a reconstruction.
     """

@@ -1,7 +1,7 @@
-"""Keeping: when a state is due, a thread that writes it, and what is said of it when that fails.
+"""Checkpoints: when one is due, the thread that writes it, and the notices of what failed.
 
-The training thread only copies to the host's memory; whatever waits for a disk does so in a thread of its own, so that
-no other engine waits for it. What goes wrong there never stops a reconstruction: the user is told once.
+The training thread only copies to the host's memory; a thread of its own waits for the disk, so that no other engine
+does. Failures never stop a reconstruction; each gives one notice.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from ptynb.settings import Checkpointing
 COMPANION_SECONDS = 60.0
 """How long rank 0 waits for the rows of other ranks, after it has written its own."""
 STALE_SECONDS = 600.0
-"""A file that was begun and not finished is removed after this time: its engine ended meanwhile."""
+"""Age after which an unfinished file is removed: its engine has ended."""
 MOST_NOTICES = 100
 MOST_WAITING = 2
-"""States in memory, beside the one that is being written; only those asked for by hand ever wait."""
+"""States in memory beside the one that is being written; only those requested by the user ever wait."""
 MOST_HELD = 200
-"""States of whose settings an engine knows without looking; of an older one that stays it takes for granted others."""
+"""States whose settings an engine remembers; older ones that stay are assumed to have other settings."""
 
 Progress = tuple[int, int, int]
-"""Epochs, updates and changes so far: what tells one moment of a reconstruction from another."""
+"""Epochs, updates and changes completed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointRequest:
-    """What rank 0 decides for all of a state to be kept.
+    """Where and as what all ranks write a checkpoint, as decided by rank 0.
 
-    token: of all states of this group, unlike any other's. stays: names of states there that are to stay as they are.
+    token: prefix of the tokens of this group's checkpoints, unique. stays: names of files that are not overwritten.
     """
 
     folder: str
@@ -57,7 +57,7 @@ class CheckpointRequest:
 
 
 class Jobs:
-    """A thread that does what it is given, one thing after the other."""
+    """A thread that runs jobs one after the other."""
 
     def __init__(self) -> None:
         self._change = threading.Condition()
@@ -67,7 +67,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def give(self, kind: str, job: Callable[[], None]) -> None:
-        """Takes a job; none once it was told to end."""
+        """Queue a job; ignored after `end`."""
         with self._change:
             if self._ending:
                 return
@@ -78,7 +78,7 @@ class Jobs:
             self._change.notify_all()
 
     def busy(self, kind: str) -> bool:
-        """Whether a job of this kind is being done or waits."""
+        """Whether a job of this kind is running or waiting."""
         with self._change:
             return self._doing == kind or self.waiting(kind) > 0
 
@@ -87,13 +87,13 @@ class Jobs:
         return sum(one == kind for one, _ in self._waiting)
 
     def end(self) -> None:
-        """The thread ends when all jobs are done; does not wait."""
+        """End the thread once all jobs are done; return immediately."""
         with self._change:
             self._ending = True
             self._change.notify_all()
 
     def join(self, seconds: float) -> bool:
-        """Waits until the thread has ended, at most so long; whether it has."""
+        """Wait until the thread has ended, at most so long; return whether it has."""
         if self._thread is not None:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
@@ -112,12 +112,12 @@ class Jobs:
 
 
 class Keeper:
-    """One engine's part in keeping. All but `status` is called by the training thread."""
+    """Writes the checkpoints of one engine. All methods are called by the training thread."""
 
     def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
-        """start: the state that the reconstruction goes on from.
+        """start: the checkpoint that the reconstruction continues from.
 
-        Raises ValueError where the folder holds states of another reconstruction, or where `transfer` names nothing.
+        Raises InvalidValueError where the folder has checkpoints of another run, or `transfer` cannot be imported.
         """
         self._keep, self._rank, self._world, self._scan = keep, rank, world, scan
         self._transfer = None if keep.transfer is None else _imported(keep.transfer)
@@ -135,11 +135,11 @@ class Keeper:
         self._told: dict[str, bool] = {}
         self.notices: tuple[str, ...] = ()
         self.successes = self.failures = 0
-        """States that were kept by this process, and that could not be."""
+        """Checkpoints that this process has written, and that it could not write."""
         self.kept: str | None = None
         self.kept_epoch: int | None = None
         self.kept_in: str | None = None
-        """Where states are kept, once one was; known on all engines, so that one that is left can tell."""
+        """Folder of the checkpoints, once there is one; on all engines, so that any that is left can report it."""
         self._taken: Progress | None = None
         self._last_epoch, self._last_time = 0, time.monotonic()
         self._pictures_time = float("-inf")
@@ -189,11 +189,11 @@ class Keeper:
             self._stays = checkpoint_branches.read_note(self._folder).stays
 
     def changed(self, mark: Progress) -> bool:
-        """Whether there is something that no state holds, or will when it is written."""
+        """Whether the run has changed since the last checkpoint."""
         return mark != self._taken
 
     def due(self, mark: Progress, ends_epoch: bool) -> bool:
-        """Whether a state is due after the next update. ends_epoch: whether that update is the last of an epoch."""
+        """Whether a checkpoint is due after the next update. ends_epoch: whether that update ends an epoch."""
         if self._jobs.busy("state"):
             return False
         every = self._keep.epochs
@@ -205,7 +205,7 @@ class Keeper:
     # What the training thread hands over
 
     def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, mark: Progress) -> None:
-        """Copies the state, and has it written; `copy` waits for nobody."""
+        """Copy the state and queue it for writing; `copy` waits for no other engine."""
         self._last_epoch, self._last_time, self.kept_in = mark[0], time.monotonic(), order.folder
         # The others follow rank 0, which waits for their parts before it takes up its next state.
         if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
@@ -360,14 +360,14 @@ class Keeper:
         self._told["transfer"] = False
 
     def _tell(self, kind: str, sentence: str) -> None:
-        """Once; again only after it has worked meanwhile."""
+        """Add a notice, once until it has worked again."""
         if not self._told.get(kind) and len(self.notices) < MOST_NOTICES:
             self.notices += (sentence,)
         self._told[kind] = True
 
 
 def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
-    """The loop finds it at the end of an epoch; by then such states could have taken the place of all good ones."""
+    """The loop checks at the end of an epoch only; by then such checkpoints could have replaced all good ones."""
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
             raise InvalidValueError(f"{name} contains values that are not finite", code="array.not-finite")
@@ -380,7 +380,7 @@ def _header(path: Path) -> files.Header | None:
 
 
 def _imported(name: str) -> Callable[[Path], Any]:
-    """The function 'module:function'. Raises ValueError where there is none."""
+    """The function 'module:function'. Raises InvalidValueError where there is none."""
     module, function = name.split(":")
     try:
         found = getattr(importlib.import_module(module), function)

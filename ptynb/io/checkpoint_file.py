@@ -1,4 +1,4 @@
-"""State files: all that a reconstruction needs to go on as if it had never stopped, in HDF5.
+"""Checkpoint files: all that a reconstruction needs to continue as if it had never stopped, in HDF5.
 
 The first 512 bytes are a user block that HDF5 leaves alone: "ptynb state 2" and a line of JSON with `run` (which
 reconstruction), `token` (which files belong together) and `written` [ns since 1970]. Then

@@ -30,7 +30,25 @@ CENTRED = "centred"
 
 
 def save_result(result: Result, path: str | Path) -> Path:
-    """Writes the result; an existing file is replaced only once the new one is whole."""
+    """Write a result to an HDF5 file; an existing file is replaced once the new one is complete.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    path : str or Path
+        Of the file.
+
+    Returns
+    -------
+    Path
+        The path of the file.
+
+    Raises
+    ------
+    FileError
+        The folder does not exist or the file cannot be written ("file.not-writable").
+    """
     path = Path(path).expanduser()
     with replacing(path) as file:
         _write_head(file, result)
@@ -71,9 +89,23 @@ def _describe_arrays(file: h5py.File, result: Result) -> None:
 
 
 def load_result(path: str | Path) -> Result:
-    """The result in a file that `save_result` wrote, of this version or an earlier one.
+    """Read a result from a file of this version or an earlier one.
 
-    Raises FileError where it is not one, or damaged.
+    Parameters
+    ----------
+    path : str or Path
+        Of a file that `save_result` has written.
+
+    Returns
+    -------
+    Result
+        The result, settings under their present names.
+
+    Raises
+    ------
+    FileError
+        There is no such file ("file.not-found"), it is no result ("file.unknown-format"), of a newer version
+        ("file.unsupported-version"), incomplete ("file.incomplete") or damaged ("file.damaged").
     """
     path = Path(path).expanduser()
     with open_for_reading(path) as file:

@@ -5,7 +5,6 @@ import pytest
 
 from ptynb.data.result import Result
 from ptynb.data.scan import plain_geometry
-from ptynb.io.scan_identity import plain_geometry
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.simulation.diffraction import simulate_diffraction

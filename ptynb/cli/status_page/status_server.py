@@ -1,8 +1,7 @@
 """The page of `ptynb watch`: a server on the loopback interface that shows one folder and nothing else.
 
-Who has the address, with its token, may look; nobody can ask for a file by name: what is answered was read by
-`ptynb.io.status_file` before. A page of another site can't ask either: it does not know the token, and a name that was
-bent to point here is refused by the Host header.
+The address has a token. No file can be requested by name: all answers were read by `ptynb.io.status_file` before. Pages
+of other sites do not have the token, and other host names that resolve to this address are refused by the Host header.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 CURVE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The curve is a picture of numbers; only its own style is in it."""
+"""The curve is an SVG with inline style."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -71,7 +70,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where the page is; whoever knows it may look."""
+        """URL of the page, with its token."""
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def __enter__(self) -> Self:
@@ -90,12 +89,12 @@ class Server:
             thread.join()
 
     def wait(self) -> None:
-        """Waits for an interrupt, and takes it for the end."""
+        """Wait until an interrupt."""
         with contextlib.suppress(KeyboardInterrupt):
             self._ended.wait()
 
     def look(self) -> None:
-        """Takes over what is new in the folder."""
+        """Read what is new in the folder."""
         folder = self._folder
         changed = folder.look()
         with self._lock:
@@ -151,13 +150,13 @@ class Server:
                 return "ptynb"
 
             def log_message(self, format: str, *arguments: Any) -> None:
-                """Nothing: a request's path holds the token."""
+                """Log nothing: a request's path contains the token."""
 
         return Handler
 
 
 def status_of(folder: Folder, version: int) -> dict[str, Any]:
-    """What the page is told, as plain values. version: grows with every change; pictures and curve are fetched anew."""
+    """The status for the page, as plain values. version: increases with every change."""
     shown = folder.shown
     if shown is None:
         return {"waiting": folder.problem}
