@@ -1,6 +1,6 @@
-"""This process's place among those that torchrun, Kubernetes or a shell started, from its environment.
+"""Rank and device of this process among those of torchrun, Kubernetes or a shell, by environment variables.
 
-Asked before torch is imported, which reads what is set here when it loads.
+Used before torch is imported, which reads the variables that are set here.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Place:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self:
-        """From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; without RANK a world of one.
+        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; without RANK the world has one rank.
 
-        Raises ClusterError where they contradict each other or the others can't be found with them.
+        Raises ClusterError if variables are missing or contradict each other.
         """
         if "RANK" not in environment:
             return cls()
@@ -42,14 +42,14 @@ class Place:
         if not (rank < world and local_rank < local_world <= world):
             raise ClusterError(
                 f"RANK={rank} of WORLD_SIZE={world}, LOCAL_RANK={local_rank} of LOCAL_WORLD_SIZE={local_world} "
-                "contradict each other; expected ranks from 0 on, below their world's size.",
+                "contradict each other; expected 0 <= rank < size.",
                 code="environment.invalid",
             )
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if world > 1 and not environment.get(name)]
         if missing:
             raise ClusterError(
                 f"RANK is {rank} of {world}, and {' and '.join(missing)} is not set; "
-                "expected the address and port where rank 0 is found.",
+                "expected address and port of rank 0.",
                 code="environment.invalid",
             )
         return cls(rank, world, local_rank, local_world)
@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Seat:
-    """What a rank computes on. kind: "CPU" or the GPU's name; identity: unlike that of any other rank."""
+    """Device of a rank. kind: "CPU" or the name of the GPU; identity: unique among the ranks."""
 
     device: str
     kind: str
@@ -77,7 +77,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
         return default
     if text is None or not text.isdigit():
         raise ClusterError(
-            f"RANK is set, and {name} is {text!r}; expected a number: start it with torchrun.",
+            f"RANK is set and {name} is {text!r}; expected a number: start with torchrun.",
             code="environment.invalid",
         )
     return int(text)
@@ -86,10 +86,10 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
 def take_seat(
     place: Place, device: Device, threads: int | None, environment: MutableMapping[str, str] = os.environ
 ) -> Seat:
-    """Chooses device and threads of this rank and sets the environment accordingly, before torch is loaded.
+    """Select device and threads of this rank and set the environment, before torch is loaded.
 
-    threads: None: OMP_NUM_THREADS, or an equal share of this host's cores.
-    Raises ClusterError where a GPU was asked for that is not there.
+    threads: None: OMP_NUM_THREADS, or an equal share of the cores of this host.
+    Raises ClusterError if a requested GPU is missing.
     """
     threads = threads or _threads_set(environment) or max(1, usable_cores() // place.local_world)
     environment.update(
@@ -107,7 +107,7 @@ def take_seat(
     gpus = () if device == "cpu" else find_gpus()
     if device == "cuda" and not gpus:
         raise ClusterError(
-            f"Rank {place.rank} was to compute on a GPU, and none was found. Use device: cpu.", code="gpu.not-found"
+            f"Rank {place.rank} needs a GPU (device: cuda) and none was found; use device: cpu.", code="gpu.not-found"
         )
     if not gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -120,14 +120,14 @@ def take_seat(
 
 
 def _own(place: Place, gpus: tuple[GPU, ...]) -> GPU:
-    """This rank's GPU. Raises ClusterError where there are too few, or an engine could not start on it."""
+    """Return the GPU of this rank. Raises ClusterError if there are too few, or it is not usable."""
     check_distinct(gpus)
     check_slices(gpus, place.local_world)
     places = tuple(gpu for gpu in gpus if not gpu.part_of) or gpus
     if 1 < len(places) < place.local_world:
         raise ClusterError(
-            f"{place.local_world} ranks were started on a host with {len(places)} GPUs, and each needs its own; "
-            f"start {len(places)}, or use device: cpu.",
+            f"{place.local_world} ranks were started on a host with {len(places)} GPUs; expected one GPU each: "
+            f"start {len(places)} ranks, or use device: cpu.",
             code="gpu.too-few",
         )
     # One alone: the launcher has given each rank its own. Two with the same one are refused when they meet.

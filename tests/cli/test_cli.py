@@ -50,11 +50,11 @@ def test_lab_copies_and_never_overwrites(tmp_path, capsys):
     assert [path.name for path in sorted(folder.iterdir())] == [path.name for path in NOTEBOOKS]
     for path in NOTEBOOKS:
         assert (folder / path.name).read_bytes() == path.read_bytes()
-    assert f"{len(NOTEBOOKS)} new, 0 kept" in one_line(capsys.readouterr().out)
+    assert f"{len(NOTEBOOKS)} new, 0 unchanged" in one_line(capsys.readouterr().out)
     (folder / NOTEBOOKS[0].name).write_text("my work")
     assert main.main(["lab", "--no-open", "--folder", str(folder)]) == 0
     assert (folder / NOTEBOOKS[0].name).read_text() == "my work"
-    assert f"0 new, {len(NOTEBOOKS)} kept" in one_line(capsys.readouterr().out)
+    assert f"0 new, {len(NOTEBOOKS)} unchanged" in one_line(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", ["a long name " * 8, "data [2024]", "odd[/name]"], ids=["long", "brackets", "closing"])
