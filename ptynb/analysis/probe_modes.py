@@ -119,21 +119,21 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
             raise InvalidValueError(
                 f"The {name} is {values} m; expected positive, finite values.", code="argument.invalid-value"
             )
-    places = np.array(list(distances), dtype=np.float64)
-    if places.ndim != 1 or not places.size or not np.isfinite(places).all():
+    positions = np.array(list(distances), dtype=np.float64)
+    if positions.ndim != 1 or not positions.size or not np.isfinite(positions).all():
         raise InvalidValueError(
-            f"distances is {places} m; expected at least one value, all finite.",
+            f"distances is {positions} m; expected at least one value, all finite.",
             code="argument.invalid-value",
         )
     modes = np.asarray(probe)
     modes = modes[None] if modes.ndim == 2 else modes
     _check_probe(modes)
-    stack = np.zeros((len(places), *modes.shape[-2:]))
+    stack = np.zeros((len(positions), *modes.shape[-2:]))
     # One mode at a time, to limit the memory for padded transforms.
     for mode in modes:
         spectrum = _padded_transform(mode)
-        for plane, place in zip(stack, places, strict=True):
-            plane += np.abs(_after(spectrum, mode.shape, pixel, wavelength, float(place))) ** 2
+        for plane, position in zip(stack, positions, strict=True):
+            plane += np.abs(_after(spectrum, mode.shape, pixel, wavelength, float(position))) ** 2
     return stack
 
 
@@ -160,26 +160,31 @@ def focus_distance(intensities: Array, distances: ArrayLike) -> float:
     InvalidValueError
         If the sharpest image is at an end of the stack (code "probe.focus-outside").
     """
-    places = np.asarray(distances, dtype=np.float64)
-    if intensities.ndim != 3 or places.shape != (len(intensities),) or len(places) < 3 or (np.diff(places) <= 0).any():
+    positions = np.asarray(distances, dtype=np.float64)
+    if (
+        intensities.ndim != 3
+        or positions.shape != (len(intensities),)
+        or len(positions) < 3
+        or (np.diff(positions) <= 0).any()
+    ):
         raise InvalidValueError(
-            f"The stack has shape {intensities.shape} and there are {places.size} distances; expected (distance, y, x) "
-            "and at least 3 increasing distances.",
+            f"The stack has shape {intensities.shape} and there are {positions.size} distances; expected "
+            "(distance, y, x) and at least 3 increasing distances.",
             code="array.shape-mismatch",
         )
     sharpness = (intensities**2).sum((-2, -1))
     best = int(sharpness.argmax())
-    if best in (0, len(places) - 1):
+    if best in (0, len(positions) - 1):
         raise InvalidValueError(
-            f"The probe is sharpest at the end of the stack, at {places[best]:.4g} m; expected the focus between "
-            f"{places[0]:.4g} and {places[-1]:.4g} m. Extend the distances.",
+            f"The probe is sharpest at the end of the stack, at {positions[best]:.4g} m; expected the focus between "
+            f"{positions[0]:.4g} and {positions[-1]:.4g} m. Extend the distances.",
             code="probe.focus-outside",
         )
     near = slice(best - 1, best + 2)
     # Relative to the central one in units of the step: powers of metres would lose all digits.
-    scale = places[best + 1] - places[best - 1]
-    bend, slope, _ = np.polyfit((places[near] - places[best]) / scale, sharpness[best] / sharpness[near], 2)
-    return float(places[best] - scale * slope / (2 * bend)) if bend > 0 else float(places[best])
+    scale = positions[best + 1] - positions[best - 1]
+    bend, slope, _ = np.polyfit((positions[near] - positions[best]) / scale, sharpness[best] / sharpness[near], 2)
+    return float(positions[best] - scale * slope / (2 * bend)) if bend > 0 else float(positions[best])
 
 
 def _padded_transform(field: Array) -> Array:

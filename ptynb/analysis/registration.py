@@ -204,7 +204,7 @@ class _Fit:
         return np.array([1.0, 1.0, *self.reference.shape])
 
     @property
-    def places(self) -> tuple[Array, Array]:
+    def coordinates(self) -> tuple[Array, Array]:
         """y and x of the object's pixels, relative to the centre of the area."""
         y, x = (
             np.arange(side) - (part.start + part.stop - 1) / 2
@@ -214,7 +214,7 @@ class _Fit:
 
     def _moved(self, parameters: Array, slopes: bool = True) -> tuple[Array, list[Array]]:
         """Return the shifted object with its ramp inside the area, and optionally its derivatives by the parameters."""
-        y, x = (places[part] for places, part in zip(self.places, self.area, strict=True))
+        y, x = (axis[part] for axis, part in zip(self.coordinates, self.area, strict=True))
         ramp = _ramp(y, x, parameters[2:])
         (phase_y, slope_y), (phase_x, slope_x) = (
             _shift_phase(side, distance) for side, distance in zip(self.object.shape, parameters[:2], strict=True)
@@ -267,7 +267,7 @@ class _Fit:
         ramps = parameters[2:]
         slopes = [1j * ramp * self.reference - slope for ramp, slope in zip(ramps, self.reference_slopes, strict=True)]
         if self.ramped:
-            y, x = (places[part] for places, part in zip(self.places, self.area, strict=True))
+            y, x = (axis[part] for axis, part in zip(self.coordinates, self.area, strict=True))
             slopes += [1j * y[:, None] * self.reference, 1j * x[None, :] * self.reference]
         return slopes
 
@@ -294,7 +294,7 @@ def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, A
     A ramp is discontinuous at the border of the object, so that a shift by Fourier phases would ring into the area.
     """
     parameters = fit.start(shift)
-    straight = fit.object * _ramp(*fit.places, parameters[2:])
+    straight = fit.object * _ramp(*fit.coordinates, parameters[2:])
     return dataclasses.replace(fit, object=straight), np.array([*shift, 0.0, 0.0]), parameters[2:]
 
 

@@ -57,14 +57,14 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
     """
     scan = as_centred(scan)
     y, x = (np.arange(side) - float(side // 2) for side in scan.pattern_shape)
-    found = np.full((len(scan), 2), np.nan)
+    centres = np.full((len(scan), 2), np.nan)
     for part, counts in pieces(scan):
         rows, columns = counts.sum(2, dtype=np.float64), counts.sum(1, dtype=np.float64)
         total = rows.sum(1)
-        lit = total > 0
+        nonempty = total > 0
         moments = np.stack([rows @ y, columns @ x], axis=1)
-        found[part][lit] = moments[lit] / total[lit, None]
-    return found
+        centres[part][nonempty] = moments[nonempty] / total[nonempty, None]
+    return centres
 
 
 def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:

@@ -34,8 +34,8 @@ def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
     """
     axes = (-2, -1)
     spectrum = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(field, axes=axes), norm="ortho"), axes=axes)
-    kept = np.fft.ifftshift(cut(spectrum, start, window), axes=axes)
-    return np.fft.fftshift(np.fft.ifft2(kept, norm="ortho"), axes=axes)
+    part = np.fft.ifftshift(cut(spectrum, start, window), axes=axes)
+    return np.fft.fftshift(np.fft.ifft2(part, norm="ortho"), axes=axes)
 
 
 def ramped(field: Array, shift: tuple[float, float]) -> Array:

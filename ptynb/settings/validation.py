@@ -180,9 +180,9 @@ def check_names(values: Any, below: str = "") -> None:
     if isinstance(values, Mapping):
         for name, value in values.items():
             if not isinstance(name, str):
-                place = f" below '{in_one_line(below, LONGEST_NAME)}'" if below else ""
+                where = f" below '{in_one_line(below, LONGEST_NAME)}'" if below else ""
                 raise SettingsError(
-                    f"{quoted(name)} is used as a name{place}; expected text, or put it in quotes.",
+                    f"{quoted(name)} is used as a name{where}; expected text, or put it in quotes.",
                     code="settings.invalid-name",
                 )
             check_names(value, name)
