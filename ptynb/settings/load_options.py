@@ -101,7 +101,7 @@ class LoadOptions(SettingsModel):
         beams = [f"{name}={getattr(self, name)}" for name in ("wavelength", "energy", "voltage") if name in self.names]
         if len(beams) > 1:
             raise InvalidValueError(
-                f"{' and '.join(beams)} were given, and each of them is enough to define the wavelength; give one of them",
+                f"{' and '.join(beams)} were given, and each of them defines the wavelength; give one of them",
                 code="argument.conflict",
             )
         if self.angular_pixel is not None and (self.distance is not None or self.detector_pixel is not None):
