@@ -232,7 +232,7 @@ def test_a_pipe_that_was_made_after_loading_is_refused(tmp_path, original):
     part = tmp_path / "scan.zarr/scan/patterns/c/2/0/0"
     part.unlink()
     os.mkfifo(part)
-    with pytest.raises(FileError, match="scan/patterns/c/2/0/0, .*remove it from the store"):
+    with pytest.raises(FileError, match=r"scan/patterns/c/2/0/0, .*remove it from the store"):
         scan.counts(0, 24)
 
 
