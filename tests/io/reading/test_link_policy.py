@@ -232,7 +232,7 @@ def test_a_pipe_that_was_made_after_loading_is_refused(tmp_path, original):
     part = tmp_path / "scan.zarr/scan/patterns/c/2/0/0"
     part.unlink()
     os.mkfifo(part)
-    with pytest.raises(FileError, match="scan/patterns/c/2/0/0, which is no regular file; take it out of the store"):
+    with pytest.raises(FileError, match=r"scan/patterns/c/2/0/0, .*remove it from the store"):
         scan.counts(0, 24)
 
 
@@ -240,7 +240,7 @@ def test_a_pipe_beside_a_file_is_taken_away_as_the_message_says(tmp_path, origin
     merlin(tmp_path, original)
     (tmp_path / "scan.hdr").unlink()
     os.mkfifo(tmp_path / "scan.hdr")
-    with pytest.raises(FileError, match=r"has scan\.hdr beside it, which is no regular file; take it away"):
+    with pytest.raises(FileError, match=r"has scan\.hdr beside it, .*remove it"):
         load(tmp_path / "scan.mib", **PLACED)
     (tmp_path / "scan.hdr").unlink()
     np.testing.assert_array_equal(load(tmp_path / "scan.mib", **PLACED).counts(0, 24), original.stack)
