@@ -106,7 +106,7 @@ def _keep(recon: Reconstruction) -> None:
     if status is None or (kept is not None and is_of(kept, status.epoch, status.update)):
         return
     if status.epoch or status.update:
-        recon.keep()
+        recon.save_checkpoint()
 
 
 def _kept(recon: Reconstruction) -> tuple[str | None, int | None]:

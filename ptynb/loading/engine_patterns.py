@@ -125,7 +125,7 @@ class EnginePatterns:
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
             raise InvalidValueError(
-                f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.no-counts"
+                f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty"
             )
         return total / count, Sums(float(total.sum()), self._squares)
 

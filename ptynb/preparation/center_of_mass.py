@@ -104,7 +104,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     scan = as_centred(scan)
     pattern = mean_pattern(scan) if known_mean is None else known_mean
     if not pattern.any():
-        raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.no-counts")
+        raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.empty")
     height, width = scan.pattern_shape
     shift = (
         round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,

@@ -130,7 +130,7 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
     InvalidValueError
         If numbers are not positive and finite, or neither argument is given (code "argument.missing").
     ScanError
-        If all patterns are empty (code "scan.no-counts").
+        If all patterns are empty (code "scan.empty").
     """
     if counts is None and monitor is None:
         raise InvalidValueError(
@@ -158,7 +158,7 @@ def _with_mean(scan: Scan, counts: float) -> Scan:
         )
     total = float(mean_pattern(scan).sum())
     if not total > 0:
-        raise ScanError("All patterns are 0 at the good pixels and cannot be normalised.", code="scan.no-counts")
+        raise ScanError("All patterns are 0 at the good pixels and cannot be normalised.", code="scan.empty")
     factor = counts / total
     frames = transformed(scan, _times, np.full(scan.pattern_shape, factor), scan.mask, dtype=real_type(scan))
     return dataclasses.replace(scan, frames=frames, **carried(scan, probe=lambda field: field * math.sqrt(factor)))

@@ -261,7 +261,7 @@ class BranchManager:
             raise ReconstructionError(
                 "The patterns were in the memory of a notebook that has ended, and are needed to open engines again; "
                 "make the scan again, and continue with ptynb.resume(path, scan).",
-                code="scan.no-patterns",
+                code="scan.patterns-lost",
             )
 
     def _find(self, which: Which, before: bool = False) -> Path:

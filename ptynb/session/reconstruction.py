@@ -371,7 +371,7 @@ class Reconstruction:
             self._client.recover()
             self._follow()
 
-    def keep(self, timeout: float = 600.0) -> Path:
+    def save_checkpoint(self, timeout: float = 600.0) -> Path:
         """Write a checkpoint now, and return its file once it is complete.
 
         Parameters

@@ -172,8 +172,8 @@ class History(Whole):
         self._done(line, f"Restored epoch {checkpoint.epoch}.")
 
     def _keep(self) -> None:
-        path = self._recon.keep()
-        self._done("recon.keep()", f"Checkpoint written: {path.name}.")
+        path = self._recon.save_checkpoint()
+        self._done("recon.save_checkpoint()", f"Checkpoint written: {path.name}.")
 
     def _branch(self, checkpoint: Checkpoint | None, name: str | None) -> None:
         at = [] if checkpoint is None else [self._argument(checkpoint)]

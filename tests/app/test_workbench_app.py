@@ -141,7 +141,7 @@ def test_two_results_are_compared(bench: Workbench) -> None:
     click(bench, "Run", "Add to comparison")
     assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
     assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
-    bench.recon.keep()
+    bench.recon.save_checkpoint()
     click(bench, "Compare", "Add branches")
     assert list(bench._desk.results)[2:] == ["branch main"]
     click(bench, "Compare", "Compare")

@@ -308,7 +308,7 @@ def test_results_and_states_call_nothing_whatever_they_say(tmp_path: Path, calls
     with pt.Reconstruction(scan, pt.Settings(), device="cpu", checkpointing=keep) as recon:
         recon.start(1)
         recon.wait(60)
-        state, result = recon.keep(), recon.save(tmp_path / "result.h5")
+        state, result = recon.save_checkpoint(), recon.save(tmp_path / "result.h5")
     assert calls == []
     spoil(result, "settings/at_start", MORE)
     with pytest.raises(pt.SettingsError, match="There is no setting 'checkpointing'"):

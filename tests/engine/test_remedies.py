@@ -29,7 +29,7 @@ def reconstructed(
     with pt.Reconstruction(scan, settings, device="cpu", checkpointing=keep) as recon:
         done = [*recon.run(epochs)]
         if keep is not None:
-            recon.keep()
+            recon.save_checkpoint()
         return done
 
 
@@ -75,7 +75,7 @@ def test_what_the_sentence_says_helps(tmp_path: Path, case: str) -> None:
 def test_after_rates_that_were_too_high_lower_ones_go_on_from_a_kept_state_and_from_the_start(tmp_path: Path) -> None:
     with pt.Reconstruction(SCAN, SLOW, device="cpu", checkpointing=kept_in(tmp_path)) as recon:
         [*recon.run(2)]
-        recon.keep()
+        recon.save_checkpoint()
         losses = [epoch.loss for epoch in recon.epochs]
         recon.settings = WILD
         with raises("reconstruction.not-finite", "Start again with lower ones, or restore a checkpoint and"):

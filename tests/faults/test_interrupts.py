@@ -137,7 +137,7 @@ def test_an_interrupt_while_an_engine_is_replaced(kernel: Kernel, undisturbed: A
     kernel.run(
         f"recon = opened('continue', pt.Checkpointing(folder={str(tmp_path / 'states')!r}, epochs=1, seconds=None))"
     )
-    kernel.run("recon.step(); recon.keep()")
+    kernel.run("recon.step(); recon.save_checkpoint()")
     losing = (
         "def watch():\n    while not recon._client.recovering: time.sleep(0.005)\n    mark()\n"
         "threading.Thread(target=watch).start()\n"

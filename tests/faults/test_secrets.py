@@ -39,7 +39,7 @@ def cluster(base: Path) -> Iterator[pt.Cluster]:
         pt.figure(recon.result).savefig(base / "figure.png")
         with pytest.raises(pt.ClusterError, match="ZeroDivisionError"):
             started.call(1, divmod, 1, 0)
-        recon.keep()
+        recon.save_checkpoint()
         until((base / "states" / "status.json").exists, 20, "pictures")
         yield started
 

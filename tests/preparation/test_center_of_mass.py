@@ -94,7 +94,7 @@ def test_a_scan_without_centre_is_refused():
     with raises("scan.near-field"):
         prepare.centre(smooth_scan(geometry=NEAR))
     empty = dataclasses.replace(smooth_scan(), frames=ArrayFrames.of(np.zeros((8, 48, 45))))
-    with raises("scan.no-counts"):
+    with raises("scan.empty"):
         prepare.centre(empty)
 
 

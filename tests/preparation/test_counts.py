@@ -142,7 +142,7 @@ REFUSED = {
     ),
     "empty patterns": (
         lambda scan: prepare.normalise(with_patterns(scan, np.zeros((8, *WINDOW))), counts=1),
-        "scan.no-counts",
+        "scan.empty",
     ),
 }
 

@@ -34,7 +34,7 @@ def recon(scan: Scan, tmp_path: Path) -> Iterator[pt.Reconstruction]:
     with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path)) as made:
         for _ in range(2):
             [*made.run(2)]
-            made.keep()
+            made.save_checkpoint()
         yield made
 
 
@@ -106,7 +106,7 @@ def test_a_branch_goes_on_where_it_is_and_the_other_keeps_its_states(recon: pt.R
     epoch = recon.epoch
     until(lambda: recon.epoch > epoch)
     recon.stop()
-    recon.keep()
+    recon.save_checkpoint()
     assert epochs_of(recon, "main")[:2] == [2, 4]
     assert (tmp_path / "branches" / "trial").is_dir()
     assert recon.branch(checkpoint=2) == "branch"
@@ -144,7 +144,7 @@ def test_what_one_goes_back_to_is_not_thinned_out(recon: pt.Reconstruction) -> N
     recon.restore(2)
     for _ in range(5):
         [*recon.run(1)]
-        recon.keep()
+        recon.save_checkpoint()
     until(lambda: epochs_of(recon, "main") == [2, 5, 6, 7])  # what is not needed any more is removed a little later
     assert epochs_of(recon, "main-4") == [4]
     with raises("checkpoint.not-found", "epoch 3", "2, 5, 6, 7"):
@@ -167,9 +167,9 @@ def test_what_stays_is_not_written_over_by_the_same_moment_with_other_settings(
     assert kept.stays
     before = kept.path.read_bytes()
     recon.settings = SETTINGS.replace(probe={"learning_rate": 0.2})
-    other = recon.keep()
+    other = recon.save_checkpoint()
     assert (other.name, kept.path.read_bytes() == before) == ("state-00004.2.h5", True)
-    assert recon.keep() == other
+    assert recon.save_checkpoint() == other
     recon.restore(kept)
     assert (recon.settings, recon.epoch) == (SETTINGS, 4)
     recon.switch_branch("main-4")
@@ -183,7 +183,7 @@ def test_what_stays_is_not_written_over_by_the_same_moment_with_other_settings(
     # nor by a run that comes by again, from an earlier state
     with pt.resume(tmp_path / "state-00002.h5", scan, device="cpu") as again:
         [*again.run(2)]
-        assert again.keep().name != kept.path.name
+        assert again.save_checkpoint().name != kept.path.name
     assert kept.path in [one.path for one in recon.checkpoints]
 
 
@@ -194,7 +194,7 @@ def test_a_restart_goes_on_with_the_branch_worked_on_last(scan: Scan, recon: pt.
     with pt.resume(tmp_path, scan, device="cpu") as again:
         assert (again.epoch, again.branch_name) == (2, "trial")
         [*again.run(2)]
-        assert again.keep().parent == tmp_path / "branches" / "trial"
+        assert again.save_checkpoint().parent == tmp_path / "branches" / "trial"
         assert {one.name for one in again.branches} == {"main", "trial"}
         again.restore(2)
     shown = pt.Checkpointing(folder=tmp_path, seconds=None, pictures=0.01)
@@ -307,7 +307,7 @@ def test_what_cannot_be_done_leaves_it_running(scan: Scan, recon: pt.Reconstruct
         assert (other.checkpoints, other.branches) == ((), ())
     with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=pt.Checkpointing()) as other:
         other.step()
-        other.keep()
+        other.save_checkpoint()
         other.step()
         other.restore(1)
         assert other.epoch == 1
@@ -338,10 +338,10 @@ def test_one_that_keeps_no_states_is_given_a_place_for_them_as_the_message_says(
         pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as recon,
         raises("checkpoint.disabled", "checkpointing=Checkpointing(...)"),
     ):
-        recon.keep()
+        recon.save_checkpoint()
     with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=pt.Checkpointing(folder=tmp_path)) as recon:
         recon.step()
-        assert recon.keep().is_file()
+        assert recon.save_checkpoint().is_file()
 
 
 def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:
@@ -386,7 +386,7 @@ def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, m
     recon = pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path), extensions=[Spoils()])
     for _ in range(2):
         [*recon.run(2)]
-        recon.keep()
+        recon.save_checkpoint()
     losses, result = [one.loss for one in recon.epochs], recon.result
     spoil(recon, monkeypatch)
     assert (recon.state, recon.can_recover) == ("failed", False)
@@ -416,7 +416,7 @@ def test_from_a_failure_one_goes_back_and_works_on(scan: Scan, tmp_path: Path, m
     recon.branch("trial", 2)
     [*recon.run(1)]
     until(lambda: recon.epochs[-1].number == 3)
-    assert (recon.branch_name, recon.keep().parent.name) == ("trial", "trial")
+    assert (recon.branch_name, recon.save_checkpoint().parent.name) == ("trial", "trial")
     recon.close()
 
 

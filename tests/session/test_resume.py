@@ -132,14 +132,14 @@ def test_the_state_is_kept_when_asked_for(stored: Scan, cluster: pt.Cluster, tmp
         recon.start(3)
         recon.wait()
         assert recon.latest_checkpoint is None
-        path = recon.keep()
+        path = recon.save_checkpoint()
         assert path == recon.latest_checkpoint == tmp_path / "state-00003.h5"
-        assert recon.keep(timeout=20.0) == path
+        assert recon.save_checkpoint(timeout=20.0) == path
     with (
         pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=None) as recon,
         raises("checkpoint.disabled"),
     ):
-        recon.keep()
+        recon.save_checkpoint()
 
 
 def test_a_folder_that_takes_nothing_is_told_once_and_nothing_stops(
@@ -154,7 +154,7 @@ def test_a_folder_that_takes_nothing_is_told_once_and_nothing_stops(
                 pass
         assert len(recon.notices) == 1
         with raises("checkpoint.failed"):
-            recon.keep(timeout=5.0)
+            recon.save_checkpoint(timeout=5.0)
         folder.unlink()
-        assert recon.keep().exists()
+        assert recon.save_checkpoint().exists()
         assert recon.epoch == 6

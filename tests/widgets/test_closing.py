@@ -35,7 +35,7 @@ def recon(scan: Scan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pt.R
     keep = pt.Checkpointing(folder=folder, seconds=None, pictures=0.01)
     with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=keep) as made:
         made.step()
-        made.keep()
+        made.save_checkpoint()
         made.save(folder / "one.h5")
         yield made
 

@@ -551,7 +551,7 @@ def test_a_range_that_can_not_be_used_is_told_at_its_field(form, name, low, high
     tick.tick.value = True
     tick.low.value, tick.high.value = low, high
     assert words in tick.message.value
-    with raises("settings.invalid-range", name, words):
+    with raises("tuning.invalid-range", name, words):
         one.ranges()
 
 

@@ -175,7 +175,7 @@ def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
     assert recon.asked[-2:] == [("switch", "main"), ("branch", None, None)]
     assert lines == [
         "recon.restore(2)",
-        "recon.keep()",
+        "recon.save_checkpoint()",
         "recon.branch('trial', 2)",
         "recon.switch_branch('main')",
         "recon.branch('branch')",
@@ -204,7 +204,7 @@ def test_an_error_is_shown_and_nothing_is_told(recon: Recon, view: History) -> N
     recon.error = None
     click(view, view.keep)
     assert "The disk is full." not in view._message.value
-    assert lines == ["recon.keep()"]
+    assert lines == ["recon.save_checkpoint()"]
 
 
 def test_every_control_has_a_description(view: History) -> None:

@@ -68,7 +68,7 @@ class RangeEditor(Whole):
             return None
         problem, found = self._read()
         if problem:
-            raise SettingsError(f"{self.row.setting.name}: {problem}.", code="settings.invalid-range")
+            raise SettingsError(f"{self.row.setting.name}: {problem}.", code="tuning.invalid-range")
         return found
 
     def _end(self, label: str, placeholder: str) -> ipywidgets.Text:

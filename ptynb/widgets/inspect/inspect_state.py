@@ -86,7 +86,7 @@ class InspectorState:
         """The survey. Raises ValueError before its first patterns."""
         if self.survey is None:
             raise InvalidValueError(
-                "The survey has no patterns yet; wait for the first ones.", code="survey.incomplete"
+                "The survey has no patterns yet; wait for the first ones.", code="scan.survey-incomplete"
             )
         return self.survey
 
