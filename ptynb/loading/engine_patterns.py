@@ -124,9 +124,7 @@ class EnginePatterns:
         """Mean (y, x), float64, in the pixel order of the model, and sums of all `count` patterns of all engines."""
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
-            raise InvalidValueError(
-                f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty"
-            )
+            raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:

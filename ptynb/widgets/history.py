@@ -38,7 +38,7 @@ class SupportsCheckpoints(Protocol):
     def epoch(self) -> int: ...  # noqa: D102
     @property
     def closed(self) -> bool: ...  # noqa: D102
-    def keep(self) -> Path: ...  # noqa: D102
+    def save_checkpoint(self) -> Path: ...  # noqa: D102
     def restore(self, checkpoint: Any) -> None: ...  # noqa: D102
     def branch(self, name: str | None = None, checkpoint: Any = None) -> str: ...  # noqa: D102
     def switch_branch(self, name: str) -> None: ...  # noqa: D102

@@ -160,7 +160,8 @@ class Tuner(Whole):
     def _start(self) -> None:
         if self.study is not None and self.study.running:
             raise InvalidValueError(
-                "A study is running on the engines; press Stop before starting another one.", code="tuning.already-running"
+                "A study is running on the engines; press Stop before starting another one.",
+                code="tuning.already-running",
             )
         metric = self.metric.value
         study = self._make(

@@ -43,7 +43,7 @@ class Recon:
             raise self.error
         self.asked.append(what)
 
-    def keep(self) -> Path:
+    def save_checkpoint(self) -> Path:
         self._ask("keep")
         self.checkpoints += (a_state(self.epoch),)
         return self.checkpoints[-1].path
