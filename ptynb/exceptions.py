@@ -30,7 +30,6 @@ CODES: dict[str, str] = {
     "checkpoint.invalid-transfer": "Checkpointing.transfer is not a function that can be imported.",
     "checkpoint.not-found": "The reconstruction has no such checkpoint.",
     "checkpoint.other-model": "A checkpoint has another model than the settings and extensions make.",
-    "checkpoint.other-run": "A folder holds checkpoints of another reconstruction.",
     "checkpoint.other-scan": "A checkpoint was created from another scan.",
     "checkpoint.other-settings": "A checkpoint has settings that cannot change in a reconstruction.",
     "checkpoint.present": "The reconstruction is at this checkpoint, or on this branch, already.",
@@ -191,6 +190,12 @@ class PtynbError(Exception):
     """
 
     code = ""
+
+    def __init_subclass__(cls) -> None:
+        """Add the parameters to the docstring of a class that has no others."""
+        own, base = cls.__doc__, PtynbError.__doc__
+        if cls.__init__ is PtynbError.__init__ and own and base:
+            cls.__doc__ = own + base[base.index("\n") :]
 
     def __init__(self, message: str = "", *, code: str = "") -> None:
         super().__init__(message)

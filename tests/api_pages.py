@@ -27,6 +27,7 @@ def build(folder: Path) -> list[Path]:
             inside = (name for name, value in vars(module).items() if getattr(value, "__module__", "").startswith(home))
             module.__all__ = [name for name in inside if not name.startswith("_")]  # type: ignore[attr-defined]
     # The package can be called, too; the function is documented in its module.
+    report_file.report.__doc__ = type(ptynb.report).__call__.__doc__
     ptynb.report.report = report_file.report  # type: ignore[attr-defined]
     ptynb.report.__all__ = ["report"]  # type: ignore[attr-defined]
     pdoc.render.configure(docformat="numpy", show_source=False, search=False, math=False)

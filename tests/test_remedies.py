@@ -163,7 +163,7 @@ FILES = {
     ),
     "energy and wavelength": Case(
         lambda folder: pt.load(arrays(folder), wavelength=1e-10, **KNOWN),
-        "define the wavelength; give one of them",
+        "defines the wavelength; give one of them",
         lambda folder, _: pt.load(arrays(folder), **KNOWN),
     ),
     "a geometry of its own": Case(
@@ -195,7 +195,7 @@ FILES = {
     ),
     "a scan for a result": Case(
         lambda folder: pt.load_result(native(folder)),
-        "scans are opened with load",
+        "open scans with load",
         lambda folder, _: pt.load(native(folder)),
     ),
     "a scan to start from": Case(
@@ -223,7 +223,7 @@ FILES |= {
     ),
     "a folder for a report": Case(
         lambda folder: pt.report(result(), folder),
-        "; give another place",
+        "; choose another path",
         lambda folder, _: pt.report(result(), folder / "report.html"),
     ),
     "a folder for a result": Case(

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Array, RunRecord, at
+from ptynb.data.record import Change as Change
+from ptynb.data.record import Epoch as Epoch
+from ptynb.data.record import Thumbnail as Thumbnail
 
 
 @dataclass(frozen=True, eq=False)

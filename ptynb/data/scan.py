@@ -342,7 +342,20 @@ class Scan:
         return steps
 
     def loaded_from(self, path: Path, options: Mapping[str, Any]) -> Scan:
-        """The same scan with a record of the file and the options of `ptynb.load`; arrays are recorded by name."""
+        """Return the same scan with a record of the file and the options of `ptynb.load`.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        options : dict
+            Options of `ptynb.load`; arrays among them are recorded by name.
+
+        Returns
+        -------
+        Scan
+            The scan, whose `loaded` is the record.
+        """
         status = path.stat() if path.is_file() else None
         arrays = {name for name in ("positions", "mask") if not isinstance(options.get(name, ""), str | Path)}
         plain = {name: _plain(value) for name, value in options.items() if name not in arrays}
