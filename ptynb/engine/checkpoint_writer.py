@@ -157,8 +157,8 @@ class Keeper:
             found = _header(path)
             if found is not None and found.run != self._run:
                 raise InvalidValueError(
-                    f"The folder {self._folder} already holds states of another reconstruction ({path.name}); "
-                    "choose another folder, or resume from that state.",
+                    f"The folder {self._folder} already contains checkpoints of another reconstruction ({path.name}); "
+                    "choose another folder, or resume from that checkpoint.",
                     code="checkpoint.exists",
                 )
 

@@ -107,12 +107,12 @@ CASES = {
     ),
     "a correlation of one": Case(
         lambda _: pt.figure(RESULT, "frc"),
-        "give another result, or scan.ground_truth, after 'frc'",
+        "give another result or scan.ground_truth after 'frc'",
         lambda *_: (pt.figure(RESULT, "frc", RESULT), pt.figure(RESULT, "frc", TRUTH)),
     ),
     "positions of a truth": Case(
         lambda _: pt.figure(RESULT, "positions", TRUTH),
-        "give another result, or leave it out",
+        "give another result, or omit `against`",
         lambda *_: (pt.figure(RESULT, "positions", RESULT), pt.figure(RESULT, "positions")),
     ),
 }

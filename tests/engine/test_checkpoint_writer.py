@@ -167,7 +167,7 @@ def test_a_worker_refuses_what_does_not_fit_on_every_rank(ranks: Ranks, tmp_path
     worker.close()
     path = newest_state(tmp_path)
     for scan, settings, sentence in (
-        (a_scan(window=16), SETTINGS, "belongs to another scan"),
+        (a_scan(window=16), SETTINGS, "from another scan"),
         (a_scan(), SETTINGS.replace(batch=4), "other settings: batch"),
     ):
         for message in ranks.run(world, work.refused, scan, settings, path):
@@ -230,9 +230,7 @@ def test_after_a_failure_nothing_is_written_over_and_the_sentence_says_what_to_c
     assert answers[0]["before"] != {}
     assert answers[0]["before"] == answers[0]["after"]
     message = answers[1]["status"].failure.message
-    assert (
-        "no more, says the test. Memory was short: use more engines, pattern_storage='disk', a smaller batch" in message
-    )
+    assert "no more, says the test. Out of memory: use more engines, pattern_storage='disk', a smaller batch" in message
     assert answers[0]["status"].failure.lost_group
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
 

@@ -58,7 +58,7 @@ CASES = {
     ),
     "a folder with states of another": Case(
         in_another_s_folder,
-        "name another folder, or go on from that state",
+        "choose another folder, or resume from that checkpoint",
         lambda folder, _: (
             reconstructed(SCAN, keep=kept_in(folder / "other")),
             gone_on(folder / "kept"),

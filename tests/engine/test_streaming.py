@@ -171,7 +171,7 @@ def test_status_and_result_say_where_frames_are(ranks: Ranks, tmp_path: Path) ->
 def test_patterns_in_memory_are_not_sought_on_disk() -> None:
     with (
         contextlib.closing(pt.Reconstruction(a_scan(), pt.Settings(pattern_storage="disk"), device="cpu")) as recon,
-        pytest.raises(pt.ReconstructionError, match="the patterns of this scan are in memory, not in a file"),
+        raises("patterns.not-in-file", "pattern_storage"),
     ):
         recon.wait()
 
