@@ -42,7 +42,7 @@ ECHOES = re.compile(
     r"gloo|NCCL|ncclRemoteError|closed by peer|reset by peer|Connection closed|Broken pipe|Socket closed|pair closure"
     r"|did not join within|did not answer within|was given up"
 )
-"""# Parts of error messages that are only consequences of another rank's end or silence."""
+"""Parts of error messages that are only consequences of another rank's end or silence."""
 NEVER = timedelta(days=365)
 """Timeout of gloo's collectives, which `CollectiveTimeout` ends earlier."""
 PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
