@@ -17,7 +17,7 @@ from ptynb.cli.run_command import add_options, check_plan, plan_of, print_exampl
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run this rank and return the exit status: 0; 1 after an error; 130 where a signal ended it."""
+    """Run this rank and return the exit status: 0; 1 after an error; 130 if a signal ended it."""
     parser = argparse.ArgumentParser(
         prog="python -m ptynb.run", description="Ptychographic reconstruction on ranks that torchrun or a pod starts."
     )

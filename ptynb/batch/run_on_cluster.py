@@ -97,7 +97,7 @@ class News:
 
 
 def _keep(recon: Reconstruction) -> None:
-    """Pause and save a checkpoint, unless it is saved already or the engines cannot save any more."""
+    """Stop and save a checkpoint, unless it is saved already or the reconstruction failed or is closed."""
     if recon.failure is not None or recon.closed:
         return
     recon.stop()

@@ -46,7 +46,7 @@ END_SECONDS = 5.0
 """Time limit for a worker that waits for a failed rank to end [s]."""
 INTERRUPTED = 130
 NONE = 10**9
-"""Number of known epochs that requests no further ones."""
+"""Number of known epochs for which a status includes no further ones."""
 
 
 class FailedError(RuntimeError):

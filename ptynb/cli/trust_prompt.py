@@ -1,6 +1,6 @@
 """Confirmation of the fields of a run file that call functions, run programs or connect to other machines.
 
-These fields are marked with `TRUST`. Since a run file may come from somebody else, `ptynb run` asks for confirmation of
+These fields are marked with `TRUST`. Since a run file may come from another user, `ptynb run` asks for confirmation of
 their values, and stores the answer.
 """
 

@@ -175,7 +175,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         **options: Unpack[SshOptions],
     ) -> Self:
-        """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
+        """Engines on other hosts, accessible by ssh without a password and with the same file paths as here.
 
         A host without a number of engines gets one per GPU, or two on its CPU.
 
@@ -237,7 +237,7 @@ class Cluster:
 
     @classmethod
     def joined(cls, folder: Path) -> Cluster | None:
-        """Connect to a running cluster. One that this process holds is returned itself.
+        """Connect to a running cluster. If this process holds it, return the same object.
 
         Parameters
         ----------
@@ -742,7 +742,7 @@ class Cluster:
         Returns
         -------
         str
-            Empty while it is not lost, or where the cluster is stopped.
+            Empty if it is not lost, or if the cluster is stopped.
         """
         launcher, controller = self._launcher, self._controller
         if launcher is None:

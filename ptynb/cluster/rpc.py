@@ -102,7 +102,7 @@ class Caller:
                     failures.append(error)
         waited = RunningTime()
         answers = []
-        for rank, answer in pending:  # all are waited for, also after one has failed
+        for rank, answer in pending:  # wait for all, also after one has failed
             try:
                 answers.append(self._answer(rank, answer, waited, timeout))
             except ClusterError as error:

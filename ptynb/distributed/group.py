@@ -293,7 +293,7 @@ class TorchGroup(Group):
 def _coarse_timers() -> Iterator[None]:
     """Timers of threads that are started inside may fire up to `TIMER_SLACK` later.
 
-    gloo's thread checks a hundred times a second whether it is to end; received data wakes it at once as before.
+    gloo's thread checks a hundred times a second whether to end; received data still wakes it at once.
     """
     if sys.platform != "linux":
         yield

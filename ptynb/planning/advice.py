@@ -122,7 +122,7 @@ class Advice(Tabular):
         return Table(heads, rows, self.sentence)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values for JSON, with the advice in words.
+        """Return plain values for JSON, with the advice as text.
 
         Returns
         -------

@@ -7,7 +7,7 @@
   + a checkpoint that is being written
   + the process itself
 
-Items whose peaks differ in time are added all the same: object and batch are rarely both large. Measured peaks of
+Items whose peaks differ in time are added too: object and batch are rarely both large. Measured peaks of
 resident memory on a CPU were 0.8 to 1.1 of the sum for arrays larger than `MAPPED`, 0.8 to 1.6 for smaller ones, once
 2.1 with slices, and 0.4 for L-BFGS with a short history.
 """
@@ -84,7 +84,7 @@ class Workload:
 
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
-    """Return the number of arrays of the size of object and probe at the same time."""
+    """Return the largest number of arrays of the size of object and probe in use at the same time."""
     if settings.optimiser in THIN_ONLY:
         # Itself, the sums above and below with their received message, the step, and the mean of its lengths.
         return 8

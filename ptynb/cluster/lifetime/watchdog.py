@@ -1,4 +1,4 @@
-"""Ends a cluster that no process holds any more: run as a script of its own, which imports nothing of ptynb.
+"""Ends a cluster that no process holds any more: run as a separate script, which does not import ptynb.
 
     watchdog.py FOLDER                  on the machine of the controller
     watchdog.py --engines NAME [RANK]   on a host of engines, by ssh: ends the engines of this cluster, or one of them
@@ -129,7 +129,7 @@ def end_processes(folder: Path, grace: float | None = None) -> None:
 
 
 def all_marked() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
-    """Yield this user's running processes marked with a cluster, and their environments, without this one's parents."""
+    """Yield this user's running processes marked with a cluster, and environments; not this one and its parents."""
     own = psutil.Process()
     line = {own.pid, *(parent.pid for parent in own.parents())}
     for process in psutil.process_iter():
