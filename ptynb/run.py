@@ -1,9 +1,9 @@
-"""A reconstruction on processes that somebody else started: `torchrun --nproc-per-node 4 -m ptynb.run FILE`.
+"""A reconstruction on processes of another launcher: `torchrun --nproc-per-node 4 -m ptynb.run FILE`.
 
-Each process is a rank: torchrun says which, or Kubernetes, by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-MASTER_ADDR and MASTER_PORT. Without them it is one alone. The file and the options are those of `ptynb run`; of its
-cluster only device and threads matter here. The result is the one that a cluster of as many engines gives. Ranks can't
-ask: a file whose `checkpointing.transfer` nobody has confirmed to `ptynb run` needs `--trust`.
+Each process is a rank, given by torchrun or Kubernetes in RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR
+and MASTER_PORT. Without them there is one rank. The file and the options are those of `ptynb run`; of its cluster
+section only device and threads are used. The result is that of a cluster with as many engines. Ranks cannot ask for
+confirmation: a file with a `checkpointing.transfer` that was not confirmed to `ptynb run` needs `--trust`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import argparse
 import os
 import sys
 
-# torch is imported once the environment is set that it reads when it loads.
+# torch is imported after the environment variables are set that it reads when it is loaded.
 from ptynb.cli.run_command import add_options, check_plan, plan_of, print_example, resume_command
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs this rank's part and returns the exit status: 0; 1 after an error; 130 where a signal ended it."""
+    """Run this rank and return the exit status: 0; 1 after an error; 130 if a signal ended it."""
     parser = argparse.ArgumentParser(
         prog="python -m ptynb.run", description="Ptychographic reconstruction on ranks that torchrun or a pod starts."
     )
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_plan(plan, chosen, on_ranks=True)
         seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
     except (ValueError, RuntimeError, OSError) as error:
-        if os.environ.get("RANK", "0") == "0":  # the others find the same
+        if os.environ.get("RANK", "0") == "0":  # the others would print the same
             print(f"ptynb: {error}", file=sys.stderr)
         return 1
     from ptynb.batch import torchrun

@@ -21,7 +21,7 @@ from ptynb.settings.cluster_options import Device
 
 @dataclass(frozen=True)
 class Place:
-    """rank of world; local_rank of local_world on this host."""
+    """Position of a rank among all, and among those of this host: rank of world; local_rank of local_world."""
 
     rank: int = 0
     world: int = 1
@@ -96,12 +96,12 @@ def take_seat(
         {
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
-            # numpy only makes pictures; its threads would wait, spinning, on the cores that torch computes on.
+            # numpy only renders pictures; its threads would spin on the cores that torch uses.
             "OPENBLAS_NUM_THREADS": "1",
         }
     )
     if place.one_host:
-        # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
+        # Gradients stay on this machine: gloo would otherwise listen on the address of the host name.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
     gpus = () if device == "cpu" else find_gpus()
@@ -130,14 +130,14 @@ def _own(place: Place, gpus: tuple[GPU, ...]) -> GPU:
             f"start {len(places)} ranks, or use device: cpu.",
             code="gpu.too-few",
         )
-    # One alone: the launcher has given each rank its own. Two with the same one are refused when they meet.
+    # One visible GPU: the launcher has assigned it. Two ranks with the same GPU raise an error when they join a group.
     gpu = places[place.local_rank if len(places) > 1 else 0]
     check_usable([gpu], gpus, 1)
     return gpu
 
 
 def _threads_set(environment: Mapping[str, str]) -> int | None:
-    """OMP_NUM_THREADS, where a user set it: torchrun sets 1 for several ranks if nobody did."""
+    """Return OMP_NUM_THREADS if a user set it: torchrun sets 1 for several ranks otherwise."""
     text = environment.get("OMP_NUM_THREADS", "")
     by_torchrun = text == "1" and "TORCHELASTIC_RUN_ID" in environment
     return int(text) if text.isdigit() and int(text) > 0 and not by_torchrun else None

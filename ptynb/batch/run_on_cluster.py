@@ -1,4 +1,4 @@
-"""What `ptynb run` does with a cluster: begin or go on, follow, write the result, keep the state when asked to end."""
+"""`ptynb run` on a cluster: start or resume, show progress, write the result, checkpoint on a signal."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from ptynb.settings.run_file import RunFile
 
 
 def run(plan: RunFile, resume: bool, again: str) -> int:
-    """The whole run; its exit status: 0, or 130 where a signal ended it.
+    """Perform the whole run and return its exit status: 0, or 130 if a signal ended it.
 
-    again: the command that goes on, to tell the user.
-    Raises what ended it otherwise.
+    again: the command that continues the run, for messages. Raises the error that ended the run.
     """
     console = Console()
     check_folder(plan)
@@ -56,7 +55,7 @@ def _opened(plan: RunFile, scan: Scan, cluster: Cluster, start: Path | None) -> 
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
-    """The cluster of this kind, running. report: told what it waits for, a queue say. Raises ClusterError."""
+    """Start a cluster of this kind. report: called with what it waits for, such as a queue. Raises ClusterError."""
     given = chosen.model_dump(exclude={"kind"}, exclude_none=True)
     if chosen.kind == "local":
         return Cluster(given.pop("engines", None), **given)
@@ -67,7 +66,7 @@ def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
 
 
 def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
-    recon.wait()  # until the patterns are read, and the state
+    recon.wait()  # until the patterns are read, and the checkpoint
     log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
     news = News(recon, console)
     follow(recon, plan.epochs, console, news.tell)
@@ -81,14 +80,14 @@ def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
 
 
 class News:
-    """Tells, once each, what went wrong without ending the run, and what was changed by others."""
+    """Reports, once each, failures that did not end the run, and changes by other processes."""
 
     def __init__(self, recon: Reconstruction, console: Console) -> None:
         self._recon, self._console = recon, console
         self._notices, self._changes = 0, len(recon.changes)
 
     def tell(self) -> None:
-        """Tells what is new."""
+        """Report what is new."""
         notices, changes = self._recon.notices, self._recon.changes
         for notice in notices[self._notices :]:
             log(self._console, notice)
@@ -98,7 +97,7 @@ class News:
 
 
 def _keep(recon: Reconstruction) -> None:
-    """Stops where it is and keeps that state, unless it is kept already or nothing can be kept any more."""
+    """Stop and save a checkpoint, unless it is saved already or the reconstruction failed or is closed."""
     if recon.failure is not None or recon.closed:
         return
     recon.stop()

@@ -1,6 +1,6 @@
-"""What ranks without a kernel tell each other beside the reconstruction: who failed first, and who was asked to leave.
+"""Flags that ranks without a kernel share: which failed first, and whether one was requested to end.
 
-They meet at MASTER_ADDR and MASTER_PORT (env://), in keys of their own. Whoever can't be reached has left.
+They are keys in a store at MASTER_ADDR and MASTER_PORT (env://). A rank that cannot be reached has ended.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ from ptynb.distributed.rendezvous import find_store
 from ptynb.exceptions import ClusterError
 
 MEET_SECONDS = 600.0
-"""How long ranks wait for each other at the start: pods of one job may come minutes apart."""
+"""Longest wait of the ranks for each other at the start [s]: pods of one job may start minutes apart."""
 
 
 class Board(ABC):
-    """Notes that every rank can read."""
+    """Flags that every rank can read."""
 
     @abstractmethod
     def claim(self) -> bool:
-        """Notes that the run has failed; whether this rank is the first to say so, and is to tell the user."""
+        """Record that the run has failed; return whether this rank is the first, and so reports the error."""
 
     @property
     @abstractmethod
     def failed(self) -> bool:
-        """Whether a rank has noted a failure."""
+        """Whether a rank has recorded a failure."""
 
     @abstractmethod
     def publish(self, text: str) -> None:
-        """Tells every rank what rank 0 has found: the state to go on from, or an empty text."""
+        """Publish what rank 0 has found: the checkpoint to continue from, or an empty text."""
 
     @abstractmethod
     def published(self) -> str | None:
-        """What rank 0 has found; None: nothing yet."""
+        """Return what rank 0 has found; None: nothing yet."""
 
     @abstractmethod
     def introduce(self, rank: int, device: str) -> None:
-        """Tells what this rank computes on."""
+        """Record the device of this rank."""
 
     @property
     @abstractmethod
     def devices(self) -> tuple[str, ...]:
-        """What each rank computes on, once all have told; "" for one that has not."""
+        """Return the device of each rank, once all have recorded it; "" for one that has not."""
 
     @abstractmethod
     def ask_to_leave(self) -> None:
-        """Notes that a rank was asked to end, for rank 0."""
+        """Record for rank 0 that a rank was requested to end."""
 
     @property
     @abstractmethod
     def asked_to_leave(self) -> bool:
-        """Whether a rank was asked to end."""
+        """Whether a rank was requested to end."""
 
 
 @final
 class OwnBoard(Board):
-    """One process alone."""
+    """Flags of a single process."""
 
     def __init__(self) -> None:
         self._failed = self._leave = False
@@ -96,7 +96,7 @@ class OwnBoard(Board):
 
 @final
 class SharedBoard(Board):
-    """Keys in torch's store."""
+    """Flags as keys in torch's store."""
 
     def __init__(self, place: Place, timeout: float) -> None:
         self._store: Any = find_store("env://", place.rank, place.world, timeout)
@@ -117,7 +117,7 @@ class SharedBoard(Board):
     def _has(self, key: str) -> bool:
         try:
             return bool(self._store.check([key]))
-        except RuntimeError:  # whoever kept the store is gone; the group notices by itself
+        except RuntimeError:  # the process that served the store has ended; the group notices by itself
             return False
 
     def claim(self) -> bool:
@@ -157,5 +157,5 @@ class SharedBoard(Board):
 
 
 def meet(place: Place, timeout: float = MEET_SECONDS) -> Board:
-    """The board of all ranks; waits until all have come. Raises RuntimeError where some don't."""
+    """Return the flags of all ranks, once all have started. Raises RuntimeError if some do not start."""
     return OwnBoard() if place.world == 1 else SharedBoard(place, timeout)

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: what was reached is kept first."""
+"""Signals that end a run after a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WAIT = b"Keeping the state; this takes a moment.\n"
 
 
 class Leaving(KeyboardInterrupt):
-    """A signal asked this process to end."""
+    """A signal requested the end of this process."""
 
 
 class TerminationRequest:
-    """Whether a signal has asked this process to end."""
+    """Whether a signal has requested the end of this process."""
 
     def __init__(self) -> None:
         self.leave = False
@@ -25,7 +25,7 @@ class TerminationRequest:
 
 @contextlib.contextmanager
 def signals_raise() -> Iterator[None]:
-    """Inside, the first signal raises `Leaving`; further ones don't cut short what then keeps the state."""
+    """Context in which the first signal raises `Leaving`; further ones do not interrupt the checkpoint that follows."""
     came: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -40,7 +40,7 @@ def signals_raise() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_are_noted() -> Iterator[TerminationRequest]:
-    """Inside, signals are noted for whoever asks, and interrupt nothing."""
+    """Context in which signals are recorded, and interrupt nothing."""
     asked = TerminationRequest()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -55,7 +55,7 @@ def _handled_by(handle: signal._HANDLER) -> Iterator[None]:
     numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]  # Windows has no SIGHUP
     before = {number: signal.getsignal(number) for number in numbers}
     for number, old in before.items():
-        if old is not signal.SIG_IGN:  # nohup's wish, and that of a shell for what it starts in the background
+        if old is not signal.SIG_IGN:  # set by nohup, or by a shell for background processes
             signal.signal(number, handle)
     try:
         yield

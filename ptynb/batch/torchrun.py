@@ -1,7 +1,7 @@
-"""A run on ranks that somebody else started: torchrun, Kubernetes, or a shell for one alone. No kernel, no cluster.
+"""A run on ranks started by torchrun, Kubernetes, or a shell (one rank). No kernel, no cluster.
 
-Every process holds a worker, as an engine does. Rank 0's main thread does what a kernel would: it starts, follows,
-writes the result. The others' main threads wait until their worker has ended, and pass on what a signal asks of them.
+Every process has a worker, as an engine does. Rank 0's main thread does the work of a kernel: it starts the worker,
+shows progress and writes the result. The others' main threads wait for the end of their worker and forward signals.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from ptynb.settings.run_file import RunFile
 
 LOOK_SECONDS = 0.05
 CAUSE_SECONDS = 3.0
-"""How long a rank that only missed another waits for the one that failed to say why."""
+"""Longest wait of a rank that lost another for the error message of the one that failed [s]."""
 CLOSE_SECONDS = 60.0
-"""How long workers are given to end together, one that still reads its patterns too."""
+"""Time limit for workers to end together, also while they read patterns [s]."""
 END_SECONDS = 5.0
-"""How long a worker that waits for a rank that has failed is given to end."""
+"""Time limit for a worker that waits for a failed rank to end [s]."""
 INTERRUPTED = 130
 NONE = 10**9
-"""Of epochs: as many are known already."""
+"""Number of known epochs for which a status includes no further ones."""
 
 
 class FailedError(RuntimeError):
@@ -58,13 +58,13 @@ class FailedError(RuntimeError):
 
 
 class ElsewhereError(RuntimeError):
-    """Another rank has failed, and says so itself."""
+    """Another rank has failed, and reports the error itself."""
 
 
 def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> int:
-    """This rank's part in the run; its exit status: 0, 1, or 130 where a signal ended it.
+    """Run this rank and return its exit status: 0, 1, or 130 if a signal ended it.
 
-    again: the command that goes on, to tell the user.
+    again: the command that continues the run, for messages.
     """
     with signals_are_noted() as asked:
         try:
@@ -76,7 +76,7 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
         rank = Rank(plan, place, seat, board, asked, again)
         try:
             status = rank.lead(resume) if place.rank == 0 else rank.serve()
-        except Exception as error:  # noqa: BLE001 - told by one rank, and every rank ends
+        except Exception as error:  # noqa: BLE001 - reported by one rank, and every rank ends
             _report(error, place, board)
             status = 1
         rank.end(status)
@@ -84,7 +84,7 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
 
 
 class Rank:
-    """This process: its worker, and who else is to be told."""
+    """This process: its worker, and the flags shared with the other ranks."""
 
     def __init__(
         self, plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest, again: str
@@ -96,7 +96,7 @@ class Rank:
         self._sent = self._noticed = 0
 
     def lead(self, resume: bool) -> int:
-        """Rank 0: drives all ranks to the last epoch and writes the result."""
+        """Run rank 0: control all ranks until the last epoch and write the result."""
         plan = self._plan
         check_folder(plan)
         start = first_state(plan, resume, self._console)
@@ -137,7 +137,7 @@ class Rank:
         return 0
 
     def serve(self) -> int:
-        """Another rank: waits until rank 0 has told its worker to end."""
+        """Run another rank: wait until rank 0 has ended its worker."""
         scan = scan_of(self._plan)
         while (found := self._board.published()) is None:
             if self._board.failed:
@@ -153,11 +153,11 @@ class Rank:
         return INTERRUPTED if self._leaving() else 0
 
     def end(self, status: int) -> None:
-        """Ends the worker; where it waits for a rank that has failed, ends the process under it."""
+        """End the worker, or the whole process if the worker waits for a failed rank."""
         if self._worker is None:
             return
         if self._place.rank == 0:
-            self._command("leave")  # what was reached is kept, for a --resume with more epochs too
+            self._command("leave")  # with a checkpoint, for a --resume with more epochs too
         until = time.monotonic() + (END_SECONDS if self._board.failed else CLOSE_SECONDS)
         while (state := self._worker.status(NONE).state) not in ("failed", "closed"):
             if time.monotonic() > until or (state == "loading" and self._board.failed):
@@ -208,7 +208,7 @@ class Rank:
         self._sent = self._opened.command(Command(kind, value))
 
     def _look(self, known: int) -> Status:
-        """Where the worker stands. Raises what ended it, or that another rank has failed."""
+        """Return the status of the worker. Raises the error that ended it, or ElsewhereError."""
         status = self._opened.status(known)
         if status.failure is not None:
             raise FailedError(status.failure)
@@ -217,7 +217,7 @@ class Rank:
         return status
 
     def _settle(self, shown: ProgressDisplay | None = None) -> Status:
-        """Waits until all ranks have obeyed and nothing runs, or somebody asks to leave; shows epochs meanwhile."""
+        """Wait until all ranks are idle, or one is requested to end; show epochs meanwhile."""
         known = 0
         while True:
             leaving = self._leaving()
@@ -232,7 +232,7 @@ class Rank:
 
 
 def check_folder(plan: RunFile) -> None:
-    """Raises FileError where the result could not be written, before hours go by."""
+    """Raise FileError if the result could not be written, before hours of computing."""
     folder = plan.result.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise FileError(
@@ -242,7 +242,7 @@ def check_folder(plan: RunFile) -> None:
 
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
-    """The state to go on from; None: from the beginning. Raises FileError where states are there that nobody named."""
+    """Return the checkpoint to continue from, or None. Raises FileError if unrequested checkpoints exist."""
     folder = plan.checkpointing.folder
     line = None if folder is None else checkpoint_branches.last_line(folder.expanduser())
     if line is None:
@@ -259,14 +259,14 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
 
 
 def go_on(kept: str | None, epoch: int | None, again: str) -> str:
-    """What to tell whose run has not come to its end."""
+    """Return the message for an unfinished run."""
     if kept is None:
         return f"No state was kept. Begin again with: {again}"
     return f"The state after epoch {epoch} is kept in {kept}. Go on with: {again}"
 
 
 def _report(error: Exception, place: Place, board: Board) -> None:
-    """Tells the user what ended the run, on one rank only: the one that failed first, not one that missed another."""
+    """Report the error that ended the run, on one rank only: the first that failed, not one that lost another."""
     if isinstance(error, ElsewhereError):
         return
     if isinstance(error, FailedError) and error.failure.lost_group:
@@ -287,13 +287,13 @@ def _report(error: Exception, place: Place, board: Board) -> None:
 
 
 def _end_at_once(status: int) -> NoReturn:
-    """Ends the process under a thread that waits for what will not come."""
+    """End the process while a thread still waits."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def tell(place: Place, text: str) -> None:
-    """Prints what is wrong on the error stream, with the rank where there are several."""
+    """Print a message on the error stream, with the rank if there are several."""
     rank = f"rank {place.rank} on {socket.gethostname()}: " if place.world > 1 else ""
     Console(stderr=True).print(f"ptynb: {rank}{text}", style="red", markup=False, highlight=False, soft_wrap=True)

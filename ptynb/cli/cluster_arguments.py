@@ -12,7 +12,7 @@ KINDS = {"engines": int, "threads": int, "device": str}
 def add_cluster_options(parser: argparse.ArgumentParser, *names: str, **defaults: Any) -> None:
     """Add --engines, --device or --threads once the command is chosen: `ptynb --help` imports no models.
 
-    defaults: by name, where they are not None.
+    defaults: by name, if they are not None.
     """
     parse, missing = parser.parse_known_args, [*names]
 

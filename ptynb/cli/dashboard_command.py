@@ -1,4 +1,4 @@
-"""`ptynb dashboard`: the workbench as a page without code, through Voila, for a control room's screen."""
+"""`ptynb dashboard`: the workbench as a page without code, through Voila, for example in a control room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptynb.exceptions import InvalidValueError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     dashboard = commands.add_parser("dashboard", help="open the workbench as a web page (needs ptynb[dashboard])")
     dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="file with a scan to open")
     dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="port of the page (default 8866)")

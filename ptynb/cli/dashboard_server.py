@@ -1,10 +1,10 @@
-"""The server of `ptynb dashboard`: Voila with one kernel, whose page is shown to every browser that asks for it.
+"""The server of `ptynb dashboard`: Voila with one kernel, whose page is served to every browser.
 
-Voila by itself starts a kernel each time the page is loaded, and ends it when the page is left, or means to: the word
-that a browser sends then lacks the cookie that the server wants with it, so that kernels stay, and hold their engines.
-Here the page is made once. Who loads it again, or from another screen, gets the same HTML, whose widgets are then read
-from the same kernel: the run goes on, and everything that was on the page is there. A kernel that has died, or whose
-cell failed, is replaced by a new one with a new page.
+Voila itself starts a kernel each time the page is loaded. It should end it when the page is left, but the request that
+a browser then sends lacks the cookie that the server requires, so that kernels remain, and with them their engines.
+Here the page is rendered once. Reloading it, also on another screen, returns the same HTML with widgets of the same
+kernel: the run continues, and the content of the page is preserved. If a kernel has ended, or a cell failed, it is
+replaced by a new one with a new page.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from voila.tornado.handler import TornadoVoilaHandler
 
 Pieces = AsyncGenerator[str, None]
 WIDGET = "application/vnd.jupyter.widget-view+json"
-"""In the HTML of a page whose cell went well."""
+"""Contained in the HTML of a page whose cell succeeded."""
 LOOK_SECONDS = 0.1
 OPTIONS = (
-    "--KernelManager.autorestart=False",  # a new kernel behind an old page has none of its widgets
-    "--MappingKernelManager.buffer_offline_messages=False",  # else pictures pile up while no page is open
+    "--KernelManager.autorestart=False",  # a new kernel has no widgets of an old page
+    "--MappingKernelManager.buffer_offline_messages=False",  # otherwise pictures accumulate while no page is open
 )
 
 
@@ -33,7 +33,7 @@ class OnePageServer(Voila):
     """Voila for one notebook, with one kernel."""
 
     def init_handlers(self) -> list[Any]:
-        """Voila's, but that the page is the same one each time, and that nobody ends its kernel by leaving it."""
+        """Return Voila's handlers, with one page for all requests, whose kernel does not end when it is left."""
         instead: dict[Any, Any] = {TornadoVoilaHandler: PageHandler, VoilaShutdownKernelHandler: LeftHandler}
         handlers = [(path, instead.get(handler, handler), *more) for path, handler, *more in super().init_handlers()]
         kept = CachedPage(self.kernel_manager)
@@ -44,7 +44,7 @@ class OnePageServer(Voila):
 
 
 class CachedPage:
-    """The page as it was made, as pieces of HTML, and the kernel behind it."""
+    """A rendered page, as pieces of HTML, and its kernel."""
 
     def __init__(self, kernels: Any) -> None:
         self._kernels = kernels
@@ -53,14 +53,14 @@ class CachedPage:
         self._lock = asyncio.Lock()
 
     async def pieces(self, make: Callable[[], Pieces]) -> Pieces:
-        """Those of the page; `make` starts a kernel and makes them where there is no page that can be shown again."""
+        """Return the pieces of the page; `make` starts a kernel and renders them if no page can be reused."""
         async with self._lock:
             if self._making is None or not await self._is_good(self._making):
                 if self._making is not None:
                     self._making.cancel()
                     await ensure_async(self._kernels.shutdown_all())
                 self._pieces = []
-                self._making = asyncio.create_task(self._make(make()))  # goes on if the browser leaves meanwhile
+                self._making = asyncio.create_task(self._make(make()))  # continues if the browser disconnects
             pieces, making = self._pieces, self._making
         sent = 0
         while sent < len(pieces) or not making.done():
@@ -78,7 +78,7 @@ class CachedPage:
             pieces.append(piece)
 
     async def _is_good(self, making: asyncio.Task[None]) -> bool:
-        """Whether its kernel lives, and it has its widgets or is still being made."""
+        """Whether its kernel runs, and it has its widgets or is still being rendered."""
         if making.cancelled() or (making.done() and making.exception() is not None):
             return False
         if making.done() and not any(WIDGET in piece for piece in self._pieces):
@@ -89,7 +89,7 @@ class CachedPage:
 
 
 class PageHandler(TornadoVoilaHandler):
-    """Answers with the page that is kept."""
+    """Responds with the cached page."""
 
     def initialize(self, kept: CachedPage, **others: Any) -> None:
         """kept: the same one for all requests."""
@@ -97,15 +97,15 @@ class PageHandler(TornadoVoilaHandler):
         super().initialize(**others)
 
     async def get_generator(self, path: str | None = None) -> Pieces:
-        """The page's pieces; of another path, what Voila says to it."""
+        """Return the page's pieces; for another path, the response of Voila."""
         make = super().get_generator
         async for piece in self._kept.pieces(make) if not path else make(path):
             yield piece
 
 
 class LeftHandler(tornado.web.RequestHandler):
-    """Told by a browser that leaves the page; the kernel stays for whoever comes next."""
+    """Receives the request of a browser that leaves the page; the kernel continues for later requests."""
 
     def post(self, _: str) -> None:
-        """Does nothing."""
+        """Do nothing."""
         self.set_status(204)

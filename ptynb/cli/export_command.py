@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     export = commands.add_parser("export", help="export a result as CXI, TIFF, PNG or npz")
     export.add_argument("result", type=Path, metavar="RESULT", help="result file (.h5)")
     export.add_argument(

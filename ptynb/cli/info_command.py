@@ -10,7 +10,7 @@ from ptynb.cli.load_arguments import add_load_options, load_options_of
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     info = commands.add_parser("info", help="show the contents of a file: format, metadata, what is missing")
     info.add_argument("file", type=Path, metavar="FILE", help="scan of any format, result, checkpoint or mask")
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -1,4 +1,4 @@
-"""The options of `ptynb.load` as options of a command, made from `ptynb.settings.load_options`."""
+"""The options of `ptynb.load` as options of a command, generated from `ptynb.settings.load_options`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GROUP = "what the scan's file lacks or has wrong"
 
 
 def _how(field: FieldInfo) -> dict[str, Any]:
-    """The arguments of `add_argument` for an option."""
+    """Return the arguments of `add_argument` for an option."""
     from ptynb.settings.load_options import ONE_OR_TWO
 
     text = (field.description or "").replace("%", "%%")
@@ -54,7 +54,7 @@ def _how(field: FieldInfo) -> dict[str, Any]:
 
 
 def load_options_of(chosen: argparse.Namespace, folder: Path | None = None) -> dict[str, Any]:
-    """The options that were given, as keyword arguments of `ptynb.load`, with files relative to `folder` resolved."""
+    """Return the given options as keyword arguments of `ptynb.load`, with files relative to `folder` resolved."""
     from ptynb.settings.load_options import LoadOptions
 
     given = {name: getattr(chosen, name, None) for name in LoadOptions.model_fields}
@@ -69,7 +69,7 @@ def load_options_of(chosen: argparse.Namespace, folder: Path | None = None) -> d
 
 
 def load_options_as_text(chosen: argparse.Namespace) -> list[str]:
-    """The options that were given, as they are written on a command line."""
+    """Return the given options as arguments of a command line."""
     line: list[str] = []
     for name, value in load_options_of(chosen).items():
         line.append(f"--{name.replace('_', '-')}")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ptynb.settings import Settings
     from ptynb.table import Tabular
 
-# The package proper is imported inside the commands: torch alone takes seconds, and `ptynb --help` needs none of it.
+# The package is imported inside the commands: torch alone takes seconds, and `ptynb --help` does not need it.
 
 DEMO_EPOCHS = 40
 
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     chosen = parser.parse_args(arguments)
     try:
-        # Notebooks find modules beside them, as they do in Jupyter.
+        # Notebooks can import modules in their folder, as in Jupyter.
         with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
             status: int = chosen.run(chosen)
     except (ValueError, RuntimeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Where the processes that a command starts look for modules."""
+"""Module search path of the processes that a command starts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ VARIABLE = "PYTHONSAFEPATH"
 
 @contextlib.contextmanager
 def without_working_folder() -> Iterator[None]:
-    """Python started meanwhile does not look for modules in the working folder.
+    """Context in which Python processes start without the working folder in their module search path.
 
-    Engines are started with `python -m`, which looks there first: beside somebody's scan or run file a psutil.py would
-    be run in the place of the package.
+    Engines are started with `python -m`, which searches there first: a psutil.py beside a scan or a run file would be
+    run instead of the package.
     """
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "1"
@@ -28,5 +28,5 @@ def without_working_folder() -> Iterator[None]:
 
 
 def with_working_folder() -> None:
-    """Python started from now on does look there, for modules of the user's that were asked for."""
+    """Python processes started from now on search there, for modules that the user has named."""
     os.environ.pop(VARIABLE, None)

@@ -27,7 +27,7 @@ NONE = "You have no clusters."
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     ps = commands.add_parser("ps", help="list your clusters, including those left by a crash")
     ps.add_argument("--json", action="store_true", help="print JSON instead of a table")
     ps.set_defaults(run=_ps)
@@ -78,7 +78,7 @@ def row(found: FoundCluster) -> tuple[str, ...]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """'12-14 17 20-21', of sorted numbers."""
+    """Return '12-14 17 20-21' for sorted numbers."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -89,7 +89,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def holder(found: FoundCluster) -> str:
-    """'process 1234', 'nobody, lease ends in 52 min', 'nobody'."""
+    """Return for example 'process 1234', 'nobody, lease ends in 52 min', or 'nobody'."""
     if found.place == "elsewhere":
         return "?"
     if found.holder is not None:
@@ -101,7 +101,7 @@ def holder(found: FoundCluster) -> str:
 
 
 def _program(pid: int) -> str:
-    """' (a notebook)' where it is one's kernel."""
+    """Return ' (a notebook)' if the process is a kernel."""
     import psutil
 
     try:

@@ -14,7 +14,7 @@ ENDING = ".report.html"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     report = commands.add_parser("report", help="write an HTML file of a result, or of several compared")
     report.add_argument(
         "results", type=Path, nargs="+", metavar="RESULT.h5", help="result files; the first is the reference"

@@ -136,7 +136,7 @@ def _run(chosen: argparse.Namespace) -> int:
     plan = plan_of(chosen)
     check_plan(plan, chosen)
     if plan.checkpointing.transfer is not None:
-        with_working_folder()  # where its module may be
+        with_working_folder()  # may contain its module
     command = resume_command("ptynb run", chosen)
     if plan.cluster.kind == "none":
         from ptynb.batch.rank_env import Place, take_seat

@@ -1,4 +1,4 @@
-"""What `ptynb sweep` runs: every combination of some values, in folders of their own, and what became of each."""
+"""Combinations of values for `ptynb sweep`, each with a separate folder, and their outcomes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.text import quoted
 
 MOST = 1000
-"""Combinations: more is a slip of the keyboard, or a case for `ptynb.tune`."""
+"""Largest number of combinations: more is a typing error, or better done by `ptynb.tune`."""
 RECORD = "combination.json"
 FIELDS: dict[str, Any] = {"values": dict, "notebook": str, "error": str, "seconds": int | float, "result": str}
-"""What is in it."""
+"""Fields of the file and their types."""
 MOST_BYTES = 2**20
 NOTEBOOK = "notebook.ipynb"
 RESERVED = ("sweep", "folder")
-"""Names that a notebook gets its dotted values and its folder by."""
+"""Names of the notebook's parameters for dotted values and for its folder."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a combination.
+    """Outcome of a combination.
 
-    error: of the notebook, in one line; empty where it ran to its end. seconds: it took [s].
-    result: the file that it saved, relative to the combination's folder; empty where it saved none.
+    error: of the notebook, in one line; empty if it succeeded. seconds: duration [s].
+    result: the saved file, relative to the combination's folder; empty if none was saved.
     """
 
     error: str
@@ -49,20 +49,20 @@ class Combination:
     folder: Path
 
     def parameters(self) -> dict[str, Any]:
-        """What the notebook is given: plain names as they are, dotted ones together as `sweep`, and `folder`."""
+        """Return the parameters of the notebook: plain names unchanged, dotted ones as `sweep`, and `folder`."""
         dotted = {name: value for name, value in self.values.items() if "." in name}
         plain = {name: value for name, value in self.values.items() if "." not in name}
         return {**plain, "folder": str(self.folder), **({"sweep": dotted} if dotted else {})}
 
     def write(self, source: str, done: Done) -> None:
-        """Writes down what became of it. source: `identity` of the notebook."""
+        """Write its outcome. source: `identity` of the notebook."""
         record = {"values": self.values, "notebook": source, **vars(done)}
         part = self.folder / f"{RECORD}.part"
         part.write_text(json.dumps(record, indent=1))
         part.replace(self.folder / RECORD)
 
     def done(self) -> Done | None:
-        """What became of it; None where it has not been run to its end, or has failed."""
+        """Return its outcome; None if it has not been completed, or has failed."""
         record = _record(self.folder / RECORD)
         if record is None or record["error"]:
             return None
@@ -70,7 +70,7 @@ class Combination:
 
 
 def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """Name -> values of options such as 'probe.modes=1,2,4'. Raises ValueError for what is none, or named twice."""
+    """Return name -> values of options such as 'probe.modes=1,2,4'. Raises ValueError for invalid or repeated ones."""
     found: dict[str, tuple[Any, ...]] = {}
     for option in options:
         name, equals, text = option.partition("=")
@@ -94,7 +94,7 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def _parsed(name: str, text: str) -> tuple[Any, ...]:
-    """The values '1,2,4'. Raises ValueError."""
+    """Return the values of a text such as '1,2,4'. Raises ValueError."""
     from ptynb.settings.yaml_reader import read_yaml
 
     try:
@@ -115,10 +115,10 @@ def _parsed(name: str, text: str) -> tuple[Any, ...]:
 
 
 def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], notebook: Path) -> None:
-    """Raises ValueError, with what is near, where the notebook or the settings don't have one of the names or values.
+    """Raise ValueError, with similar names, if notebook or settings do not have one of the names or values.
 
-    parameters: names in the notebook's cell of parameters. Values of settings are checked each by itself; whether they
-    go together, and with the others in the notebook, is seen when it runs.
+    parameters: names in the notebook's cell of parameters. Values of settings are checked one by one; combinations of
+    them, and with other settings in the notebook, are checked when it runs.
     """
     from ptynb.settings import Settings
     from ptynb.settings.ranges import checked_ranges
@@ -161,9 +161,9 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 
 def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: str) -> list[Combination]:
-    """All combinations, the last name's values changing fastest; those that `folder` has keep their numbers there.
+    """Return all combinations, the last name's values changing fastest; those in `folder` keep their numbers.
 
-    source: `identity` of the notebook. Raises ValueError where there are too many, or the folder is another notebook's.
+    source: `identity` of the notebook. Raises ValueError if there are too many, or the folder is another notebook's.
     """
     count = 1
     for choices in values.values():
@@ -202,7 +202,7 @@ def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
 
 
 def _record(path: Path) -> dict[str, Any] | None:
-    """What is written there; None where nothing, or nothing whole, is. The folder may have come from elsewhere."""
+    """Return the content of the file; None if it is missing or incomplete. The folder may be from another machine."""
     try:
         with path.open("rb") as file:
             record = json.loads(file.read(MOST_BYTES))
@@ -219,19 +219,19 @@ def _key(values: Mapping[str, Any]) -> str:
 
 
 def _file_name(values: Mapping[str, Any]) -> str:
-    """'probe.modes=2,epochs=50', as far as file names go."""
+    """Return for example 'probe.modes=2,epochs=50', shortened to a valid file name."""
     text = ",".join(f"{name}={value}" for name, value in values.items())
     return re.sub(r"[^A-Za-z0-9._=,+-]+", "_", text)[:100]
 
 
 def identity(notebook: Path) -> str:
-    """A fingerprint of a notebook's cells; outputs don't count."""
+    """Return a hash of a notebook's cells without outputs."""
     sources = [(kind, source) for kind, source, _ in _cells(notebook)]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:16]
 
 
 def parameters_of(notebook: Path) -> tuple[str, ...]:
-    """Names that the cell tagged 'parameters' sets. Raises ValueError for a file that is no notebook."""
+    """Return the names that the cell tagged 'parameters' sets. Raises ValueError if the file is not a notebook."""
     source = next((source for _, source, tags in _cells(notebook) if "parameters" in tags), "")
     try:
         body = ast.parse(source).body
@@ -249,7 +249,7 @@ def parameters_of(notebook: Path) -> tuple[str, ...]:
 
 
 def _cells(notebook: Path) -> list[tuple[str, str, list[str]]]:
-    """(kind, source, tags) of each cell. Raises ValueError for a file that is no notebook."""
+    """Return (kind, source, tags) of each cell. Raises ValueError if the file is not a notebook."""
     try:
         cells = json.loads(notebook.read_text())["cells"]
         return [

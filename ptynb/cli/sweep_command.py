@@ -1,4 +1,4 @@
-"""`ptynb sweep`: a notebook run once for each combination of values, through papermill, with a report a run."""
+"""`ptynb sweep`: a notebook run once for each combination of values, through papermill, with one report per run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPORT = "report.html"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     sweep = commands.add_parser(
         "sweep",
         help="run a notebook for each combination of values (needs ptynb[sweep])",
@@ -60,7 +60,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _sweep(chosen: argparse.Namespace) -> int:
     try:
-        import papermill  # noqa: F401 - it is missed before anything is begun
+        import papermill  # noqa: F401 - a missing one raises its error before any run
     except ImportError:
         raise InvalidValueError(
             "Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'.",
@@ -87,7 +87,7 @@ def _sweep(chosen: argparse.Namespace) -> int:
 
 
 def _run(one: Combination, notebook: Path, source: str, console: Console, with_report: bool) -> Done:
-    """Runs a combination that is not done yet, and says what became of it."""
+    """Run a combination that is not done yet, and print its outcome."""
     done = one.done()
     told = ", ".join(f"{name}={value}" for name, value in one.values.items())
     if done is not None:
@@ -113,7 +113,7 @@ def _run(one: Combination, notebook: Path, source: str, console: Console, with_r
 
 
 def _execute(one: Combination, notebook: Path) -> str:
-    """Runs the notebook in its own folder, as Jupyter would; returns its error in a line, empty where there is none."""
+    """Run the notebook in its own folder, as Jupyter would; return its error in one line, or ""."""
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill.exceptions import PapermillException, PapermillExecutionError
@@ -126,7 +126,7 @@ def _execute(one: Combination, notebook: Path) -> str:
             cwd=str(notebook.parent),
             language="python",
             progress_bar=False,
-            extra_arguments=["--log-level=50"],  # what a kernel has to say is in the notebook
+            extra_arguments=["--log-level=50"],  # messages of the kernel are in the notebook
         )
     except PapermillExecutionError as error:
         return " ".join(f"{error.ename}: {error.evalue}".split())
@@ -136,7 +136,7 @@ def _execute(one: Combination, notebook: Path) -> str:
 
 
 def _saved(folder: Path) -> str:
-    """The newest result file of ptynb in the folder, relative to it; empty where there is none."""
+    """Return the newest result file of ptynb in the folder, relative to it; empty if there is none."""
     from ptynb.exceptions import FileError
     from ptynb.io.hdf5_file import open_for_reading
     from ptynb.io.result_file import is_result
@@ -177,7 +177,7 @@ def _show(found: Sequence[tuple[Combination, Done]], folder: Path, console: Cons
 
 
 def table_of(found: Sequence[tuple[Combination, Done]], folder: Path) -> Table:
-    """The combinations with what came of them, for looking at."""
+    """Return a table of the combinations and their outcomes."""
     from ptynb.table import Table
 
     names = tuple(found[0][0].values)
@@ -197,7 +197,7 @@ def table_of(found: Sequence[tuple[Combination, Done]], folder: Path) -> Table:
 
 
 def _figures(one: Combination, done: Done) -> tuple[str, str]:
-    """Last loss and R-factor of its result."""
+    """Return the last loss and R-factor of its result."""
     if not done.result:
         return "", ""
     from ptynb.exceptions import FileError

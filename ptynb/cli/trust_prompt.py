@@ -1,6 +1,6 @@
 """Confirmation of the fields of a run file that call functions, run programs or connect to other machines.
 
-These fields are marked with `TRUST`. Since a run file may come from somebody else, `ptynb run` asks for confirmation of
+These fields are marked with `TRUST`. Since a run file may come from another user, `ptynb run` asks for confirmation of
 their values, and stores the answer.
 """
 
@@ -25,7 +25,7 @@ from ptynb.settings.validation import TRUST
 from ptynb.text import quoted
 
 LONGEST_SHOWN = 4000
-"""Characters of fields that a terminal shows at once."""
+"""Largest number of characters of fields that a terminal shows."""
 MOST_BYTES = 2**20
 RESULTS = (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 """Suffixes of HDF5 files, which no program reads as a start-up file."""

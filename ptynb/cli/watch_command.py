@@ -11,7 +11,7 @@ from rich.console import Console
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    """Add the command."""
     watch = commands.add_parser("watch", help="show the pictures in a run's checkpoint folder on a live page")
     watch.add_argument("folder", type=Path, metavar="FOLDER", help="checkpoint folder of a run; it need not exist yet")
     watch.add_argument(
@@ -24,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _watch(chosen: argparse.Namespace) -> int:
     from ptynb.cli.status_page.status_server import Server
 
-    # Ctrl-C closes the server wherever it arrives, also before `wait`.
+    # Ctrl-C closes the server at any time, also before `wait`.
     with Server(chosen.folder, chosen.port) as server, contextlib.suppress(KeyboardInterrupt):
         Console().print(
             f"Showing {chosen.folder} at {server.address} until Ctrl-C.", markup=False, highlight=False, soft_wrap=True

@@ -1,1 +1,1 @@
-"""Engine processes: started, reached, watched and ended."""
+"""Engine processes: start, connection, supervision and end."""

@@ -1,4 +1,4 @@
-"""Addresses and interfaces of this machine towards another one, by the routing table; nothing is sent."""
+"""Addresses and interfaces of this machine on the route to another one, by the routing table; nothing is sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 from ptynb.exceptions import ClusterError
 
 ADDRESS = "PTYNB_ADDRESS"
-"""In an engine's environment: its machine's address towards the controller, where ranks meet (`engine.rendezvous`)."""
+"""Environment variable of an engine: its machine's address for the other ranks (`distributed.rendezvous`)."""
 DISCARD_PORT = 9
 
 
@@ -54,7 +54,7 @@ def interface_of(address: str) -> str:
 
 
 def environment_towards(host: str) -> dict[str, str]:
-    """Return the environment variables by which the group of an engine uses the interface towards `host`.
+    """Return the environment variables that select the interface towards `host` for the group of an engine.
 
     Without them gloo uses the address of the host name, which is 127.0.1.1 on Debian.
     """
@@ -64,5 +64,5 @@ def environment_towards(host: str) -> dict[str, str]:
 
 
 def _bare(address: str) -> str:
-    """Without the scope of a link-local one: 'fe80::1%eth0'."""
+    """Remove the scope of a link-local address: 'fe80::1%eth0'."""
     return address.split("%")[0]

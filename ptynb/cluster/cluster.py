@@ -48,22 +48,22 @@ from ptynb.settings.cluster_options import (
 from ptynb.table import gigabytes
 
 LEASE_SECONDS = 3600.0
-"""How long a run goes on without a notebook, unless told otherwise."""
+"""Default time that a run continues without a notebook [s]."""
 JOIN_SECONDS = 5.0
-"""How long engines that run already may take to answer."""
+"""Time limit for the answer of running engines [s]."""
 REPLACE_SECONDS = 20.0
-"""How long a new engine may take to answer in the place of a lost one."""
+"""Time limit for the answer of an engine that replaces a lost one [s]."""
 RENEW_SECONDS = 10.0
-"""Period of messages to engines on other machines that their holder is alive."""
+"""Period of messages to engines on other machines that the holder of the cluster is alive [s]."""
 POLL_SECONDS = 0.02
 
 _held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary()
-"""The clusters that this process holds, by their folders."""
+"""The clusters that this process holds, by folder."""
 
 Report = Callable[[str], None]
-"""Called with each line about what a launcher waits for."""
+"""Called with a line of text on what a launcher waits for."""
 Launch = Callable[[str, Path], Launcher]
-"""Makes the launcher of a cluster of this name, with its files in this folder."""
+"""Makes the launcher of the cluster with this name and folder."""
 
 
 @documented(LocalCluster, engines="n")
@@ -175,7 +175,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         **options: Unpack[SshOptions],
     ) -> Self:
-        """Engines on other hosts, which ssh reaches without a password and where files have the same paths as here.
+        """Engines on other hosts, accessible by ssh without a password and with the same file paths as here.
 
         A host without a number of engines gets one per GPU, or two on its CPU.
 
@@ -230,14 +230,14 @@ class Cluster:
         timeout: float,
         report: Report | None,
     ) -> Self:
-        """A cluster of `count` engines that a launcher starts on other machines and that report their devices."""
+        """Return a cluster of `count` engines on other machines, whose devices are found after the start."""
         cluster = cls.__new__(cls)
         cluster._set_up(launch, count, None, address, lease, timeout, report)
         return cluster.start()
 
     @classmethod
     def joined(cls, folder: Path) -> Cluster | None:
-        """Connect to a running cluster. One that this process holds is returned itself.
+        """Connect to a running cluster. If this process holds it, return the same object.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class Cluster:
         self._reset()
 
     def _reset(self) -> None:
-        """No processes, files and connection."""
+        """Remove all references to processes, files and connection."""
         self._folder: Path | None = None
         self._launcher: Launcher | None = None
         self._caller: Caller | None = None
@@ -364,13 +364,13 @@ class Cluster:
         atexit.register(self._at_exit)
 
     def _renew_lease(self) -> None:
-        """Name this process as the holder to the engines."""
+        """Send the identity of the holder to the engines."""
         if ranks := self.alive():
             self.call_all(ranks, keepalive.hold, [(keepalive.Holder.this(self._lease),)] * len(ranks))
 
     def _keep_renewing(self, ended: threading.Event) -> None:
         while not ended.wait(RENEW_SECONDS):
-            with contextlib.suppress(ClusterError):  # an engine that is lost is noticed by who needs it
+            with contextlib.suppress(ClusterError):  # a lost engine is noticed by the next call to it
                 self._renew_lease()
 
     def detach(self) -> None:
@@ -401,12 +401,12 @@ class Cluster:
 
     @property
     def folder(self) -> Path | None:
-        """Folder of connection files and logs, readable by this user only; None where it is stopped."""
+        """Folder of connection files and logs, readable by this user only; None if the cluster is stopped."""
         return self._folder
 
     @property
     def name(self) -> str:
-        """Name for `ptynb ps` and `ptynb.attach`; empty where it is stopped."""
+        """Name for `ptynb ps` and `ptynb.attach`; empty if the cluster is stopped."""
         return "" if self._folder is None else self._folder.name
 
     def __len__(self) -> int:
@@ -442,7 +442,7 @@ class Cluster:
             return self
         try:
             self._start_or_stop()
-        except KeyboardInterrupt:  # a second one may have come before anything was done about the first
+        except KeyboardInterrupt:  # a second one may come before the first was handled
             self._stop_soon()
             raise
         return self
@@ -470,7 +470,7 @@ class Cluster:
             raise
 
     def _stop_soon(self) -> None:
-        """Stop, and wait for it `PATIENCE_SECONDS` at most: the user has pressed Ctrl-C."""
+        """Stop, and wait at most `PATIENCE_SECONDS` for it: the user has pressed Ctrl-C."""
         with contextlib.suppress(TimeoutError):  # the stop continues in its thread
             self._executor.run(self._stop, PATIENCE_SECONDS)
 
@@ -493,7 +493,7 @@ class Cluster:
         """
         until = time.monotonic() + self._timeout
         here = self._address == LOOPBACK
-        with held_back():  # what is started is recorded too, or nobody would end it
+        with held_back():  # started processes are recorded too, otherwise they would never be ended
             controller = start_controller(folder.name, folder, self._address)
             self._children.append(controller)
             self._controller = psutil.Process(controller.pid)
@@ -543,7 +543,7 @@ class Cluster:
         return found
 
     def _join(self, folder: Path, launcher: Launcher) -> None:
-        """Connect to processes that another process has started. Raises ClusterError where they do not answer."""
+        """Connect to processes that another process has started. Raises ClusterError if they do not answer."""
         described = runtime_dir.read(folder, "cluster.json")
         try:
             self._controller = psutil.Process(int(runtime_dir.read(folder, "processes.json")["others"][0][0]))
@@ -561,7 +561,7 @@ class Cluster:
             ) from None
 
     def _at_exit(self) -> None:
-        """Stop the cluster, unless a run is under way that may continue without this process."""
+        """Stop the cluster, unless a run is active that may continue without this process."""
         with contextlib.suppress(ClusterError):
             if self._lease > 0 and any(
                 self.call_all(self.alive(), run_registry.at_work, [()] * len(self.alive()), 5.0)
@@ -570,7 +570,7 @@ class Cluster:
         self.stop()
 
     def stop(self) -> None:
-        """End engines and controller and remove their files; does nothing where none run."""
+        """End engines and controller and remove their files; does nothing if the cluster is stopped."""
         self._executor.run(self._stop)
 
     def _stop(self) -> None:
@@ -596,7 +596,7 @@ class Cluster:
     # Files for other processes
 
     def _describe(self, folder: Path, launcher: Launcher) -> None:
-        """Write what the cluster is; its plan may not be known yet."""
+        """Write the description of the cluster; its plan may not be known yet."""
         content = {
             "name": folder.name,
             "kind": launcher.kind,
@@ -619,7 +619,7 @@ class Cluster:
 
     @property
     def ended_from_outside(self) -> bool:
-        """Whether `ptynb stop` ends the cluster, or has ended it; its engines are writing a checkpoint then."""
+        """Whether `ptynb stop` ends or has ended the cluster; its engines write a checkpoint then."""
         folder = self._folder
         return folder is not None and ((folder / "stopping.json").exists() or not folder.exists())
 
@@ -654,7 +654,7 @@ class Cluster:
 
     @property
     def caller(self) -> Caller:
-        """The connection to the engines. Raises ClusterStoppedError where the cluster is stopped."""
+        """The connection to the engines. Raises ClusterStoppedError if the cluster is stopped."""
         if self._caller is None:
             raise _stopped()
         return self._caller
@@ -742,7 +742,7 @@ class Cluster:
         Returns
         -------
         str
-            Empty while it is not lost, or where the cluster is stopped.
+            Empty if it is not lost, or if the cluster is stopped.
         """
         launcher, controller = self._launcher, self._controller
         if launcher is None:
@@ -822,7 +822,7 @@ class Cluster:
             try:
                 launcher.start(lost)
             except ClusterError:
-                return  # its machine is gone: the others continue without it
+                return  # its machine is lost: the others continue without it
             until = time.monotonic() + REPLACE_SECONDS
             while set(lost) - set(self.alive()) and time.monotonic() < until and not launcher.failed():
                 if set(lost) - set(self.alive()) <= set(launcher.dead()):

@@ -65,9 +65,9 @@ def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subpro
 
 
 def _encrypt(folder: Path) -> None:
-    """Configure encryption, and signatures too, which the controller omits by default if it encrypts.
+    """Configure encryption, and signatures, which the controller omits by default if it encrypts.
 
-    By a file for this user only: the key is in no command line.
+    The key is passed in a file that only this user can read, not on a command line.
     """
     settings = f"c.IPController.enable_curve = True\nc.Session.key = {secrets.token_hex(32).encode()!r}\n"
     with os.fdopen(os.open(folder / SETTINGS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

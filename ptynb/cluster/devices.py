@@ -36,8 +36,8 @@ class EnginePlan:
 class ClusterPlan:
     """Plan of all engines.
 
-    backend: of torch.distributed; "none" for one engine. reason: for the choice of the backend. notes: sentences on
-    what limits speed or number of the engines, with remedies.
+    backend: of torch.distributed; "none" for one engine. reason: for the choice of the backend. notes: messages on
+    limits of speed or number of the engines, with remedies.
     """
 
     engines: tuple[EnginePlan, ...]
@@ -88,7 +88,7 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
 
 
 def _identity(answer: dict[str, Any]) -> str:
-    """Unique in the cluster: engines on the CPU of one host differ by rank."""
+    """Return an identity that is unique in the cluster: engines on the CPU of one host differ by rank."""
     if answer["device"] != "CPU":
         return f"{answer['host']}: {answer['identity']}"
     return f"{answer['host']}: CPU {answer['rank']} ({counted(answer['threads'], 'thread')})"
@@ -171,7 +171,7 @@ def _plan_gpus(
 
 
 def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> EnginePlan:
-    """Plan of an engine on the GPU that has the fewest so far."""
+    """Return the plan of an engine on the GPU with the fewest engines so far."""
     gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
     sharing = len(range(rank % len(gpus), count, len(gpus)))
     identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
@@ -214,7 +214,7 @@ def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:
         # numpy only renders pictures there; its threads would spin on the cores that torch uses.
         "OPENBLAS_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": visible_gpu,
-        # Gradients stay on this machine: gloo would otherwise listen where the host's name points to.
+        # Gradients stay on this machine: gloo would otherwise listen on the address of the host name.
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
     }

@@ -1,4 +1,4 @@
-"""Checks of this machine for a cluster, and of a cluster started for the purpose."""
+"""Checks of this machine for a cluster, and of a temporary cluster."""
 
 from __future__ import annotations
 

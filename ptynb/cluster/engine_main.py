@@ -1,16 +1,16 @@
-"""What an engine's process runs: `python -m ptynb.cluster.engine_main FOLDER`, or `-` in place of the cluster's folder.
+"""Main program of an engine's process: `python -m ptynb.cluster.engine_main FOLDER`, or `-` instead of the folder.
 
-With `-` the connection (JSON, as ipyparallel's controller writes it) comes on the standard input, so that its keys are
-in no file, no command line and no environment of a machine that the notebook does not run on.
+With `-` the connection (JSON, as written by ipyparallel's controller) is read from standard input, so that its keys
+are in no file, command line or environment of a machine other than the notebook's.
 
-The environment decides rank and device, and is completed before torch loads, which reads it once:
+The environment determines rank and device, and is completed before torch is loaded, which reads it once:
 
-PTYNB_RANK, or SLURM_PROCID               which engine of the cluster this is
-CUDA_VISIBLE_DEVICES, SLURM_LOCALID       the GPU: the only visible one, or of several the one of this task (or of the
-                                          one that it takes the place of: PTYNB_LOCALID)
+PTYNB_RANK, or SLURM_PROCID               rank of the engine in the cluster
+CUDA_VISIBLE_DEVICES, SLURM_LOCALID       the GPU: the only visible one, or of several that of this task (or of the
+                                          task that this one replaces: PTYNB_LOCALID)
 
-The process ends by TERM, when told to by the cluster, when the controller is gone, or when nobody holds it any more
-(`ptynb.engine.keepalive`); what it reconstructs is kept before.
+The process ends on TERM, on request of the cluster, if the controller has ended, or if no process holds the cluster
+any more (`ptynb.engine.keepalive`); a checkpoint of its reconstruction is written before.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
 
 CONNECTION_SECONDS = 60.0
-"""How long an engine waits for the file that says where the controller is."""
+"""Time limit for the connection file of the controller [s]."""
 REGISTRATION_SECONDS = 60.0
-"""How long an engine waits for the controller's answer: a busy machine starts many at the same time."""
+"""Time limit for the controller's answer [s]: a busy machine may start many engines at the same time."""
 REMEMBERED_SIGNATURES = 4096
-"""Of messages, against repeated ones: by default 65,536 in each process, 10 MB."""
+"""Number of message signatures stored against replays: by default 65,536 in each process, 10 MB."""
 MISSED_BEATS = 10
-"""An engine leaves after so many heartbeats of the controller that did not come, where nothing listens there either."""
+"""Missed heartbeats of the controller after which an engine ends, if nothing listens at its address either."""
 CONNECT_SECONDS = 3.0
-"""How long it waits for a connection to it."""
+"""Time limit of a connection to the controller [s]."""
 LOOP_STOPPED = "Event loop stopped before Future completed"
-"""Tornado's complaint where ipyparallel ends its loop in order, as it does on TERM (seen with ipykernel 7.4)."""
+"""Error message of Tornado when ipyparallel ends its loop normally, as on TERM (seen with ipykernel 7.4)."""
 
 
 def complete(environment: MutableMapping[str, str]) -> None:
-    """Adds to an engine's environment what follows from the rest of it.
+    """Add the variables to an engine's environment that follow from the others.
 
-    Raises ValueError where neither PTYNB_RANK nor SLURM_PROCID says which engine this is, or has no GPU of its own.
+    Raises ValueError if neither PTYNB_RANK nor SLURM_PROCID is set, or if the engine has no GPU of its own.
     """
     rank = environment.get("PTYNB_RANK") or environment.get("SLURM_PROCID")
     if rank is None:
@@ -60,12 +60,12 @@ def complete(environment: MutableMapping[str, str]) -> None:
     threads = environment.get("OMP_NUM_THREADS") or environment.get("SLURM_CPUS_PER_TASK")
     if threads is not None:
         environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = threads
-    # numpy only makes pictures there; its threads would wait, spinning, on the cores that torch computes on.
+    # numpy only renders pictures there; its threads would spin on the cores that torch uses.
     environment["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def connection(source: str) -> str:
-    """The connection as JSON, from a cluster's folder or, for '-', from the standard input.
+    """Return the connection as JSON, from a cluster's folder or, for '-', from standard input.
 
     Waits for the file: controller and engines start at the same time, and a shared file system shows it late.
     """
@@ -86,22 +86,22 @@ def connection(source: str) -> str:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port on which the controller accepts engines, by the connection."""
+    """Return host and port on which the controller accepts engines."""
     described = json.loads(text)
     return urlsplit(described["interface"]).hostname or "", int(described["registration"])
 
 
 def meet(environment: MutableMapping[str, str], host: str) -> None:
-    """Adds on which interface and address this engine's group meets: where the way to the controller's host begins.
+    """Add the address and interface on the route to the controller's host, for the engine's group.
 
-    torch reads it when a group is formed.
+    torch reads them when a group is formed.
     """
     if "GLOO_SOCKET_IFNAME" not in environment:
         environment.update(environment_towards(host))
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether a process listens there: one that is stopped still does, one that ended or whose cable is cut doesn't."""
+    """Whether a process listens there, which may be suspended; not if it has ended or the network is interrupted."""
     try:
         with socket.create_connection((host, port), CONNECT_SECONDS):
             return True
@@ -110,12 +110,12 @@ def accepts(host: str, port: int) -> bool:
 
 
 def main(source: str) -> None:
-    """Runs an engine until it is told to end."""
+    """Run an engine until it is requested to end."""
     complete(os.environ)
     from ipyparallel.engine.app import IPEngine
 
     class Engine(IPEngine):
-        """Stays while the controller is only stopped, though it sends no heartbeats."""
+        """An engine that continues while the controller is only suspended and sends no heartbeats."""
 
         _hb_missed_beats: int
 
@@ -124,14 +124,14 @@ def main(source: str) -> None:
                 self._hb_missed_beats = 0
             super()._hb_monitor()
 
-    # Before registering: who sees the engine in the cluster can use it at once.
+    # Before registration: a registered engine can be used at once.
     from ptynb.engine import keepalive
 
     text = connection(source)
     controller = address_of(text)
     meet(os.environ, controller[0])
     keepalive.begin()
-    # In the cluster's folder, where there is one: it is removed with that, however this process ends.
+    # In the cluster's folder, if there is one: it is removed with the folder, however this process ends.
     place = None if source == "-" else source
     with tempfile.TemporaryDirectory(prefix="ptynb-engine-", dir=place, ignore_cleanup_errors=True) as own:
         try:

@@ -1,4 +1,4 @@
-"""Messages of failures: the first cause in a few lines, tracebacks and logs in a file."""
+"""Error messages: the first cause in a few lines, tracebacks and logs in a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_runtime_dir
 
 MOST_LINES = 7
-"""Lines of a cause. With the path of the file and the remedy, a message has ten lines."""
+"""Largest number of lines of a cause. With the path of the file and the remedy, a message has ten lines."""
 LAST_LINES = 4
 OWN_LINES = re.compile(r"\s*$|.*\[(Engine|IPController|KernelNanny)[^]]*\]")
 """Lines of ipyparallel in logs without a failure."""

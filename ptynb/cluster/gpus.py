@@ -51,7 +51,7 @@ class GPU:
 
     @property
     def words(self) -> str:
-        """'GPU 1 (NVIDIA H200)'."""
+        """Return for example 'GPU 1 (NVIDIA H200)'."""
         return f"GPU {self.index} ({self.name})"
 
 
@@ -114,7 +114,7 @@ def memory_by_process() -> dict[int, int] | None:
 
 
 def parse_processes(listing: str) -> dict[int, int]:
-    """Ids and memory [MiB] of processes, from nvidia-smi's CSV: a line for each process and each GPU that it uses."""
+    """Return ids and memory [MiB] of processes, from nvidia-smi's CSV: a line per process and GPU."""
     held: dict[int, int] = {}
     for line in listing.splitlines():
         pid, _, memory = (cell.strip() for cell in line.partition(","))
@@ -124,7 +124,7 @@ def parse_processes(listing: str) -> dict[int, int]:
 
 
 def parse_gpus(listing: str) -> tuple[GPU, ...]:
-    """GPUs from nvidia-smi's CSV with `FIELDS`; lines about lost ones are not among them."""
+    """Return the GPUs in nvidia-smi's CSV with `FIELDS`, without lines about lost ones."""
     gpus = []
     for line in listing.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -152,7 +152,7 @@ def parse_gpus(listing: str) -> tuple[GPU, ...]:
 
 
 def _number(cell: str) -> int | None:
-    """None for '[N/A]', '[Not Supported]', '[Insufficient Permissions]' and their like."""
+    """Return a number, or None for '[N/A]', '[Not Supported]', '[Insufficient Permissions]' and similar."""
     return int(cell) if cell.isdigit() else None
 
 
@@ -199,7 +199,7 @@ def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
         if not match:
             break  # as CUDA does: an invalid entry hides itself and all after it
         if any(gpu in kept for gpu in match):
-            return ()  # as CUDA does: a GPU named twice hides them all
+            return ()  # as CUDA does: a GPU that is listed twice hides all
         kept += match
     return tuple(kept)
 

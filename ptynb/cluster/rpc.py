@@ -52,9 +52,9 @@ class Caller:
         return sorted(rank for rank, engine in self._engine_of.items() if engine in known)
 
     def find(self, timeout: float = 60.0) -> dict[int, dict[str, Any]]:
-        """Request the descriptions of engines that registered since the last call; returns them by rank.
+        """Request the descriptions of engines that registered since the last call; return them by rank.
 
-        Engines get ids in the order in which they register, and have ranks of their own. Raises ClusterError where two
+        Engines get ids in the order in which they register, and have ranks of their own. Raises ClusterError if two
         running engines have the same rank.
         """
         known = set(self._client.ids) - self._gone
@@ -90,7 +90,7 @@ class Caller:
     ) -> list[Any]:
         """Call the function on these ranks at the same time, each with its own arguments; waits for all of them.
 
-        Raises EngineLostError where an engine is gone, ClusterError for its error or if it does not answer.
+        Raises EngineLostError if an engine is lost, ClusterError for its error or if it does not answer.
         """
         pending: list[tuple[int, Any]] = []
         failures: list[ClusterError] = []
@@ -102,7 +102,7 @@ class Caller:
                     failures.append(error)
         waited = RunningTime()
         answers = []
-        for rank, answer in pending:  # all are waited for, also after one has failed
+        for rank, answer in pending:  # wait for all, also after one has failed
             try:
                 answers.append(self._answer(rank, answer, waited, timeout))
             except ClusterError as error:
@@ -177,7 +177,7 @@ def _stopped() -> ClusterStoppedError:
 
 
 def _forget(client: ipyparallel.Client, answer: Any) -> None:
-    """Drop the client's records of a call once it is answered, which it would keep for ever."""
+    """Remove the client's records of a call once it is answered, which would be kept until the client is closed."""
 
     def drop(_: Any) -> None:
         for message in answer.msg_ids:

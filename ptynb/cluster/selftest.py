@@ -84,13 +84,13 @@ def last_words(cluster: RunningCluster, lines: int = 50) -> str:
 
 
 def _failed(failures: dict[int, str], world: int, logs: str) -> str:
-    """Return one sentence about the rank with the most informative failure."""
+    """Return one message about the rank with the most informative failure."""
 
     def echoes(rank: int) -> bool:
         return ECHOES.search(failures[rank]) is not None
 
     rank = min(failures, key=lambda rank: (echoes(rank), explain(failures[rank]) is None, rank))
-    # What torch adds below its message is where in its own code that was.
+    # The lines below torch's message are a traceback of its own code.
     words = re.split(r"\n(?:Traceback|Exception raised from|frame #)", failures[rank])[0]
     sentence = re.sub(r"^(Runtime|Cluster|InvalidValue|Reconstruction)Error: ", "", " ".join(words.split()))
     known = explain(logs) if "NCCL error" in failures[rank] else None

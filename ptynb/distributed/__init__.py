@@ -1,1 +1,1 @@
-"""How ranks find each other, and sum and broadcast."""
+"""Rendezvous of ranks, sums and broadcasts."""

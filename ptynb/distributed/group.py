@@ -1,6 +1,6 @@
-"""How ranks cooperate: sums, broadcasts, and agreement on what happens before the next update.
+"""Process groups: sums, broadcasts, and agreement of all ranks before an update.
 
-One process is a group of its own (`SingleGroup`), so nothing else asks whether it is alone.
+A single process is a group too (`SingleGroup`), so that callers need no special case.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Protocol, final
 import torch
 import torch.distributed as dist
 
-# Imported before any group exists: defaults of its functions take the group of the time of import and hold it for ever,
-# its connections too, so the others would not see a rank leave. torch imports it itself, later (seen with torch 2.13).
+# Imported before any group exists: defaults of its functions refer to the group at the time of import, with its
+# connections, so the other ranks would not notice that a rank has left. torch imports it later (seen with torch 2.13).
 import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -35,36 +35,36 @@ from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.exceptions import ClusterError
 
 KEPT_TENSORS = 16
-"""More than one update's collectives outside DistributedDataParallel."""
+"""More than the collectives of one update outside DistributedDataParallel."""
 LARGE_BYTES, KEPT_LARGE_TENSORS = 2**20, 4
-"""Of tensors as large as an object only an update's own are kept: sixteen of 4096 x 4096 pixels would be 2 GB."""
+"""Number of large tensors that are kept, as in one update: sixteen of 4096 x 4096 pixels would take 2 GB."""
 ECHOES = re.compile(
     r"gloo|NCCL|ncclRemoteError|closed by peer|reset by peer|Connection closed|Broken pipe|Socket closed|pair closure"
     r"|did not join within|did not answer within|was given up"
 )
-"""Words of an error with which a rank only notices that another went away, or did not answer."""
+"""Parts of error messages that are only consequences of another rank's end or silence."""
 NEVER = timedelta(days=365)
 """Timeout of gloo's collectives, which `CollectiveTimeout` ends earlier."""
 PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
 TIMER_SLACK = 40_000_000
-"""Nanoseconds. An idle engine's thread of gloo took 0.46% of a core, with this 0.11%; a group ends 0.1 s later."""
+"""Nanoseconds. An idle engine's gloo thread took 0.46% of a core, with this value 0.11%; a group ends 0.1 s later."""
 BUCKET_MEBIBYTES = 1
-"""Gradients share a message up to this size. Each larger one has its own, which leaves as soon as it is there."""
+"""Gradients are sent together up to this size; a larger one is sent alone, as soon as it is computed."""
 
-# torch exports GradBucket without saying so.
+# GradBucket is public in torch but not declared as exported.
 Hook = Callable[[None, dist.GradBucket], torch.futures.Future[Tensor]]  # type: ignore[name-defined]
 """Sums a bucket of gradients over ranks; a communication hook of DistributedDataParallel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """This engine's place in a group: what it needs to join.
+    """Membership of an engine in a group: the parameters for joining.
 
-    store: through what ranks find each other, a fresh one for every group: "file:///path" on one machine,
+    store: rendezvous of the ranks, a new one for every group: "file:///path" on one machine,
         "tcp://address:port" on several (`rendezvous.open_store`), or "env://" (torchrun, Kubernetes).
-    device: "cpu" or "cuda:0" (each engine sees its own GPU only). identity: of the device, unlike any other's, so with
-        the machine's name where there are several.
-    timeout: seconds after which a rank that waits for another gives up; those in which it is stopped don't count.
+    device: "cpu" or "cuda:0" (only its own GPU is visible to an engine). identity: of the device, unique in the group,
+        so it includes the machine's name if there are several machines.
+    timeout: longest time to wait for another rank [s]; time in which the process is suspended is not counted.
     """
 
     rank: int
@@ -80,11 +80,11 @@ class Agreed(Protocol):
     """Waits for rank 0's number."""
 
     def __call__(self, wake: threading.Event | None = None, meanwhile: Callable[[], None] = ...) -> int:
-        """wake: set by others while this waits, each time that `meanwhile` has something to do."""
+        """wake: set by another thread during the wait, each time that `meanwhile` is to be called."""
 
 
 class Group(ABC):
-    """The engines that reconstruct together, as one of them sees it."""
+    """A group of engines that reconstruct together."""
 
     rank: int
     world: int
@@ -93,51 +93,51 @@ class Group(ABC):
 
     @abstractmethod
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
-        """The module with gradients summed over ranks in `backward`; `hook` does it, bucket by bucket."""
+        """Return the module with gradients summed over ranks by `hook`, bucket by bucket, in `backward`."""
 
     @abstractmethod
     def unreduced(self, module: nn.Module) -> AbstractContextManager[None]:
-        """Inside it, `backward` of a wrapped module keeps its gradients here; a later one reduces them with its own."""
+        """Context in which `backward` of a wrapped module keeps gradients local; a later one reduces both."""
 
     @abstractmethod
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, on every rank. May overwrite `tensor`."""
+        """Return the sum over ranks, on every rank. May overwrite `tensor`."""
 
     @abstractmethod
     def start_sum(self, tensor: Tensor) -> Callable[[], None]:
-        """Starts to sum `tensor` in place over ranks; the returned function waits for it. Work can be done between."""
+        """Start the sum of `tensor` over ranks, in place; the returned function waits for it."""
 
     @abstractmethod
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Rank 0's values, on every rank. Overwrites `tensor` elsewhere."""
+        """Return rank 0's values on every rank. Overwrites `tensor` on the others."""
 
     @abstractmethod
     def tell(self, message: Any) -> Any:
-        """Rank 0's message, what JSON can hold, on every rank."""
+        """Return rank 0's message, which must be serializable as JSON, on every rank."""
 
     @abstractmethod
     def agree(self, number: int) -> Agreed:
-        """Starts to pass on rank 0's number; the returned function waits for it. Work can be done in between."""
+        """Start the broadcast of rank 0's number; the returned function waits for it and returns it."""
 
     @abstractmethod
     def all_equal(self, value: float) -> bool:
-        """Whether every rank has exactly this value."""
+        """Whether all ranks have exactly the same value."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Called from another thread: what waits for another rank raises RuntimeError within a second.
+        """Make waits for other ranks raise RuntimeError within a second; called from another thread.
 
-        After it the group can only be closed. With a GPU under NCCL what was begun there waits on: end the process.
+        Afterwards the group can only be closed. With NCCL, operations on the GPU do not end: the process must be ended.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the group; ranks that still wait for this one are told at once."""
+        """Leave the group; ranks that wait for this one get an error at once."""
 
 
 @final
 class SingleGroup(Group):
-    """One process alone."""
+    """Group of a single process."""
 
     def __init__(self, device: torch.device) -> None:
         self.rank, self.world, self.device, self.backend = 0, 1, device, "none"
@@ -175,19 +175,19 @@ class SingleGroup(Group):
 
 @final
 class TorchGroup(Group):
-    """Several processes joined by torch.distributed.
+    """Group of several processes, by torch.distributed.
 
-    Control messages are CPU tensors over gloo even where gradients go by NCCL: they never wait for a GPU.
+    Control messages are CPU tensors over gloo also if gradients are exchanged by NCCL: they never wait for a GPU.
 
-    gloo's threads let go of a collective's tensor some time after `wait` has returned, and need Python's lock to do so
-    if Python has let go before. `destroy_process_group` joins these threads with the lock held: a deadlock (seen with
-    torch 2.13, about once in ten groups). So the last tensors are kept here until the group is gone.
+    gloo's threads release a collective's tensor some time after `wait` has returned, and need Python's lock (GIL) for
+    it if Python has released it before. `destroy_process_group` joins these threads while it has the lock: a deadlock
+    (seen with torch 2.13, about once in ten groups). Therefore the last tensors are kept until the group is closed.
     """
 
     def __init__(self, membership: Membership, connections: Connections) -> None:
-        """Joins; returns once all ranks have.
+        """Join the group; returns once all ranks have joined.
 
-        Raises RuntimeError if a rank does not come in time, or if two hold one device under NCCL.
+        Raises RuntimeError if a rank does not join in time, or if two ranks use one device under NCCL.
         """
         self._connections, self._store = connections, membership.store
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
@@ -207,7 +207,7 @@ class TorchGroup(Group):
                 timeout=timedelta(seconds=membership.timeout),
             )
         connections.gather()
-        # torch has no public way to give a backend its own; NCCL keeps the group's.
+        # torch has no public function to set a backend's own timeout; NCCL keeps the group's.
         dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))._set_default_timeout(NEVER)
         self._timeout = CollectiveTimeout(membership.timeout, connections.abort)
 
@@ -260,7 +260,7 @@ class TorchGroup(Group):
         def wait(wake: threading.Event | None = None, meanwhile: Callable[[], None] = nothing) -> int:
             with self._timeout.waiting():
                 if wake is not None:
-                    # Another thread waits, since looking now and then takes a per cent of a core.
+                    # Another thread waits, since polling takes a per cent of a core.
                     done = threading.Event()
                     threading.Thread(target=_wait, args=(work, done, wake), name="ptynb waiter", daemon=True).start()
                     while not done.is_set():
@@ -283,7 +283,7 @@ class TorchGroup(Group):
 
     def close(self) -> None:
         self._timeout.close()
-        time.sleep(0.005)  # lets go of Python's lock, for threads that still wait for it
+        time.sleep(0.005)  # releases Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
         rendezvous.close_store(self._store)
@@ -291,9 +291,9 @@ class TorchGroup(Group):
 
 @contextlib.contextmanager
 def _coarse_timers() -> Iterator[None]:
-    """Threads that are started inside may wake up to `TIMER_SLACK` later when they wait for nothing but a time.
+    """Timers of threads that are started inside may fire up to `TIMER_SLACK` later.
 
-    gloo's looks a hundred times a second whether it is to end; what it receives wakes it at once as before.
+    gloo's thread checks a hundred times a second whether to end; received data still wakes it at once.
     """
     if sys.platform != "linux":
         yield
@@ -308,24 +308,24 @@ def _coarse_timers() -> Iterator[None]:
 
 
 def nothing() -> None:
-    """What there is to do meanwhile for who only waits."""
+    """Do nothing: the default of `meanwhile`."""
 
 
 def _wait(work: dist.Work, done: threading.Event, wake: threading.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # who waits for it next hears of it
+    with contextlib.suppress(RuntimeError):  # the next wait raises the error
         work.wait()
     done.set()
     wake.set()
 
 
 def _meet(store: Any, membership: Membership, connections: Connections) -> None:
-    """Waits until every rank has come and said what it is, and checks that they fit, before torch forms the group.
+    """Wait until all ranks have joined, described themselves and are compatible, before torch forms a group.
 
-    Where torch gives up forming one, its count of groups stays one too high in this process, and no later group can
-    be formed with ranks that did not try (seen with torch 2.13). So all say too that they have seen all: one that was
-    held up may come when others have long given up, and finds what they left in the store.
+    If torch fails to form a group, its count of groups stays one too high in this process, and no later group can be
+    formed with ranks that did not try (seen with torch 2.13). Therefore each rank also confirms that it has found all
+    others: a late one may join after the others gave up, and find their entries in the store.
     """
-    # A store whose file was removed meanwhile is waited for as long, by default for five minutes.
+    # The wait for a store whose file was removed has the same limit; by default it is five minutes.
     store.set_timeout(timedelta(seconds=membership.timeout))
     told = json.dumps([membership.world, membership.backend, membership.identity])
     for word, value in (("rank", told), ("seen all, rank", "")):
@@ -361,9 +361,9 @@ def _await_all(store: Any, word: str, membership: Membership, connections: Conne
 
 
 def join(membership: Membership, connections: Connections | None = None) -> Group:
-    """The group of this membership; waits for the others.
+    """Return the group of this membership; waits for the other ranks.
 
-    connections: those made by the caller just before, who can then abort what happens here, from another thread.
+    connections: created by the caller just before, so that another thread can abort this call.
     """
     if membership.world == 1:
         return SingleGroup(torch.device(membership.device))

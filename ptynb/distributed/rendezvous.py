@@ -1,11 +1,11 @@
-"""How the ranks of a group find each other: through a file on one machine, or a store that one process serves.
+"""Rendezvous of the ranks of a group: a file on one machine, or a store that one process serves.
 
     file:///path         a file, on one machine
-    tcp://address:port   a store that `open_store` serves, on rank 0's machine mostly; fresh for every group
-    env://               what torchrun, or pods of Kubernetes, say: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE
+    tcp://address:port   a store served by `open_store`, usually on rank 0's machine; a new one for every group
+    env://               variables of torchrun or Kubernetes pods: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE
 
-A store knows no password and is not encrypted, and neither is what ranks send each other: the network between them must
-be one that can be trusted. A store of ours listens on one address only; torch's own would listen on all of them.
+Neither stores nor messages between ranks are authenticated or encrypted: the network between them must be trusted. Our
+stores listen on one address only; those of torch would listen on all.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from urllib.parse import urlsplit
 
 import torch.distributed as dist
 
-# torch exports its stores without saying so.
+# The stores are public in torch but not declared as exported.
 from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from ptynb.exceptions import ClusterError, InvalidValueError
 
 ADDRESS = "PTYNB_ADDRESS"
-"""In an engine's environment: its machine's address, under which the others reach it."""
+"""Environment variable of an engine: the address of its machine for the other engines."""
 WAITING_CONNECTIONS = 1024
 
 _served: dict[str, TCPStore] = {}
-"""What this process serves, under its name."""
+"""Stores that this process serves, by name."""
 _groups = 0
-"""How many groups this process has formed by `env://`, where all of them share one store."""
+"""Number of groups that this process has formed by `env://`, which share one store."""
 
 
 def open_store(address: str | None = None) -> str:
-    """Serves a store on a free port of this machine's `address` (None: PTYNB_ADDRESS); the others' "tcp://...".
+    """Serve a store on a free port of this machine's `address` (None: PTYNB_ADDRESS) and return its "tcp://...".
 
-    To be called in one process, that of rank 0, before each group; served until `close_store`, or until the group of
-    this process that was formed by it is closed. Raises ValueError where the address is not this machine's.
+    Called in one process, that of rank 0, before each group; served until `close_store`, or until the group that this
+    process formed by it is closed. Raises ValueError if the address is not one of this machine.
     """
     address = address or os.environ.get(ADDRESS)
     assert address, "an engine of a cluster knows its address: ptynb.cluster.engine_main"
@@ -55,12 +55,12 @@ def open_store(address: str | None = None) -> str:
 
 
 def close_store(store: str) -> None:
-    """Ends a store that this process serves; does nothing where it serves none of that name."""
+    """Close a store that this process serves; does nothing if there is none of this name."""
     _served.pop(store, None)
 
 
 def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
-    """The store of this name, reached. Raises InvalidValueError, and ClusterError if it does not answer."""
+    """Connect to the store of this name. Raises InvalidValueError, and ClusterError if it does not answer."""
     global _groups
     if store.startswith("file:///"):
         return FileStore(store.removeprefix("file://"), world)
@@ -79,7 +79,7 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
 
 
 def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
-    """torchrun serves a store itself, and says so; elsewhere rank 0 does, until its process ends."""
+    """torchrun serves a store and sets a variable; otherwise rank 0 serves one until its process ends."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise InvalidValueError(
@@ -99,7 +99,7 @@ def _store_of_environment(environment: Mapping[str, str], rank: int, world: int,
     if name not in _served:
         try:
             waiting = _listen(address, port)
-        except OSError:  # the address of a service, which Kubernetes passes on to this pod's own
+        except OSError:  # the address of a service, which Kubernetes forwards to this pod
             waiting = _listen("", port)
         _served[name] = _serve(waiting, address, port)
     return _served[name]
@@ -119,7 +119,7 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _serve(waiting: socket.socket, address: str, port: int) -> TCPStore:
-    """From now on the socket is the store's."""
+    """Serve a store on this socket, which the store then owns."""
     return TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=waiting.detach())
 
 

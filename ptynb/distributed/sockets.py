@@ -1,10 +1,10 @@
-"""The connections of a group, seen from outside of torch: to end them, and with them whatever waits for another rank.
+"""The sockets of a group's connections, shut down to end waits for another rank.
 
-torch (2.13) has no way to wake a thread that waits in a gloo collective for a rank whose machine has vanished without a
-word: `abort` and `shutdown` of the group and of its backend, `destroy_process_group`, `_abort_process_group` and a
-shorter timeout set meanwhile all return at once and change nothing; the thread raises when the timeout is over that the
-group was made with. So the sockets themselves are shut down, which gloo takes as the other rank's end: the thread
-raises within milliseconds (4 measured), and the group can be destroyed and another one formed in the same process.
+torch (2.13) cannot wake a thread that waits in a gloo collective for a rank whose machine is lost without closing its
+connections: `abort` and `shutdown` of the group and of its backend, `destroy_process_group`, `_abort_process_group` and
+a shorter timeout set meanwhile all return at once without effect; the thread raises only after the timeout that the
+group was created with. Therefore the sockets are shut down, which gloo treats as the end of the other rank: the thread
+raises within milliseconds (4 measured), the group can be destroyed, and a new one formed in the same process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 PROBES = 3
 
 Descriptor = tuple[int, int]
-"""Of a socket: its number and its inode, since the number alone may be another one's later."""
+"""Number and inode of a socket, since the number alone may be reused."""
 
 
 class Connections:
-    """The sockets that this process opens between the making of this object and `gather`: those of one group.
+    """The sockets that this process opens between the creation of this object and `gather`: those of one group.
 
-    One that something else opens meanwhile counts too. What could, opens it again when it is ended (ZeroMQ does).
+    Sockets that other code opens meanwhile are included; such code reopens those that are ended (ZeroMQ does).
     """
 
     def __init__(self) -> None:
@@ -38,31 +38,30 @@ class Connections:
         """Whether `abort` was called."""
 
     def gather(self) -> None:
-        """Takes what was opened until now."""
+        """Collect the sockets opened until now."""
         with self._lock:
             self._own = _sockets() - self._before
 
     def limit_silence(self, seconds: float) -> None:
-        """Those to other machines end when these have not been heard for this long, as an error of theirs.
+        """Connections to other machines fail if nothing was received for this many seconds.
 
-        On one machine a peer is only ever stopped, and its connection is as good as before when it goes on.
+        On one machine a peer can only be suspended, and its connection works again when it is resumed.
         """
         self._each(lambda connection: _limit_silence(connection, max(1, round(seconds))))
 
     def abort(self) -> None:
-        """Ends those gathered; from any thread. What waits for another rank raises at once, nearly always.
+        """Shut down the collected sockets; from any thread. Waits for another rank then raise at once, nearly always.
 
-        Only the reading half is shut down: where a thread of gloo writes just then, the error of writing would get
-        lost, and the wait for it go on until the group's timeout (9 of 300 times so, 1 of 270 with the reading half
-        alone: another rank's end is such an error too). A process that has not let go after a few seconds is to be
-        replaced.
+        Only the reading half is shut down: if a gloo thread writes at that moment, the error of writing may be lost and
+        the wait continue until the group's timeout (9 of 300 times so, 1 of 270 with the reading half alone, since the
+        end of another rank is such an error too). A process that still waits after a few seconds has to be replaced.
         """
         with self._lock:
             self.aborted = True
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
 
     def _each(self, act: Callable[[socket.socket], None]) -> None:
-        """On all but those that listen: gloo ends the process when it can't accept any more (seen)."""
+        """Apply to all but listening sockets: gloo ends the process if it cannot accept connections any more (seen)."""
         for descriptor in self._own:
             connection = _borrow(descriptor)
             if connection is not None:
@@ -72,7 +71,7 @@ class Connections:
 
 
 def _sockets() -> set[Descriptor]:
-    """Of this process."""
+    """Sockets of this process."""
     found = set()
     for name in os.listdir(DESCRIPTORS):
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -83,7 +82,7 @@ def _sockets() -> set[Descriptor]:
 
 
 def _borrow(descriptor: Descriptor) -> socket.socket | None:
-    """A second handle of a socket of the internet; None where it was closed or its number is another one's now."""
+    """Return a second handle of an internet socket; None if it was closed or its number reused."""
     number, inode = descriptor
     try:
         copy = os.dup(number)
@@ -108,5 +107,5 @@ def _limit_silence(connection: socket.socket, seconds: int) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, each)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, each)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-        # With data under way there are no probes: the system would try again for a quarter of an hour.
+        # While data is unacknowledged no probes are sent: the system would retransmit for a quarter of an hour.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)

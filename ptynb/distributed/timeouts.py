@@ -1,7 +1,7 @@
-"""Time limits of waiting that count only while this process runs, and the one of a group's collectives.
+"""Time limits that count only while this process runs, also for the collectives of a group.
 
-A machine that sleeps, a suspended job or a container that is paused stops all engines at once, for as long as it likes.
-Nothing is lost by it, and nothing could have answered meanwhile, so that time is not counted.
+A machine that sleeps, a suspended job or a paused container stops all engines at once, for any time. Nothing is lost
+by it, and no engine could have answered meanwhile, so this time is not counted.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from ptynb.exceptions import ClusterError
 
 MOST_PAUSE = 5.0
-"""Seconds between two looks that count at most; a longer pause is one in which this process was stopped."""
+"""Longest time between two checks that is counted [s]; in a longer one this process was suspended."""
 LOOK_SECONDS = 1.0
-"""How often a `CollectiveTimeout` looks, at least four times within its limit."""
+"""Period of the checks of a `CollectiveTimeout` [s]; at least four are made within its limit."""
 
 
 class RunningTime:
-    """The seconds in which this process has run since this was made or restarted.
+    """Time that this process has run since the creation or restart of this object [s].
 
-    To be looked at every `most_pause` seconds or more often: a longer time between two looks counts as so much.
+    To be read at least every `most_pause` seconds: a longer time between two reads counts as this much.
     """
 
     def __init__(self, most_pause: float = MOST_PAUSE) -> None:
@@ -30,12 +30,12 @@ class RunningTime:
         self.restart()
 
     def restart(self) -> None:
-        """Begins again at 0."""
+        """Restart at 0."""
         self._seconds, self._looked = 0.0, time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """So many until now."""
+        """Return the seconds until now."""
         now = time.monotonic()
         self._seconds += min(now - self._looked, self._most_pause)
         self._looked = now
@@ -45,12 +45,12 @@ class RunningTime:
 class CollectiveTimeout:
     """Ends collectives that wait for another rank for too long.
 
-    torch's own timeout counts the time in which a process is stopped: where all of them were for a minute, each gave
-    up the others when they went on. So gloo is given one that is never reached, and this one stands in for it.
+    torch's own timeout counts the time in which a process is suspended: if all of them were for a minute, each treated
+    the others as lost afterwards. Therefore gloo has a timeout that is never reached, and this one replaces it.
     """
 
     def __init__(self, seconds: float, abort: Callable[[], None]) -> None:
-        """abort: called from a thread of this object's, again and again until nothing waits any more."""
+        """abort: called from a thread of this object, repeatedly until nothing waits any more."""
         self.seconds, self._abort = seconds, abort
         self._pause = min(LOOK_SECONDS, seconds / 4)
         self._waited: RunningTime | None = None
@@ -66,7 +66,7 @@ class CollectiveTimeout:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, a collective is waited for. Raises ClusterError after the time limit."""
+        """Context of a wait for a collective. Raises ClusterError after the time limit."""
         waited = self._waited = RunningTime(2 * self._pause)
         try:
             yield
@@ -80,6 +80,6 @@ class CollectiveTimeout:
             self._waited = None
 
     def close(self) -> None:
-        """Ends its thread."""
+        """End the thread."""
         self._ended.set()
         self._thread.join()

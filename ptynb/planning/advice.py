@@ -41,7 +41,7 @@ class Option:
 
     @property
     def words(self) -> str:
-        """'4 engines that exchange touched tiles'."""
+        """Return for example '4 engines that exchange touched tiles'."""
         if self.engines == 1:
             return "1 engine"
         what = "touched tiles" if self.exchange == "sparse" else "the whole object"
@@ -80,7 +80,7 @@ class Advice(Tabular):
 
     @property
     def sentence(self) -> str:
-        """The advice in words."""
+        """The advice as text."""
         best, alone = self.best, next((option for option in self.options if option.engines == 1), self.options[0])
         text = f"Fastest for {self.scan} on {self.device}: {best.words}, {duration(best.cost.epoch)} an epoch"
         if best.engines > 1 and alone.engines == 1:
@@ -122,7 +122,7 @@ class Advice(Tabular):
         return Table(heads, rows, self.sentence)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values for JSON, with the advice in words.
+        """Return plain values for JSON, with the advice as text.
 
         Returns
         -------

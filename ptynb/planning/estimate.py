@@ -27,7 +27,7 @@ class Estimate(Tabular):
     device : str
         "CPU" or the name of the GPU.
     batch : str
-        Effective batch size, in words.
+        Effective batch size, as text.
     items : tuple of Item
         Memory of one engine by purpose [bytes].
     place : {"device", "host", "disk"}

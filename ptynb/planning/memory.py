@@ -7,7 +7,7 @@
   + a checkpoint that is being written
   + the process itself
 
-Items whose peaks differ in time are added all the same: object and batch are rarely both large. Measured peaks of
+Items whose peaks differ in time are added too: object and batch are rarely both large. Measured peaks of
 resident memory on a CPU were 0.8 to 1.1 of the sum for arrays larger than `MAPPED`, 0.8 to 1.6 for smaller ones, once
 2.1 with slices, and 0.4 for L-BFGS with a short history.
 """
@@ -63,7 +63,7 @@ Where = Literal["device", "host"]
 
 @dataclass(frozen=True)
 class Item:
-    """Memory of one engine for one purpose. where: "device" or "host", which are one on a CPU."""
+    """Memory of one engine for one purpose. where: "device" or "host", which are the same on a CPU."""
 
     name: str
     where: Where
@@ -84,23 +84,23 @@ class Workload:
 
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
-    """Return the number of arrays of the size of object and probe at the same time."""
+    """Return the largest number of arrays of the size of object and probe in use at the same time."""
     if settings.optimiser in THIN_ONLY:
-        # Itself, the sums above and below with the message that brought them, the step, and the mean of its lengths.
+        # Itself, the sums above and below with their received message, the step, and the mean of its lengths.
         return 8
-    # Copies for a result and for a picture, which all optimisers but one surpass in no step.
+    # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
     passing = 5 if settings.optimiser == "radam" else 2
     kept = moments(settings)
     if settings.optimiser == "lbfgs":
         # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
         kept = 2 * HISTORY + 4
-    # Of the polar form: the complex values, their gradient, and one in passing.
+    # For the polar form: the complex values, their gradient, and a temporary one.
     polar = 3 if settings.object.parametrization == "amplitude_phase" else 0
     return 2 + kept + passing + polar + (1 if engines > 1 else 0)
 
 
 def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
-    """(waves, windows, patterns) of each pattern that `physics.hotpath` and the loss hold until its gradient is there.
+    """(waves, windows, patterns) per pattern that `physics.hotpath` and the loss store until its gradient is computed.
 
     waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
     """
@@ -108,17 +108,17 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
     if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
         # Moved probes, waves behind each slice, waves at the detector.
         waves = 2.0 + settings.slices.count
-        # Those of the object, and the ramps that move the probe.
+        # Windows of the object, and the phase ramps that shift the probe.
         windows = settings.slices.count + 1.0
-        # Counts, intensity, its slope, and one in passing.
+        # Counts, intensity, its derivative, and a temporary one.
         patterns = 4.0
         if any(settings.part(name).learning_rate > 0 for name in ("positions", "affine", "probe_offset")):
-            waves += 1  # the product from which the slopes of shifts are summed
+            waves += 1  # the product from which the derivatives by shifts are summed
     else:
-        # Moved probes and waves behind each slice, the last of which become those at the detector; or a sum for each
-        # thread, where that is less (`compiled.steps`).
+        # Moved probes and waves behind each slice, the last of which become those at the detector; or one sum per
+        # thread, if that is less (`compiled.steps`).
         waves, windows = 1.0 + settings.slices.count, 0.0
-        # Counts, and the intensity, which becomes its slope.
+        # Counts, and the intensity, which is replaced by its derivative.
         patterns = 2.0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
     waves += RECORDED * ((settings.opr.modes > 0) + (not plane))
@@ -178,7 +178,7 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     if place != "disk":
         yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
     if asked.cluster and not scan.frames.in_file:
-        # Those of an array are sent to the engine, which lets go of them when it has taken them over.
+        # Patterns of an array are sent to the engine, which frees the message once it has stored them.
         sent = own * scan.pattern_shape[0] * scan.pattern_shape[1] * scan.frames.dtype.itemsize
         yield Item("patterns as they were sent", "host", sent)
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
@@ -213,7 +213,7 @@ def _where(on_gpu: bool) -> Where:
 
 
 def _taken(arrays: float, size: float, on_gpu: bool) -> float:
-    """By so many arrays of so many bytes that come and go."""
+    """Return the memory of so many temporary arrays of this size [bytes]."""
     return arrays * size * (HEAP if size < MAPPED and not on_gpu else 1)
 
 
@@ -250,7 +250,7 @@ def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Storage:
 
 
 def lacks(scan: Scan, asked: Workload, room: Room) -> Where | None:
-    """Return where the memory does not suffice, or None."""
+    """Return "device" or "host" if its memory does not suffice, or None."""
     needed = totals(memory_of(scan, asked, place_of_patterns(scan, asked, room), room.device is not None))
     if room.device is not None and needed["device"] > room.device:
         return "device"

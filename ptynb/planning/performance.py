@@ -1,6 +1,6 @@
-"""Time of an update on several engines: a model, and the measurement of its numbers on a real cluster.
+"""Time of an update on several engines: a model, and the measurement of its parameters on a real cluster.
 
-    t(P) = a + b n / P + exchange        n patterns a batch, P engines; a: independent of the patterns
+    t(P) = a + b n / P + exchange        n patterns per batch, P engines; a: independent of the patterns
     exchange = l + 2 (P - 1) / P · N / w     all-reduce of N bytes in a ring: latency l, bandwidth w
 
 Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 117 (2009), for the ring. If engines exchange only every k updates
@@ -31,11 +31,11 @@ from ptynb.physics.model_builder import model_window, object_frame, window_posit
 from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
-"""Updates of an epoch, by which the touched part of the object is estimated."""
+"""Number of updates of an epoch from which the touched part of the object is estimated."""
 MOST_PATTERNS = 64
-"""Patterns of the largest update that is measured; larger ones follow from the straight line."""
+"""Patterns of the largest measured update; times of larger ones are extrapolated linearly."""
 MOST_BYTES = 2**27
-"""Of its exit waves."""
+"""Limit of the exit waves of this update [bytes]."""
 TIMEOUT = 300.0
 """Longest time of all measurements with one number of engines [s]."""
 

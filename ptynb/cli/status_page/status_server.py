@@ -1,7 +1,8 @@
-"""The page of `ptynb watch`: a server on the loopback interface that shows one folder and nothing else.
+"""The page of `ptynb watch`: a server on the loopback interface that shows one folder only.
 
-The address has a token. No file can be requested by name: all answers were read by `ptynb.io.status_file` before. Pages
-of other sites do not have the token, and other host names that resolve to this address are refused by the Host header.
+The address has a token. Files cannot be requested by name: all responses were read by `ptynb.io.status_file` before.
+Pages of other sites do not have the token, and other host names that resolve to this address are refused by the Host
+header.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ STATIC = {
 
 
 class Server:
-    """Shows a folder at `address` while it is open. Raises InvalidValueError where the port is taken."""
+    """Shows a folder at `address` while it is open. Raises InvalidValueError if the port is in use."""
 
     def __init__(self, folder: str | Path, port: int = 0) -> None:
         self._folder = Folder(folder)
@@ -94,7 +95,7 @@ class Server:
             self._ended.wait()
 
     def look(self) -> None:
-        """Read what is new in the folder."""
+        """Read new content of the folder."""
         folder = self._folder
         changed = folder.look()
         with self._lock:
@@ -112,7 +113,7 @@ class Server:
         self._answers["curve.svg"] = ("image/svg+xml", svg.encode())
 
     def answer(self, path: str, host: str) -> tuple[int, str, bytes]:
-        """(status, type, content) for a request."""
+        """Return (status, type, content) for a request."""
         if host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
             return 421, "text/plain", b"This is another host."
         _, _, rest = path.partition("/")

@@ -1,1 +1,1 @@
-"""How engine processes are started: on this machine, by Slurm, by ssh."""
+"""Start of engine processes on this machine, by Slurm, or by ssh."""

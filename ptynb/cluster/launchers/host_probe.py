@@ -1,7 +1,7 @@
-"""What a host is asked before engines are started there: this file itself is sent to its Python, by ssh.
+"""Query of a host before engines are started there: this file is sent to its Python by ssh.
 
-So it needs nothing but Python, and tells also what is missing. It prints one line of JSON behind a mark, since a
-login shell may print what it likes before.
+Therefore it needs Python only, and reports what is missing. It prints one line of JSON behind a mark, since a login
+shell may print other text before.
 """
 
 import importlib.metadata
@@ -15,7 +15,7 @@ PACKAGES = ("ptynb", "torch", "ipyparallel")
 
 
 def version(package):  # type: ignore[no-untyped-def]
-    """Of an installed package, or None."""
+    """Return the version of an installed package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -23,7 +23,7 @@ def version(package):  # type: ignore[no-untyped-def]
 
 
 def gpus():  # type: ignore[no-untyped-def]
-    """The GPUs that engines may use here, as ptynb finds them, and the sentence where that fails."""
+    """Return the GPUs that engines may use here, as ptynb finds them, and the error message if that fails."""
     try:
         from ptynb.cluster.gpus import find_gpus
     except ImportError:
@@ -35,7 +35,7 @@ def gpus():  # type: ignore[no-untyped-def]
 
 
 def main():  # type: ignore[no-untyped-def]
-    """Prints what this host is."""
+    """Print the description of this host."""
     affinity = getattr(os, "sched_getaffinity", None)
     way = os.environ.get("SSH_CONNECTION", "").split()
     listed, problem = gpus()

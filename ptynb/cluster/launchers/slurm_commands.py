@@ -1,6 +1,6 @@
-"""Slurm by its own commands: allocations, the state of a job, and submitting, cancelling, asking for one.
+"""Commands of Slurm: allocations, the state of a job, submission and cancellation.
 
-Imports neither torch nor ipyparallel: an engine's process chooses its GPU (`own_gpu`) before torch loads.
+Imports neither torch nor ipyparallel: an engine's process selects its GPU (`own_gpu`) before torch is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
 
 USUAL_CORES = 4
-"""Of an engine by default: it computes, reads frames, answers and writes checkpoints at the same time."""
+"""Default number of cores of an engine: it computes, reads frames, answers and writes checkpoints at the same time."""
 REASONS = {
     "Resources": "waiting for resources",
     "Priority": "other jobs have priority",
@@ -74,12 +74,12 @@ ENDS = {
 class Allocation:
     """Nodes of a Slurm cluster and the engines on them, without options that are not set.
 
-    engines_per_node: 0: one per GPU, or one where there are none.
+    engines_per_node: 0: one per GPU, or one per node without GPUs.
     cpus_per_engine: processor cores of each engine, on which it reads frames and, without a GPU, computes; 0: its share
         of the present job, or 4.
     time: of the whole job, for example "01:00:00" or "2-12" (days-hours); empty: the partition's own limit.
     memory: of each node, for example "64G"; empty: the partition's own.
-    extra: further options of sbatch, for example "--qos=high"; the last word where they repeat one of the others.
+    extra: further options of sbatch, for example "--qos=high"; they override the others.
     """
 
     nodes: int = 1
@@ -94,7 +94,7 @@ class Allocation:
 
     @classmethod
     def of(cls, options: ClusterSection) -> Self:
-        """From options of `Cluster.slurm`."""
+        """Create an allocation from options of `Cluster.slurm`."""
         fields = [name for name in cls.__dataclass_fields__ if name != "nodes"]
         chosen = {name: value for name in fields if (value := getattr(options, name))}
         return cls(nodes=options.nodes or 1, **chosen)
@@ -133,7 +133,7 @@ class Allocation:
         )
 
     def lacks(self, wanted: Allocation) -> str:
-        """Return what is missing of a request, in words; empty if nothing is."""
+        """Return what a request needs and this allocation lacks, as text; empty if nothing."""
         for what, has, needs in (
             ("nodes", self.nodes, wanted.nodes),
             ("GPUs on each node", self.gpus_per_node, wanted.gpus_per_node),
@@ -147,9 +147,9 @@ class Allocation:
 def own_gpu(environment: Mapping[str, str]) -> str:
     """Return CUDA_VISIBLE_DEVICES for the own GPU of a Slurm task; "" without GPUs.
 
-    A task sees either all GPUs of the job on its node (numbers or UUIDs, also of slices), and uses the one with its
-    number on the node, or, with --gpus-per-task, only its own. The number is PTYNB_LOCALID (a restarted engine is alone
-    in its step) or SLURM_LOCALID. Raises ClusterError if tasks would share a GPU.
+    Either all GPUs of the job on its node are visible to a task (numbers or UUIDs, also of slices), and it uses the one
+    with its number on the node, or, with --gpus-per-task, only its own. The number is PTYNB_LOCALID (a restarted engine
+    is alone in its step) or SLURM_LOCALID. Raises ClusterError if tasks would share a GPU.
     """
     listed = [entry.strip() for entry in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
     if not listed or listed[0].lower() in ("nodevfiles", "-1", "none", "void"):
@@ -196,7 +196,7 @@ class JobState:
 
     @property
     def never(self) -> str:
-        """Why it can never start; empty if it can."""
+        """Return why it can never start; empty if it can."""
         return NEVER.get(self.reason.split(",")[0], "") if self.waiting else ""
 
     def words(self, now: float | None = None) -> str:
@@ -224,7 +224,7 @@ class JobState:
 
 
 def _expected(start: str, now: float | None) -> str:
-    """'may start at 14:05', with the day where that is not today."""
+    """Return for example 'may start at 14:05', with the day if that is not today."""
     try:
         when = time.strptime(start, "%Y-%m-%dT%H:%M:%S")
     except ValueError:
@@ -352,7 +352,7 @@ def state(job: str) -> JobState:
         if "Invalid job id" not in str(error):
             raise
         lines = []
-    if not lines:  # some minutes after its end only the accounting has it
+    if not lines:  # some minutes after its end only the accounting lists it
         return _accounted(job)
     name, nodes, start, reason = (*lines[0].split("|", 3), "", "", "")[:4]
     exit_code = _field(ask("scontrol", "show", "job", "--oneliner", job), "ExitCode") if name == "FAILED" else ""
@@ -375,7 +375,7 @@ def _field(listing: str, name: str) -> str:
 
 @lru_cache(maxsize=64)
 def hostnames(nodes: str) -> tuple[str, ...]:
-    """('n1', 'n2') of 'n[1-2]'."""
+    """Return ('n1', 'n2') for 'n[1-2]'."""
     return tuple(ask("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
 
 

@@ -1,4 +1,4 @@
-"""Engines as tasks of Slurm: one job that is submitted and waited for, or a step of the job around this process."""
+"""Engines as tasks of Slurm: a submitted job, or a step of the job that this process runs in."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
 
 STOP_SECONDS = 60.0
-"""How long ending a job may take: Slurm gives processes 30 s, as a rule, between TERM and KILL."""
+"""Time limit of the end of a job [s]: Slurm's default time between TERM and KILL is 30 s."""
 LOOK_SECONDS = 0.2
-"""How often what srun wrote is looked at: the file may be on another machine."""
+"""Period of reading srun's output [s]: the file may be on another machine."""
 LOST = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): ")
 CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \d+(?:\.\d+)? ON \S+ CANCELLED")
 AGAIN = re.compile(r"ptynb: rank (\d+) is started again")
@@ -45,15 +45,15 @@ $2
 "*) kill -KILL ${process#/proc/} ;; esac
 done
 """
-"""Ends the processes of a node in whose environment both of two lines are."""
+"""Ends the processes of a node whose environment contains both of two lines."""
 
 
 @final
 class SlurmLauncher(Launcher):
-    """The engines of an allocation: rank is SLURM_PROCID, device that of SLURM_LOCALID.
+    """The engines of an allocation: the rank is SLURM_PROCID, the device that of SLURM_LOCALID.
 
     job: the number of the job to run in; "": one is submitted.
-    folder: the cluster's, on a file system that the nodes share. command: of an engine, for tests.
+    folder: of the cluster, on a file system that the nodes share. command: of an engine, for tests.
     """
 
     kind, here = "slurm", False
@@ -77,18 +77,18 @@ class SlurmLauncher(Launcher):
 
     @property
     def job(self) -> str:
-        """The number of the job; empty before one is submitted."""
+        """Number of the job; empty before it is submitted."""
         return self._job
 
     @property
     def log(self) -> Path:
-        """What the job's script and srun say; engines write files of their own beside it."""
+        """Output of the job's script and of srun; engines write separate files beside it."""
         return self._folder / "log" / "job.log"
 
     def start(self, ranks: Sequence[int]) -> None:
-        """All ranks: submits the job, or begins a step in the present one; some: each in a step of its own.
+        """All ranks: submit the job, or start a step in the present one; some: start each in a separate step.
 
-        Raises ClusterError with what Slurm says.
+        Raises ClusterError with the message of Slurm.
         """
         self._began = time.monotonic()
         if sorted(ranks) == list(range(self._allocation.engines)) and (self._own_job or self._step is None):
@@ -119,7 +119,7 @@ class SlurmLauncher(Launcher):
             self._step = self._srun(self.log, [*steps, *self._engine()])
 
     def _options(self) -> list[str]:
-        """Options of every step: engines live on without the others, and steps share what the job has."""
+        """Return options of every step: engines continue without the others, and steps share the job's resources."""
         return [
             f"--job-name={self._name}",
             f"--cpus-per-task={self._allocation.cores}",
@@ -134,19 +134,19 @@ class SlurmLauncher(Launcher):
         ]
 
     def _engine(self, *environment: str) -> list[str]:
-        """What a task runs: the engine, with variables that Slurm would not pass on as they are."""
+        """Return the command of a task: the engine, with variables that Slurm would not pass unchanged."""
         hidden = [] if self._allocation.gpus_per_node else ["CUDA_VISIBLE_DEVICES=", "PTYNB_GPU=chosen"]
         return ["env", f"{MARK}={self._name}", *hidden, *environment, *self._command]
 
     def _srun(self, log: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        """A step of the running job, from here."""
-        # Without the variables of the step that this notebook may run in, which srun would take for options.
+        """Start a step of the running job from this process."""
+        # Without the variables of the step that this notebook may run in, which srun would read as options.
         cleared = [f"--unset={name}" for name in os.environ if name not in slurm_commands.clean(os.environ)]
         srun = [slurm_commands.require("srun"), f"--jobid={self._job}", *self._options()]
         return begin(["env", *cleared, *srun, *arguments], self._name, log)
 
     def _start_again(self, rank: int) -> None:
-        """One engine in a step of its own, on the node where it was and with the GPU it had."""
+        """Start one engine in a separate step, on the same node and GPU as before."""
         state = self._look(fresh=True)
         if state is None or state.name != "RUNNING":
             told = self._silence if state is None else state.words()
@@ -164,7 +164,7 @@ class SlurmLauncher(Launcher):
         self._end(self._again.pop(rank, None))
         output = self._folder / "log" / f"engine-rank{rank}.log"
         arguments = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={slurm_commands.pattern(output)}"]
-        for log in (self.log, self._step_log(rank)):  # for who takes the cluster over
+        for log in (self.log, self._step_log(rank)):  # for a process that takes over the cluster
             with log.open("a") as file:
                 file.write(f"ptynb: rank {rank} is started again\n")
         self._later.add(rank)
@@ -174,20 +174,20 @@ class SlurmLauncher(Launcher):
         )
 
     def waiting(self) -> bool:
-        """Whether the job is in the queue, or its nodes are being made ready."""
+        """Whether the job is in the queue, or its nodes are being prepared."""
         self._look()
-        state = self._state  # the last that is known: Slurm may be silent for a while
+        state = self._state  # the last known state: Slurm may not answer for a while
         return state is not None and (state.waiting or state.name == "CONFIGURING")
 
     def news(self) -> str:
-        """Where the job is: in the queue and why, or on which nodes."""
+        """Return the state of the job: in the queue and why, or on which nodes."""
         state = self._look()
         if state is None:
             return self._silence
         return state.words()
 
     def failed(self) -> str:
-        """Why the job will not give engines any more."""
+        """Return why the job will not start engines any more."""
         if not self._job:
             return ""
         if self._step is not None and self._step.poll() is not None:
@@ -198,12 +198,12 @@ class SlurmLauncher(Launcher):
         if state.never:
             return f"Job {self._job} will never start: {state.never} ({state.reason})."
         told = state.words()
-        if state.name == "FAILED" and state.exit == "0:53":  # Slurm's own, before the script
+        if state.name == "FAILED" and state.exit == "0:53":  # Slurm's own failure, before the script
             told += f", its first node cannot write to {self._folder / 'log'}, which must be on a shared file system"
         return f"{told[0].upper()}{told[1:]}."
 
     def _look(self, *, fresh: bool = False) -> JobState | None:
-        """The job's state, asked for every second at first and ever more seldom: Slurm serves others too."""
+        """Return the job's state, queried every second at first and then less often, to limit the load of Slurm."""
         now = time.monotonic()
         interval = min(15.0, max(1.0, (now - self._began) / 20))
         if not self._job or (not fresh and self._asked and now - self._asked < interval):
@@ -221,7 +221,7 @@ class SlurmLauncher(Launcher):
         return self._state
 
     def dead(self) -> list[int]:
-        """Ranks that srun has seen end: quick, for it reads files and asks nobody."""
+        """Return the ranks whose end srun has reported; fast, since only files are read."""
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -232,7 +232,7 @@ class SlurmLauncher(Launcher):
         return sorted((first - self._later) | {rank for rank in self._later if self._ended_again(rank)})
 
     def _read_log(self) -> None:
-        """Notes which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed', and which came again."""
+        """Record which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed', and which were restarted."""
         try:
             with self.log.open("rb") as file:
                 file.seek(self._read)
@@ -252,10 +252,10 @@ class SlurmLauncher(Launcher):
                 self._later.add(int(found[1]))
 
     def _ended_again(self, rank: int) -> bool:
-        """Whether the engine that was started last in the place of this rank has ended."""
+        """Whether the latest replacement of this rank's engine has ended."""
         if rank in self._again:
             return self._again[rank].poll() is not None
-        try:  # by a process before this one
+        try:  # by an earlier process
             lines = self._step_log(rank).read_text(errors="replace").splitlines()
         except OSError:
             return False
@@ -266,7 +266,7 @@ class SlurmLauncher(Launcher):
         return self._folder / "log" / f"srun-rank{rank}.log"
 
     def stop(self) -> None:
-        """Cancels the job that it submitted and waits until it is over; in the present job, ends the steps."""
+        """Cancel the submitted job and wait for its end; in the present job, end the steps."""
         for step in self._again.values():
             self._end(step)
         self._again.clear()
@@ -286,7 +286,7 @@ class SlurmLauncher(Launcher):
         self._job, self._state, self._nodes = "", None, ()
 
     def _end(self, step: subprocess.Popen[bytes] | None) -> None:
-        """Ends a step through its srun, which ends its tasks on TERM."""
+        """End a step through its srun, which ends its tasks on TERM."""
         if step is None:
             return
         if step.poll() is None:
@@ -298,12 +298,12 @@ class SlurmLauncher(Launcher):
         step.wait()
 
     def describe(self) -> dict[str, Any]:
-        """The job, for `again`."""
+        """Return the job, for `again`."""
         return {"slurm": {"allocation": asdict(self._allocation), "job": self._job, "own_job": self._own_job}}
 
     @classmethod
     def again(cls, described: Mapping[str, Any], name: str, folder: Path) -> SlurmLauncher:
-        """The launcher of a cluster that runs, from what `describe` said."""
+        """Return the launcher of a running cluster, from `describe`."""
         said = described["slurm"]
         allocation = Allocation(**{**said["allocation"], "extra": tuple(said["allocation"]["extra"])})
         launcher = cls(allocation, name, folder, job=said["job"])
@@ -311,14 +311,14 @@ class SlurmLauncher(Launcher):
         return launcher
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
-        """Takes over the job: what ended until now is in its log; srun's processes are in the cluster's records."""
+        """Take over the job: past ends of tasks are in its log; the processes of srun are in the cluster's records."""
         self._began = time.monotonic()
         for pid, start in watchdog.recorded(self._folder, "processes.json").get("engines", []):
             if watchdog.is_alive(pid, start):
                 self._adopted.append(psutil.Process(pid))
 
     def kill(self, rank: int) -> None:
-        """Ends the process of this rank by a short step on its node. Raises ClusterError where that can't be done."""
+        """End the process of this rank by a short step on its node. Raises ClusterError if that fails."""
         place, _ = self._allocation.place(rank)
         if not self._nodes:
             self._look(fresh=True)
@@ -330,7 +330,7 @@ class SlurmLauncher(Launcher):
         )
 
     def record(self) -> dict[str, Any]:
-        """The processes of srun on this machine, and the command that cancels the job."""
+        """Return the processes of srun on this machine, and the command that cancels the job."""
         steps = [step for step in (self._step, *self._again.values()) if step is not None and step.poll() is None]
         processes = [*self._adopted, *(psutil.Process(step.pid) for step in steps)]
         end = [["scancel", "--quiet", self._job]] if self._own_job and self._job else []

@@ -36,7 +36,7 @@ OPTIONS = (
     "ServerAliveCountMax=3",
     "ControlMaster=no",
 )
-"""Without prompts; ssh ends when the host is silent for 6 s, and its engines are lost.
+"""Without prompts; ssh ends if the host is silent for 6 s, and its engines are lost.
 It may use a shared connection of the user, and never becomes one: `ptynb stop` would end it with the cluster."""
 OWN_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Loopback in a plan for one machine; on a host the engine selects the one towards the controller."""
@@ -56,7 +56,7 @@ REMEDIES = (
 """Messages of ssh, with cause and remedy."""
 NOT_FOUND, SSH_FAILED = (126, 127), 255
 HOST = re.compile(r"(ssh://)?(\w[\w.+@-]*@)?[\w:\[][\w.:%\]-]*/?")
-"""Names that are no options of ssh and have no special characters of a shell: ssh inserts them into commands."""
+"""Host names that cannot be parsed as options of ssh and contain no special characters of a shell."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -255,7 +255,7 @@ class SshLauncher(Launcher):
             process = begin(command, self._name, self._log(rank), stdin=subprocess.PIPE)
             self._own[rank], self._processes[rank] = process, psutil.Process(process.pid)
             assert process.stdin is not None
-            with process.stdin:  # less than a pipe holds, so nothing is waited for
+            with process.stdin:  # fits into the buffer of a pipe, so the write does not block
                 process.stdin.write(connection)
 
     @classmethod
@@ -265,12 +265,12 @@ class SshLauncher(Launcher):
         return cls(plan, described["homes"], Remote(**remote), name, folder)
 
     def describe(self) -> dict[str, Any]:
-        """Hosts and how to reach them, and the ssh processes."""
+        """Return the hosts, how to reach them, and the ssh processes."""
         pids = {str(rank): process.pid for rank, process in self._processes.items()}
         return {"homes": [*self._homes], "remote": dataclasses.asdict(self._remote), "ssh_processes": pids}
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
-        """Takes over their ssh processes."""
+        """Take over the ssh processes."""
         for rank, pid in described["ssh_processes"].items():
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._processes[int(rank)] = psutil.Process(pid)

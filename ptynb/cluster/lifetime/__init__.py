@@ -1,1 +1,1 @@
-"""How clusters end, and how what is left of them is found."""
+"""End of clusters, and search for orphans."""

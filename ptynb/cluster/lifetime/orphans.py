@@ -1,7 +1,7 @@
-"""The clusters of this user as processes and folders show them: running ones, and what earlier ones left behind.
+"""The clusters of this user, found by their processes and folders: running ones, and remains of earlier ones.
 
 A process belongs to a cluster if the cluster's folder lists it, by id and start time together, or if its environment
-carries exactly this cluster's name. Nothing else is ever counted in, however it is called.
+contains exactly this cluster's name. No other process is included, whatever its name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import NAME, newest_written, states
 
 LOOK_SECONDS = 2.0
-"""How long a cluster may take to tell what it does."""
+"""Time limit of a query of a cluster's status [s]."""
 ROUNDS = 3
-"""Searches for processes that are left: the holder may have just replaced an engine."""
+"""Number of searches for remaining processes: the holder may have just replaced an engine."""
 NEW_SECONDS = 60.0
-"""A folder without a record of who holds it is being set up, unless it is older than this."""
+"""A folder without a recorded holder is being set up, unless it is older than this [s]."""
 RANKS = (RANK, "SLURM_PROCID")
-"""In an engine's environment."""
+"""Environment variables with an engine's rank."""
 
 Place = Literal["here", "before", "elsewhere"]
-"""Of a cluster: on this machine, on this machine before it was restarted, or on another one."""
+"""Location of a cluster: this machine, this machine before it was restarted, or another one."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,15 +53,15 @@ class Process:
 
     @property
     def key(self) -> tuple[int, float]:
-        """For the guardian's functions."""
+        """Return (id, start time), for functions of the watchdog."""
         return self.pid, self.start
 
 
 @dataclass(frozen=True)
 class Work:
-    """What reconstructs on a cluster, as its engines say.
+    """A reconstruction on a cluster, as its engines report it.
 
-    state, epoch, target: as in `Status`. keeps: whether states are kept; folder: where, if that is known already.
+    state, epoch, target: as in `Status`. keeps: whether checkpoints are written; folder: of these, if it is known.
     """
 
     scan: str
@@ -73,7 +73,7 @@ class Work:
 
     @property
     def under_way(self) -> bool:
-        """Whether somebody may want to come back to it."""
+        """Whether it is active, so that a user may reconnect to it."""
         return self.state in ("loading", "running", "paused")
 
     def __str__(self) -> str:
@@ -82,15 +82,15 @@ class Work:
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster, or what is left of one.
+    """A cluster, or what remains of one.
 
-    folder: None where it is gone. started: seconds since 1970. planned: engines that it was to have.
-    engines: what runs here for them: themselves, or the ssh or srun that started them. others: controller, schedulers,
-    nannies, guardian. unlisted: engines that its folder does not list any more; they are among `engines` too.
-    answering: engines that answered, and work: what they said; None where they were not asked, or did not answer.
-    holder: the process that holds it and lives. lease_ends: of one that nobody holds, where its guardian has noticed.
-    setting_up: whether it may not have written yet what it is. controlled: whether its controller lives.
-    memory: on GPUs, of its processes here [MiB]; None where it was not asked for, or without a driver.
+    folder: None if it is removed. started: seconds since 1970. planned: requested number of engines.
+    engines: their processes on this machine: engines, or the ssh or srun that started them. others: controller,
+    schedulers, nannies, watchdog. unlisted: engines that its folder does not list any more; also part of `engines`.
+    answering: engines that answered, and work: their report; None if they were not queried, or did not answer.
+    holder: the running process that holds it. lease_ends: if no process holds it and its watchdog has noticed.
+    setting_up: whether its description may not be written yet. controlled: whether its controller runs.
+    memory: on GPUs, of its processes here [MiB]; None if it was not queried, or without a driver.
     """
 
     name: str
@@ -113,26 +113,26 @@ class FoundCluster:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """All of them."""
+        """All processes."""
         return tuple(sorted({*self.engines, *self.others}))
 
     @property
     def alive(self) -> int | None:
-        """Engines that live; None where that can't be seen from here."""
+        """Number of running engines; None if it cannot be determined from this machine."""
         if self.place != "elsewhere" and self.kind in ("", "local"):
             return len(self.engines) - len(self.unlisted)
         return self.answering
 
     @property
     def orphaned(self) -> bool:
-        """Whether nobody holds it and nothing is under way on it that somebody may come back to."""
+        """Whether no process holds it and no reconstruction is active that a user may reconnect to."""
         if self.place == "elsewhere" or self.holder is not None or self.setting_up:
             return False
         return self.work is None or not self.work.under_way
 
     @property
     def note(self) -> str:
-        """What is wrong with it, or why it is not known what it does; empty where all is well."""
+        """Return what is wrong with it, or why its status is unknown; empty if neither."""
         if self.place == "elsewhere":
             return f"on {self.machine}: not looked into from here"
         if self.place == "before":
@@ -153,7 +153,7 @@ class FoundCluster:
 
 
 def find() -> list[FoundCluster]:
-    """All clusters of this user, those of other machines that share the home folder among them. Asks none of them."""
+    """Return all clusters of this user, including those of other machines that share the home folder; queries none."""
     marked: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
     for process, environment in watchdog.all_marked():
         marked.setdefault(environment[MARK], []).append((process, environment))
@@ -164,12 +164,12 @@ def find() -> list[FoundCluster]:
 
 
 def again(found: FoundCluster) -> FoundCluster | None:
-    """How it is now; None where nothing of it is left."""
+    """Return its present state; None if nothing remains of it."""
     return next((one for one in find() if one.name == found.name), None)
 
 
 def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
-    """The folder of a cluster that is not where this process would make one: its processes were told where."""
+    """Return the folder of a cluster outside this process's default path, from the command lines of its processes."""
     for process in processes:
         try:
             words = process.cmdline()
@@ -228,12 +228,12 @@ def _place(told: Mapping[str, Any]) -> Place:
         return "here"
     started = told.get("started", told.get("start", float("inf")))
     same_name = str(recorded).split(" ")[0] == own.split(" ")[0]
-    # Another machine of the same name (a container, say) can have started it since this one was.
+    # Another machine of the same name (a container, for example) may have started it since this one was started.
     return "before" if same_name and started < psutil.boot_time() else "elsewhere"
 
 
 def _listed(listed: Mapping[str, Any], kind: str) -> list[Process]:
-    """Those of the list that live; one with another start time is another process."""
+    """Return the listed processes that run; one with another start time is another process."""
     return [Process(int(pid), start) for pid, start in listed.get(kind, []) if watchdog.is_alive(int(pid), start)]
 
 
@@ -245,7 +245,7 @@ def _process(process: psutil.Process) -> Process | None:
 
 
 def _is_engine(process: psutil.Process, environment: Mapping[str, str]) -> bool:
-    """Whether it is an engine itself, rather than what one has started."""
+    """Whether it is an engine, and not a process that an engine has started."""
     try:
         words = process.cmdline()
     except psutil.Error:
@@ -260,10 +260,10 @@ def _holder(folder: Path | None, holder: Mapping[str, Any], own: set[int]) -> in
 
 
 def _connected(own: set[int]) -> int | None:
-    """The process that is connected to one of these though it is none of them: it drives their cluster."""
+    """Return another process that is connected to one of these: it uses their cluster."""
     try:
         connections = psutil.net_connections("tcp")
-    except psutil.Error:  # some systems tell the administrator only
+    except psutil.Error:  # some systems report connections to the administrator only
         return None
     listen = [one for one in connections if one.pid in own and one.status == psutil.CONN_LISTEN]
     listening = {port for one in listen for port in one.laddr[1:2]}
@@ -274,7 +274,7 @@ def _connected(own: set[int]) -> int | None:
 
 
 def with_memory(found: Iterable[FoundCluster]) -> list[FoundCluster]:
-    """The same with the GPU memory that their processes hold."""
+    """Return the same with the GPU memory of their processes."""
     held = memory_by_process()
     if held is None:
         return [*found]
@@ -282,12 +282,12 @@ def with_memory(found: Iterable[FoundCluster]) -> list[FoundCluster]:
 
 
 def look(found: FoundCluster) -> FoundCluster:
-    """The same with what its engines answer, where it is on this machine; holds nothing and changes nothing."""
+    """Return the same with the report of its engines, if it is on this machine; does not change the cluster."""
     if found.folder is None or found.place != "here" or not found.controlled:
         return found
     try:
         caller = Caller(client_file(found.folder), LOOK_SECONDS, lambda rank: "")
-    except (OSError, ValueError):  # it does not answer, or has not written yet how to connect
+    except (OSError, ValueError):  # it does not answer, or has not written its connection file yet
         return found
     try:
         answering = sorted(caller.find(LOOK_SECONDS))
@@ -299,7 +299,7 @@ def look(found: FoundCluster) -> FoundCluster:
 
 
 def _directory(found: FoundCluster) -> Path:
-    """Where paths begin that its engines were told."""
+    """Return the folder that relative paths of its engines refer to."""
     for process in found.engines:
         with contextlib.suppress(psutil.Error):
             return Path(psutil.Process(process.pid).cwd())
@@ -307,7 +307,7 @@ def _directory(found: FoundCluster) -> Path:
 
 
 def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
-    """As rank 0 tells it, or another one where that is lost."""
+    """Return the report of rank 0, or of another rank if that is lost."""
     found = None
     for rank in ranks:
         for _, opening, _, status in caller.call_all([rank], run_registry.joinable, [()], LOOK_SECONDS)[0]:
@@ -324,14 +324,14 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a cluster. kept: the newest state that it wrote, if it did. failures: sentences."""
+    """Outcome of ending a cluster. kept: the newest checkpoint that it wrote, if any. failures: messages."""
 
     kept: Path | None
     failures: tuple[str, ...]
 
     @property
     def epoch(self) -> str:
-        """Of the state: '41', or '41 and 7 updates of the next'."""
+        """Epoch of the checkpoint: '41', or '41 and 7 updates of the next'."""
         match = None if self.kept is None else NAME.fullmatch(self.kept.name)
         if match is None:
             return ""
@@ -339,9 +339,9 @@ class Ended:
 
 
 def end(found: FoundCluster) -> Ended:
-    """Ends all of it: engines first, which have a minute to keep their state, then the rest; TERM, and then KILL.
+    """End all processes: engines first, with a minute to write a checkpoint, then the others; TERM, and then KILL.
 
-    Its folder stays where something could not be ended, so that it can be tried again.
+    Its folder remains if a process could not be ended, so that the command can be repeated.
     """
     began = time.time_ns()
     if found.folder is not None:
@@ -361,14 +361,14 @@ def end(found: FoundCluster) -> Ended:
         shutil.rmtree(found.folder, ignore_errors=True)
         if found.folder.exists():
             failures.append(f"its folder {found.folder} could not be removed")
-        late = again(found)  # without the folder nobody can start any more
+        late = again(found)  # without the folder no process can be started any more
         left = [] if late is None else watchdog.end((one.key for one in late.processes), watchdog.GRACE_SECONDS)
     failures += [f"its process {process.pid} did not end" for process in left]
     return Ended(_state_since(found, began), tuple(failures))
 
 
 def _state_since(found: FoundCluster, began: int) -> Path | None:
-    """The newest state of what ran there; in ptynb's own folder for states, that written since `began` [ns]."""
+    """Return its newest checkpoint; in ptynb's default folder for checkpoints, one written since `began` [ns]."""
     if found.work is None or not found.work.keeps:
         return None
     folder = found.work.folder

@@ -1,4 +1,4 @@
-"""Ends a cluster that no process holds any more: run as a script of its own, which imports nothing of ptynb.
+"""Ends a cluster that no process holds any more: run as a separate script, which does not import ptynb.
 
     watchdog.py FOLDER                  on the machine of the controller
     watchdog.py --engines NAME [RANK]   on a host of engines, by ssh: ends the engines of this cluster, or one of them
@@ -41,12 +41,12 @@ SWEEPS = 3
 GRACE_SECONDS = 3.0
 REMOTE_GRACE_SECONDS = 10.0
 KEEPING_SECONDS = 60.0
-"""How long an engine that nobody holds may take to keep its state."""
+"""Time limit for the checkpoint of an engine that no process holds [s]."""
 COMMAND_SECONDS = 30.0
 
 
 def is_alive(pid: int, start: float) -> bool:
-    """Whether the process of this id that began at this time still runs."""
+    """Whether the process with this id and start time still runs."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - start) < 1 and process.status() != psutil.STATUS_ZOMBIE
@@ -55,7 +55,7 @@ def is_alive(pid: int, start: float) -> bool:
 
 
 def recorded(folder: Path, name: str) -> dict[str, Any]:
-    """What a file of the folder holds; nothing where it is missing or not whole."""
+    """Return the content of a file of the folder; empty if it is missing or incomplete."""
     try:
         found: dict[str, Any] = json.loads((folder / name).read_text())
     except (OSError, ValueError):
@@ -64,7 +64,7 @@ def recorded(folder: Path, name: str) -> dict[str, Any]:
 
 
 def record(folder: Path, name: str, content: dict[str, Any]) -> None:
-    """Writes a file of the folder, for this user only, whole or not at all."""
+    """Write a file of the folder atomically, for this user only."""
     part = folder / f"{name}.part"
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file)
@@ -72,9 +72,9 @@ def record(folder: Path, name: str, content: dict[str, Any]) -> None:
 
 
 def end(processes: Iterable[tuple[int, float]], grace: float) -> list[psutil.Process]:
-    """Ends those that are still the same ones, and their children: TERM, and after `grace` seconds KILL.
+    """End these processes, identified by id and start time, and their children: TERM, and after `grace` seconds KILL.
 
-    One that is held by a signal goes on, to hear of it. Returns those that could not be ended.
+    Suspended ones are resumed, so that they receive TERM. Returns those that could not be ended.
     """
     doomed: list[psutil.Process] = []
     for pid, start in processes:
@@ -95,7 +95,7 @@ def end(processes: Iterable[tuple[int, float]], grace: float) -> list[psutil.Pro
 
 
 def _left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Those that still run after so many seconds. Zombies do not: their parent may never bury them."""
+    """Return those that still run after so many seconds. Zombies do not count: their parent may never reap them."""
     until = time.monotonic() + seconds
     while True:
         processes = [process for process in processes if is_alive(process.pid, process.create_time())]
@@ -105,7 +105,7 @@ def _left(processes: list[psutil.Process], seconds: float) -> list[psutil.Proces
 
 
 def run(commands: Iterable[list[str]]) -> list[list[str]]:
-    """Runs commands that end something elsewhere; returns those that failed."""
+    """Run commands that end processes elsewhere; return those that failed."""
     failed = []
     for command in commands:
         try:
@@ -116,12 +116,12 @@ def run(commands: Iterable[list[str]]) -> list[list[str]]:
 
 
 def end_processes(folder: Path, grace: float | None = None) -> None:
-    """Ends what the folder lists. grace: seconds that it is given, in which engines keep their state."""
+    """End the processes that the folder lists. grace: time for the engines' checkpoint [s]."""
     listed = recorded(folder, "processes.json")
     run(listed.get("end", []))
     processes = [*listed.get("engines", []), *listed.get("others", [])]
     end(((pid, start) for pid, start in processes), GRACE_SECONDS if grace is None else grace)
-    for _ in range(SWEEPS):  # what a process started while it was being ended
+    for _ in range(SWEEPS):  # for processes that were started meanwhile
         left = marked(folder.name)
         if not left:
             return
@@ -129,7 +129,7 @@ def end_processes(folder: Path, grace: float | None = None) -> None:
 
 
 def all_marked() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
-    """This user's living processes with the mark of a cluster, and their environments; not this one's own line."""
+    """Yield this user's running processes marked with a cluster, and environments; not this one and its parents."""
     own = psutil.Process()
     line = {own.pid, *(parent.pid for parent in own.parents())}
     for process in psutil.process_iter():
@@ -142,12 +142,12 @@ def all_marked() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
 
 
 def marked(name: str) -> list[tuple[int, float]]:
-    """(process id, start time) of the processes of this cluster."""
+    """Return (process id, start time) of the processes of this cluster."""
     return [(process.pid, process.create_time()) for process, found in all_marked() if found[MARK] == name]
 
 
 def marked_engines(name: str, rank: str | None = None) -> list[tuple[int, float]]:
-    """The same of its engines, or of one. The machine may be the controller's too."""
+    """Return the same for its engines, or for one. The controller may run on the same machine."""
     return [
         (process.pid, process.create_time())
         for process, found in all_marked()
@@ -156,7 +156,7 @@ def marked_engines(name: str, rank: str | None = None) -> list[tuple[int, float]
 
 
 def wait_for_end(folder: Path) -> bool:
-    """Waits until nobody holds the cluster any more; False where it was stopped in order."""
+    """Wait until no process holds the cluster; return False if it was stopped normally."""
     alone_since: float | None = None
     while folder.exists():
         holder = recorded(folder, "holder.json")
@@ -177,7 +177,7 @@ def wait_for_end(folder: Path) -> bool:
 
 
 def main(folder: Path) -> None:
-    """Waits, then cleans up."""
+    """Wait for the end of the holder, then clean up."""
     if wait_for_end(folder):
         end_processes(folder, KEEPING_SECONDS)
         shutil.rmtree(folder, ignore_errors=True)
