@@ -150,7 +150,7 @@ def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_figure_and_report(
         assert image.size == (int(4 * 3.6 * 130), 7 * 130)
         assert len(np.unique(np.asarray(image))) > 50
     printed = one_line(answer.stdout)
-    error = float(re.search(r"error against the known truth ([\d.]+),", printed)[1])
+    error = float(re.search(r"error against the ground truth ([\d.]+),", printed)[1])
     assert 0 < error < 0.03
     assert f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}" in printed
     assert f"{folder / 'result.h5'}" in answer.stdout

@@ -151,7 +151,7 @@ def test_engines_that_nobody_replaces_are_had_again_by_a_new_start_or_a_new_clus
         with pytest.raises(pt.ReconstructionError, match=told):
             recon.recover()
         told = (
-            r"The engines of ranks \[0, 1\] are lost, and no others came in their place; stop\(\) the cluster and "
+            r"The engines of ranks \[0, 1\] are lost, and no new ones could be started; stop\(\) the cluster and "
             r"start\(\) it, or start one with fewer engines\."
         )
         with pytest.raises(pt.ClusterError, match=told):
@@ -199,7 +199,7 @@ def test_a_call_that_waits_while_the_cluster_stops_ends_soon() -> None:
     asking.join(3)
     assert not asking.is_alive()
     assert told
-    assert "stopped while" in told[0]
+    assert "was stopped" in told[0]
 
 
 def test_after_the_notebooks_kernel_is_killed_nothing_is_left() -> None:

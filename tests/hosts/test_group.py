@@ -122,4 +122,4 @@ def test_what_is_no_store_is_named(members: list[Far], store: str, told: str) ->
 
 def test_nobody_at_the_address_of_the_store_is_named(members: list[Far]) -> None:
     text, _ = members[0].call("join", 1, 2, f"tcp://{ADDRESSES['two']}:9", 1.0)
-    assert f"No engine of rank 0 answered on {ADDRESSES['two']}, port 9" in text
+    assert f"The engine of rank 0 did not answer on {ADDRESSES['two']}, port 9" in text

@@ -28,4 +28,4 @@ def test_positions_that_may_not_move_began_where_they_are(tmp_path: Path) -> Non
         page = pt.report(recon, tmp_path / "a.html", ground_truth=scan.ground_truth)  # while it may still run
         recon.wait()
         assert "positions/start" not in recon.result.parameters
-    assert "They were not moved by the reconstruction." in page.read_text(encoding="utf-8")
+    assert "They were not refined." in page.read_text(encoding="utf-8")
