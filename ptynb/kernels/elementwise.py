@@ -1,12 +1,12 @@
 """Passes over memory, each a loop over rows of pixels, compiled by numba.
 
-torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of what
-patterns have in common, so no two threads write the same pixel. What is added up is added in an order that follows from
-the number of threads alone: the same number gives the same bits, another one the same but for rounding.
+torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of arrays
+that patterns have in common, so no two threads write the same pixel. The order of sums depends only on the number of
+threads: the same number gives the same bits, another number gives the same result up to rounding.
 
 Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
 complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
-Where (one) is said, an array may also have one entry for whatever pattern it is the turn of.
+Arrays marked (one) may instead have a single entry, which is reused for each pattern.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ptynb.kernels.compiler import compiled
 
 @compiled
 def _place(array: Any, pattern: int) -> int:
-    """Where a pattern lies in an array that may have one entry for all of them."""
+    """Index of a pattern in an array that may have one entry for all patterns."""
     return pattern if array.shape[0] > 1 else 0
 
 
 @compiled
 def clear(planes: Any, share: int, shares: int) -> None:
-    """Makes a share's rows of planes (…, y, x) 0."""
+    """Set a share's rows of planes (…, y, x) to 0."""
     flat = planes.reshape(-1, planes.shape[-2], planes.shape[-1])
     for plane in range(len(flat)):
         for y in range(share, flat.shape[1], shares):
