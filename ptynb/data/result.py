@@ -1,4 +1,4 @@
-"""Result: everything worth keeping of a reconstruction, with the record of how it came about."""
+"""Result: the final state of a reconstruction, with the record of the run."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ class Result(RunRecord):
 
     @property
     def slices(self) -> Array:
-        """The slices (slice, y, x) of the object, of its first state; one of a thin object."""
+        """The slices (slice, y, x) of the first object mode; one for a thin object."""
         object = self.object[0] if self.object.ndim == 4 else self.object
         return object.reshape(-1, *object.shape[-2:])
 
     @property
     def projection(self) -> Array:
-        """The object as if it were thin (y, x): the product of its slices, of its first state."""
+        """The projection of the object (y, x): the product of the slices of its first mode."""
         projection: Array = self.slices.prod(0)
         return projection
 
@@ -105,7 +105,7 @@ class Result(RunRecord):
 
     @property
     def seed(self) -> int | None:
-        """Of all that is random: the order of patterns, and new modes; None where the settings don't say."""
+        """Seed of all random numbers: the order of patterns, and new modes; None if the settings do not contain it."""
         found = self.settings.get("seed")
         return found if isinstance(found, int) else None
 

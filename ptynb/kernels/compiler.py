@@ -28,7 +28,7 @@ def callback(signature: Any, function: Callable[..., Any]) -> int:
 
 
 def _kept(compiler: Callable[..., Callable[[Any], Any]], function: Callable[..., Any]) -> Any:
-    # numba checks changes of the file that contains a loop, not of the files of the loops that it calls: the name of the
+    # numba checks changes of the file that contains a loop, not of those with the loops that it calls: the name of the
     # cache covers all of them.
     function.__qualname__ += f"_{_VERSION}"
     try:

@@ -1,4 +1,4 @@
-"""The model of a scan at the start: object and probe, components, propagation."""
+"""Construction of the initial model of a scan: object and probe, components, propagation."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
 
 
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
-    """Pixels (y, x) of the probe's window: the patterns', times the oversampling."""
+    """Size (y, x) of the probe's window [pixels]: that of the patterns, times the oversampling."""
     k = settings.detector.oversampling
     return k * scan.pattern_shape[0], k * scan.pattern_shape[1]
 

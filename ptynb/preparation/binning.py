@@ -196,7 +196,7 @@ def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: 
 
 
 def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the weights of the old pixels in the new ones (new, old), and which new ones lie on the detector."""
+    """Return the weights of the old pixels in the new ones (new, old), and which new ones are on the detector."""
     size = old / new
     places = (np.arange(new) - new // 2) * size + old // 2
     pixels = np.arange(old)

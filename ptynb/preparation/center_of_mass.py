@@ -70,8 +70,8 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
 def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
     """Shift the patterns by whole pixels so that the centre of mass of the mean pattern is at zero frequency, n // 2.
 
-    New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which the guess gets,
-    too.
+    New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which is applied to the
+    guess, too.
 
     Parameters
     ----------

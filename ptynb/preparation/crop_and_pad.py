@@ -26,7 +26,7 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 
 
 def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None, *, move_probe: bool = True) -> Scan:
-    """Cut a window out of the patterns.
+    """Crop the patterns to a window.
 
     Far field: object pixels grow by n / window, positions are converted, and probe and object (guess and ground truth)
     lose the frequencies that are cut off. A centre other than index n // 2 (in centred order) becomes the new zero

@@ -1,4 +1,4 @@
-"""Simulated scans with a known truth, by plain numpy and apart from the reconstruction's own model."""
+"""Simulated scans with a known ground truth, in plain numpy and independent of the reconstruction's model."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
 
 
 def _test_object(shape: tuple[int, int], random: np.random.Generator) -> Complex:
-    """A Siemens star in phase over a mottled ground, with absorbing discs: sharp edges and smooth parts in both."""
+    """A Siemens star in phase on a mottled background, with absorbing discs: sharp edges and smooth parts in both."""
     height, width = shape
     y, x = np.mgrid[:height, :width].astype(np.float64)
     centre_y, centre_x = (height - 1) / 2, (width - 1) / 2
