@@ -38,7 +38,7 @@ class Result(RunRecord):
     update : int, optional
         Completed updates of an epoch that is not complete.
     r_factors : tuple of (int, float), optional
-        (epochs completed, amplitude R-factor), where it was measured during the run.
+        (epochs completed, amplitude R-factor), if measured during the run.
     changes : tuple of Change, optional
         Changes during the run.
     settings : dict, optional
@@ -53,10 +53,10 @@ class Result(RunRecord):
         Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
         measured.
     pixel_size : tuple of float, optional
-        (y, x) of an object pixel [m]; None where the geometry is unknown.
+        (y, x) of an object pixel [m]; None if the geometry is unknown.
     parameters : dict of ndarray, optional
         Other parameters by "component/name": "weights/weights", "background/background" (counts, with the zero
-        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial positions where they may move.
+        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial ones if they are optimised.
     initial_settings : dict, optional
         Settings at the start, as plain values.
     ended : str, optional

@@ -226,7 +226,7 @@ class Scan:
 
     @property
     def is_far_field(self) -> bool:
-        """Whether the patterns lie in Fourier space; False for near-field scans."""
+        """Whether the patterns are in Fourier space; False for near-field scans."""
         return not isinstance(self.geometry, NearField)
 
     @property

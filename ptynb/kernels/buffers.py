@@ -21,7 +21,7 @@ def empty(shape: tuple[int, ...], like: Array) -> Array:
     Planes start at multiples of 64 bytes, as in torch: passes over them take up to a fifth less time.
     """
     spare = _spare.get((shape, like.dtype))
-    with contextlib.suppress(IndexError):  # another thread may have taken the last one
+    with contextlib.suppress(IndexError):  # another thread may have removed the last one
         if spare:
             return spare.pop()
     return torch.empty(shape, dtype=torch.from_numpy(like[:0]).dtype).numpy()

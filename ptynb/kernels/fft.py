@@ -85,7 +85,7 @@ def plans(height: int, width: int, kind: Any) -> Plans:
 
 
 def _code(letter: str, height: int, width: int, backwards: bool) -> int:
-    """The address of void transform(source, target, room)."""
+    """Address of void transform(source, target, room); room: work memory."""
     kind, back = "df".index(letter), int(backwards)
 
     def transform(source: int, target: int, room: int) -> None:

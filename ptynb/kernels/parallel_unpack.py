@@ -22,7 +22,7 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 3)
 
 
 class _System(NamedTuple):
-    """Addresses of ssize_t pread(file, memory, bytes, place) and int posix_fadvise(file, place, bytes, advice)."""
+    """Addresses of ssize_t pread(file, memory, bytes, offset) and int posix_fadvise(file, offset, bytes, advice)."""
 
     read: int
     advise: int

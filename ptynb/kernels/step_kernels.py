@@ -169,7 +169,7 @@ def add_change(
 
 @compiled
 def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> None:
-    """M_j = Σ_m |F[ψ_jm]|²; the waves become those on the detector, times √(n_y n_x)."""
+    """M_j = Σ_m |F[ψ_jm]|²; overwrites the waves with those on the detector, times √(n_y n_x)."""
     fft.forward(plans, waves, *span(waves, first, last))
     elementwise.add_squares(waves, 1 / (waves.shape[-2] * waves.shape[-1]), first, last, intensity)
 

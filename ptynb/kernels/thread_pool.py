@@ -1,4 +1,4 @@
-"""Work in equal shares on threads that stay in compiled code.
+"""Division of work into equal shares for threads that stay in compiled code.
 
 Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does exchanging the interpreter's lock; an
 update of a small batch takes a few hundred. So while torch is limited to one thread, helpers poll a mailbox for a

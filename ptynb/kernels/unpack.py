@@ -15,7 +15,7 @@ def arrange(
 ) -> None:
     """out[j, y, x] = stored[j, y + shift_y, x + shift_x], periodically, and total += Σ_j out if it is given.
 
-    stored, out: (pattern, y, x) of real types. total: (y, x), exact where counts are integers.
+    stored, out: (pattern, y, x) of real types. total: (y, x), exact for integer counts.
     """
     if not readable_by_loops(stored.dtype):
         stored = stored.astype(out.dtype)  # a type that loops do not support

@@ -31,8 +31,8 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     """Sum blocks of detector pixels; a block with a bad pixel is bad.
 
-    Far field: object pixels stay, and the probe window shrinks about its centre (what lies outside is cut off). Blocks
-    begin at the first pixel, so that none is lost: the zero frequency then lies beside the centre of its block, and the
+    Far field: object pixels stay, and the probe window shrinks about its centre (the outer part is cut off). Blocks
+    begin at the first pixel, so that none is lost: the zero frequency is then beside the centre of its block, and the
     probes are multiplied by the ramp exp(-2πi d·r / n) of that distance d. Near field: object pixels grow. Probe and
     object (guess and ground truth) become means over blocks, the probe times the square root of the number of pixels in
     a block, since counts are sums.

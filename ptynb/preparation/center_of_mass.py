@@ -78,7 +78,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     scan : Scan
         Far-field scan.
     move_probe : bool, default True
-        Whether the probe guess gets the ramp; False for a guess that was made without the patterns and is centred.
+        Whether to apply the ramp to the probe guess; False for a centred guess that was made without the patterns.
     mean : array_like, optional
         Mean pattern (y, x) in the order of the patterns, or that of some of them; by default all patterns are read.
 

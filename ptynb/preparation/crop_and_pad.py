@@ -79,7 +79,7 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     """Extend the patterns to a larger window, with zero frequency at the new centre.
 
     Far field: object pixels shrink by n / window, positions and object (guess and ground truth) are converted, and the
-    far field of the probe is 0 in the new pixels. Near field: object pixels stay, and the probe gets a border of 0.
+    far field of the probe is 0 in the new pixels. Near field: object pixels stay, and the probe is padded with 0.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def simulate_diffraction(
     object : array_like
         Complex object (y, x), (slice, y, x), or (mode, slice, y, x) with incoherent modes of equal weight.
     probe : array_like
-        Complex probe (mode, y, x), or (pattern, mode, y, x) where it varies [square roots of counts].
+        Complex probe (mode, y, x), or (pattern, mode, y, x) if it varies [square roots of counts].
     positions : array_like
         Top-left corners (pattern, yx) of the probe windows [object pixels].
     geometry : Geometry or NearField, optional

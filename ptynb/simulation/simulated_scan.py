@@ -49,7 +49,7 @@ def simulate(
     modes : int
         Number of incoherent probe modes, 1 to 8.
     photons : float
-        Mean number of photons of a pattern where the object absorbs nothing.
+        Mean number of photons of a pattern without absorption by the object.
     step : float, optional
         Distance between positions [object pixels]; by default window / 16.
     noise : bool
@@ -135,7 +135,7 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
     frequency = np.fft.fftfreq(window)
     squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
     aperture = 1 / (1 + np.exp((np.sqrt(squared) - 0.13) / 0.006))
-    # exp(+iφ|k|²) with φ > 0 is a negative defocus: the sample lies upstream of the focus.
+    # exp(+iφ|k|²) with φ > 0 is a negative defocus: the sample is upstream of the focus.
     defocus = np.pi * 2.2 * window
 
     def focus(phase: float) -> Complex:
