@@ -10,7 +10,7 @@ from ptynb.data.record import at
 
 @dataclass(frozen=True)
 class Loaded:
-    """How a scan was opened by `load`.
+    """Record of how `load` opened a scan.
 
     path: of the file or folder, absolute.
     size [bytes] and modified [s since 1970, UTC]: of that file at loading; None for a folder.
@@ -40,8 +40,7 @@ class ScanIdentity:
     prepared: whether the scan was changed after it was loaded (cropped, flipped, masked ...).
     counts: sum of all counts where the mask is True; None: unknown.
     is_far_field: whether the patterns are in Fourier space (far field). wavelength [m], distance [m], detector_pixel
-    (y, x)
-        [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
+        (y, x) [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
         "Geometry", "NearField" or "TiltedGeometry"; empty if unknown.
     """
 

@@ -335,7 +335,7 @@ class Scan:
 
     @property
     def preparation_steps(self) -> int:
-        """How many steps change or select patterns when they are read; each preparation adds one."""
+        """Number of steps that change or select patterns when they are read; each preparation adds one."""
         frames, steps = self.frames, 0
         while (source := getattr(frames, "source", None)) is not None:
             frames, steps = source, steps + 1

@@ -167,7 +167,7 @@ def add_windows(
     shares: int,
     object: Any,
 ) -> None:
-    """Adds factor · windows, all modes, to a share's rows of one slice of the object; windows: (one)."""
+    """Add factor · windows, all modes, to a share's rows of one slice of the object; windows: (one)."""
     _, states, modes, height, width = windows.shape
     scale = windows.real.dtype.type(factor)
     for pattern in range(first, last):

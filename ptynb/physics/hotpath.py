@@ -1,6 +1,6 @@
 """The hot path: the computation for every pattern of every update, with explicit gradients.
 
-For pattern j at position r_j = c_j + s_j (whole pixels + a rest in [-½, ½]) and probe mode m
+For pattern j at position r_j = c_j + s_j (whole pixels + a remainder in [-½, ½]) and probe mode m
 
     P_jm = F⁻¹[R_j F[P_m]],  R_j = exp(-2πi k·s_j)    `moved_probes`: exact for a periodic window
     ψ_jm = P_jm · O[c_j : c_j + n]                    `exit_waves`: through one or several slices of the object

@@ -1,7 +1,7 @@
 """Propagation of waves between parallel planes: free space by the angular spectrum, and the far field.
 
-A plane wave of spatial frequency f (y, x) [1/m] gains the phase 2π z √(1/λ² - f²). The term common to
-all waves, 2π z / λ, is omitted: it has no effect on intensities, and would cause rounding errors of the rest. So
+A plane wave of spatial frequency f (y, x) [1/m] gains the phase 2π z √(1/λ² - f²). The term common to all
+waves, 2π z / λ, is omitted: it has no effect on intensities, and would cause rounding errors of the rest. So
 
     H(f) = exp(-2πi z f² / (1/λ + √(1/λ² - f²)))        for f < 1/λ; evanescent waves are removed
 
