@@ -45,7 +45,8 @@ class Status(RunRecord):
     rates: by component. applied: number of the last command applied. epochs: only the requested records.
     kept: path of the newest checkpoint, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
     of checkpoints. keeps: numbers of checkpoints that this engine has written, and failed to write. notices: messages
-    about problems that did not stop the run, such as a full disk; each once. r_factors: the last ones measured, (epochs completed, amplitude R-factor).
+    about problems that did not stop the run, such as a full disk; each once. r_factors: the last ones measured, (epochs
+    completed, amplitude R-factor).
     """
 
     rank: int
