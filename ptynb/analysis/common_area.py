@@ -236,7 +236,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
     step = np.array(pixel_size) / np.array(own)
     if (np.abs(step - 1) * field.shape < DRIFT).all():
         return Placed(field, result.origin, area)
-    # A new pixel k lies at (k step - origin) of the old ones.
+    # New pixel k is at (k step - origin) in old pixels.
     old = np.array(result.origin)
     first = np.ceil(old / step - 1e-9).astype(int)
     shape = np.maximum(np.floor((old + np.array(field.shape) - 1) / step + 1e-9).astype(int) - first + 1, 1)

@@ -60,7 +60,7 @@ def in_second_half(positions: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which positions (pattern, yx) belong to the second half (pattern,); the halves differ by at most one.
 
     One after another, each position joins the half with the smaller weight of its neighbours, the inverse fourth power
-    of their distances; finally the larger half gives up the positions that fit least. The parity of the index would
+    of their distances; finally the larger half transfers the positions that fit least. The parity of the index would
     give stripes for a raster with an even number of columns.
     """
     count = len(positions)

@@ -155,7 +155,7 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
         bound = max(SIGMAS * 1.4826 * float(np.median(np.abs(change))), np.log1p(LEAST_CHANGE))
         found["brighter"], found["darker"] = bright[change > bound], bright[change < -bound]
         shift = np.hypot(*_against(seen.moments[bright], around).T)
-        # The length of two normal numbers has the median 1.177 standard deviations.
+        # The length of a vector of two normal variables has a median of 1.177 standard deviations.
         found["shifted"] = bright[shift > max(SIGMAS * float(np.median(shift)) / 1.1774, LEAST_SHIFT)]
     return found
 

@@ -181,7 +181,7 @@ def focus_distance(intensities: Array, distances: ArrayLike) -> float:
             code="probe.focus-outside",
         )
     near = slice(best - 1, best + 2)
-    # Relative to the central one in units of the step: powers of metres would lose all digits.
+    # In units of the step, relative to the central value: powers of metres would lose all digits.
     scale = positions[best + 1] - positions[best - 1]
     bend, slope, _ = np.polyfit((positions[near] - positions[best]) / scale, sharpness[best] / sharpness[near], 2)
     return float(positions[best] - scale * slope / (2 * bend)) if bend > 0 else float(positions[best])
@@ -197,9 +197,9 @@ def _after(
 ) -> Array:
     """Return the field (…, y, x) in its window after `distance`, from its `_padded_transform`.
 
-    The path of a wave along an axis, Δz k / sqrt(1/λ² - |k|²), is where its light moves. Up to one window width part of
-    it stays and is preserved. From two widths on it would enter again at the other side, so that the wave is removed,
-    as by K. Matsushima and T. Shimobaba, Opt. Express 17, 19662 (2009). In between it is not visible, and the waves are
+    Light of a plane wave moves along an axis by Δz k / sqrt(1/λ² - |k|²). Up to one window width, the part inside is
+    preserved. From two widths on it would enter again at the other side, so that the wave is removed, as by
+    K. Matsushima and T. Shimobaba, Opt. Express 17, 19662 (2009). In between it is not visible, and the waves are
     faded out, since a sharp limit would cause diffraction.
     """
     ky, kx = (np.fft.fftfreq(3 * side, size) for side, size in zip(window, pixel, strict=True))

@@ -1,1 +1,1 @@
-"""Plain records of what is measured, where, and what came of it: no torch, no widgets."""
+"""Plain records of measurements, geometry and results: no torch, no widgets."""

@@ -1,6 +1,6 @@
-"""From arrays to pictures: reduction, phase without its ramp, contrast limits, colours by look-up table, JPEG.
+"""Conversion of arrays to pictures: reduction, phase without its ramp, contrast limits, look-up tables, JPEG.
 
-No colour map lives here: look-up tables (256, 3) uint8 come from whoever wants to look.
+Colour maps are not defined here: callers pass look-up tables (256, 3) uint8.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ptynb.data.snapshot import Picture
 
 Array = NDArray[Any]
 SAMPLE = 20_000
-"""Values that percentiles are taken from: within 0.1% of those of all, at a fraction of the time."""
+"""Number of values from which percentiles are computed: within 0.1% of those of all, at a fraction of the time."""
 GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 
 
@@ -29,22 +29,22 @@ def _hue_circle(steps: int) -> NDArray[np.float32]:
 
 
 HUES = _hue_circle(1536)
-"""Colours of phases: as many as 8 bits a channel can tell apart."""
+"""Colours of phases: as many as 8 bits per channel can distinguish."""
 
 
 def reduction_for(shape: tuple[int, ...], size: int) -> int:
-    """The whole number of pixels to average so that the longest side is at most `size`."""
+    """The reduction factor for which the longest side is at most `size` pixels."""
     return max(1, -(-max(shape[-2:]) // size))
 
 
 def reduce_by(field: Array, reduction: int) -> Array:
-    """Means over blocks of reduction x reduction pixels (…, y, x); a rest at the far edges is left out."""
+    """Means over blocks of reduction x reduction pixels (…, y, x); incomplete blocks at the far edges are omitted."""
     if reduction == 1:
         return field
     steps = [min(reduction, side) for side in field.shape[-2:]]
     height, width = (side // step for side, step in zip(field.shape[-2:], steps, strict=True))
     cut = field[..., : height * steps[0], : width * steps[1]]
-    # Whole rows and then columns: a fifth of the time of a mean over small axes.
+    # Rows first, then columns: a fifth of the time of a mean over small axes.
     means = np.array(cut[..., :: steps[0], :], cut.dtype if cut.dtype.kind in "fc" else np.float64)
     for row in range(1, steps[0]):
         means += cut[..., row :: steps[0], :]
@@ -58,7 +58,7 @@ def reduce_by(field: Array, reduction: int) -> Array:
 def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
     """The phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
 
-    Neither can be known from diffraction patterns.
+    Diffraction patterns do not determine either.
     """
     return without_ramp(np.angle(field), field)
 
@@ -66,7 +66,7 @@ def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
 def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     """The phase (y, x) of a field [rad], which is overwritten, without the field's mean phase and linear ramp."""
     down, across = ramp(field)
-    # In turns: to the next whole number and back is a third of the time of a complex product and its angle.
+    # In units of turns: subtracting the nearest integer takes a third of the time of a complex product and its angle.
     turn = phase.dtype.type(2 * np.pi)
     phase -= down.astype(phase.dtype)[:, None]
     phase -= across.astype(phase.dtype)[None, :]
@@ -85,7 +85,7 @@ def _turned_sum(field: Array, down: Array, across: Array) -> complex:
 
 
 def flattening(field: Array) -> tuple[Array, Array]:
-    """Factors (y,) and (x,) that take mean and ramp of the phase off a complex field (y, x)."""
+    """Factors (y,) and (x,) that remove mean and ramp of the phase of a complex field (y, x)."""
     down, across = (np.exp(-1j * angle).astype(field.dtype) for angle in ramp(field))
     return down, across
 
@@ -97,8 +97,8 @@ def ramp(
 ) -> tuple[Array, Array]:
     """Mean and linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
 
-    The ramp is the mean step from a pixel to the next, by the phase of Σ O[k+1] O*[k], which does not mind wrapped
-    phases. steps, turned_sum: what computes these sums along y and x, and Σ d[y] O[y, x] a[x] of factors d and a.
+    The ramp is the mean step between adjacent pixels, the phase of Σ O[k+1] O*[k], which is independent of wraps.
+    steps, turned_sum: functions that compute these sums along y and x, and Σ d[y] O[y, x] a[x] of factors d and a.
     """
     slopes = [np.angle(step) for step in steps(field)]
     down, across = (slope * np.arange(side) for slope, side in zip(slopes, field.shape, strict=True))
@@ -107,9 +107,9 @@ def ramp(
 
 
 def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
-    """Contrast limits at these percentiles of the finite values (of some of them, if many); always a little apart.
+    """Contrast limits at these percentiles of the finite values (of a sample, if there are many); never equal.
 
-    Where all values are the same, they are in the middle: a flat object is grey, not black.
+    If all values are equal, they are in the middle of the range: a flat object is grey, not black.
     """
     sample = values.ravel()[:: max(1, values.size // SAMPLE)]
     finite = sample[np.isfinite(sample)]
@@ -130,7 +130,7 @@ def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) 
 
 
 def complex_colours(field: Array) -> NDArray[np.uint8]:
-    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as brightness, full at the largest amplitude."""
+    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as brightness, relative to the largest amplitude."""
     return hues(np.angle(field), np.abs(field))
 
 
@@ -139,7 +139,7 @@ def hues(phase: Array, amplitude: Array) -> NDArray[np.uint8]:
     brightness = (amplitude * (255.999 / max(float(amplitude.max()), 1e-30))).astype(np.float32)
     turns = np.rint(phase * (len(HUES) / (2 * np.pi)))
     places = np.nan_to_num(turns).astype(np.int32) % len(HUES)
-    # The products are whole numbers to the eye: a table of hues takes a tenth of the time of the waves for each pixel.
+    # 8-bit colours allow a table of hues, which takes a tenth of the time of the waves for each pixel.
     return (np.take(HUES, places, axis=0) * np.nan_to_num(brightness)[..., None]).astype(np.uint8)
 
 
@@ -149,16 +149,16 @@ def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
 
 
 def png(rgb: NDArray[Any], compression: int = 1) -> bytes:
-    """(y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, for pictures of hard pixels.
+    """(y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, without blurred pixel edges.
 
-    compression: 1 (quick) to 9 (small).
+    compression: 1 (fast) to 9 (small).
     """
     return _encoded(rgb, "PNG", compress_level=compression)
 
 
 def _encoded(pixels: NDArray[Any], kind: str, **options: int) -> bytes:
-    # Pillow lets go of the interpreter's lock only while it writes to a file of the system's: into a BytesIO it held up
-    # training by 6 ms for two pictures of 1024 x 1024.
+    # Pillow frees the interpreter's lock only while it writes to a system file: with a BytesIO it delayed training by
+    # 6 ms for two pictures of 1024 x 1024.
     with _open_in_memory() as file:
         Image.fromarray(pixels).save(file, kind, **options)
         file.seek(0)
@@ -166,8 +166,8 @@ def _encoded(pixels: NDArray[Any], kind: str, **options: int) -> bytes:
 
 
 def _open_in_memory() -> IO[bytes]:
-    """An empty file of the system's that has no name; in memory where the system can."""
-    create = getattr(os, "memfd_create", None)  # of Linux alone
+    """An empty unnamed system file, in memory if the system supports it."""
+    create = getattr(os, "memfd_create", None)  # Linux only
     return tempfile.TemporaryFile() if create is None else os.fdopen(create("ptynb picture"), "r+b")
 
 
@@ -189,7 +189,7 @@ def picture(
     """A picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
 
     size: longest side of the image [its pixels]; the array is averaged down to it. limits: values of black and white;
-    the percentiles of the values unless given. lossless: PNG rather than JPEG of this quality.
+    by default percentiles of the values. lossless: PNG rather than JPEG of this quality.
     """
     reduction = reduction_for(values.shape, size)
     reduced = reduce_by(values, reduction)
@@ -204,7 +204,7 @@ def picture(
 
 
 def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
-    """(y, x) -> (y, x) uint8: 0 at the lower limit and below, 255 at the upper one and above; no number is 0."""
+    """(y, x) -> (y, x) uint8: 0 at the lower limit and below, 255 at the upper one and above; NaN becomes 0."""
     low, high = limits
     finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
     grey: NDArray[np.uint8] = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
@@ -212,7 +212,7 @@ def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
 
 
 def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:
-    """Pictures (y, x, rgb) of one height in a row, a white gap between them."""
+    """Pictures (y, x, rgb) of equal height side by side, with a white gap between them."""
     height = pictures[0].shape[0]
     white = np.full((height, gap, 3), 255, np.uint8)
     row: list[NDArray[np.uint8]] = []

@@ -1,4 +1,4 @@
-"""Where a result comes from: which data, with which versions, on which machines. Plain records."""
+"""Provenance of a result: data, software versions and machines. Plain records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ptynb.data.record import at
 
 @dataclass(frozen=True)
 class Loaded:
-    """How a scan was opened by `load`.
+    """Record of how `load` opened a scan.
 
     path: of the file or folder, absolute.
-    size [bytes] and modified [s since 1970, UTC]: of that file then; None for a folder.
-    given: the words that were given beside the path, as plain values ({"energy": 8000.0}).
-    arrays: names of those words that were arrays, and so can't be written down ("mask", "positions").
+    size [bytes] and modified [s since 1970, UTC]: of that file at loading; None for a folder.
+    given: the options besides the path, as plain values ({"energy": 8000.0}).
+    arrays: names of the options that were arrays, whose values are not recorded ("mask", "positions").
     digest: as in `ScanIdentity`, and steps: how many steps change patterns when they are read; both of the scan as
         `load` returned it.
     """
@@ -31,18 +31,17 @@ class Loaded:
 
 @dataclass(frozen=True)
 class ScanIdentity:
-    """Which scan it was, and how to open it again.
+    """Identity of a scan, and how to open it again.
 
     name, patterns, window (y, x): as in `Scan`.
     path, size, modified, given, arrays: as in `Loaded`; empty and None for arrays and simulations.
-    digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: the same only for the same metadata.
-    sample_digest: SHA-256 of eight of the patterns, hexadecimal (see `Scan.sample_digest`); empty: not known.
+    digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: equal only for equal metadata.
+    sample_digest: SHA-256 of eight of the patterns, hexadecimal (see `Scan.sample_digest`); empty: unknown.
     prepared: whether the scan was changed after it was loaded (cropped, flipped, masked ...).
-    counts: sum of all counts where the mask is True; None: not known.
-    is_far_field: whether the patterns lie in Fourier space (far field). wavelength [m], distance [m], detector_pixel
-    (y, x)
-        [m]: where they are known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
-        "Geometry", "NearField" or "TiltedGeometry"; empty where it is not known.
+    counts: sum of all counts where the mask is True; None: unknown.
+    is_far_field: whether the patterns are in Fourier space (far field). wavelength [m], distance [m], detector_pixel
+        (y, x) [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
+        "Geometry", "NearField" or "TiltedGeometry"; empty if unknown.
     """
 
     name: str = ""
@@ -66,7 +65,7 @@ class ScanIdentity:
 
 @dataclass(frozen=True)
 class Software:
-    """Versions that it ran with. system: operating system and processor. Empty: not known."""
+    """Software versions of a run. system: operating system and processor. Empty: unknown."""
 
     ptynb: str = ""
     torch: str = ""
@@ -78,12 +77,12 @@ class Software:
 
 @dataclass(frozen=True)
 class Machines:
-    """What it ran on at the end.
+    """Engines and devices at the end of a run.
 
-    engines: how many; threads: of each on a CPU. devices: of each engine, by rank.
-    kind: number and kind in words ("2 engines on CPU"). backend: of torch.distributed ("gloo", "nccl", "none").
-    frames: where the patterns were, "device", "host" or "disk". batch: the effective one, in words.
-    extensions: names of the classes of the user's own pieces and constraints, which a file can't hold.
+    engines: number of engines; threads: of each on a CPU. devices: of each engine, by rank.
+    kind: number and kind as text ("2 engines on CPU"). backend: of torch.distributed ("gloo", "nccl", "none").
+    frames: storage of the patterns, "device", "host" or "disk". batch: the effective one, as text.
+    extensions: class names of the user's components and constraints, which are not stored in files.
     """
 
     engines: int = 0

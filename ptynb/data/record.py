@@ -1,7 +1,7 @@
-"""The record of a run: epochs, changes, R-factors, thumbnails, settings, and what the user says of it.
+"""The record of a run: epochs, changes, R-factors, thumbnails, settings, and the user's title and comments.
 
 `RunRecord` is the base of a `Result`, of a checkpoint's state and of an engine's `Status`. A field is declared once,
-with its place in files (`at`); `ptynb.io.record_mapper` writes and reads what is declared.
+with its path in files (`at`); `ptynb.io.record_mapper` writes and reads the declared fields.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Array = NDArray[Any]
 def at(
     path: str = "", *, unit: str = "", required: bool = False, checkpoint: str = "", columns: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Metadata of a field: where it is in files.
+    """Metadata of a field: its storage in files.
 
-    path: in a result file, relative to the group of its record; "dataset@name" for an attribute; the field's name
-    unless given. unit: of the number or the column. required: whether a result file without it is incomplete.
-    checkpoint: name in the JSON record of a checkpoint, the field's unless given. columns: names for tuples of pairs.
+    path: in a result file, relative to the group of its record; "dataset@name" for an attribute; by default the field's
+    name. unit: of the number or the column. required: whether a result file without it is incomplete. checkpoint: name
+    in the JSON record of a checkpoint, by default the field's. columns: names for tuples of pairs.
     """
     return {"path": path, "unit": unit, "required": required, "checkpoint": checkpoint, "columns": columns}
 
@@ -60,14 +60,14 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What the user says of a reconstruction. title: one line; comments: text in Markdown."""
+    """Title and comments of a reconstruction by the user. title: one line; comments: text in Markdown."""
 
     title: str = field(default="", metadata=at("entry/title", required=True))
     comments: str = field(default="", metadata=at("entry/comments/data", required=True))
 
     @classmethod
     def of(cls, record: Words) -> Self:
-        """The fields of this class from a record that has more."""
+        """The fields of this class from a record that may have more."""
         return cls(**fields_of(cls, record))
 
 
@@ -134,12 +134,12 @@ class Thumbnail:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunRecord(Words):
-    """What is known of a run, wherever it is written: in a result, a checkpoint, or the status of an engine.
+    """Record of a run, as stored in a result, in a checkpoint, or in the status of an engine.
 
-    epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), where it was measured.
-    settings: present ones, as plain values. update: completed ones of an epoch that is not complete.
-    started: when it was opened first, ISO 8601 in UTC; empty: not known.
-    history: thumbnails of a few epochs, the earliest first. metadata: facts as texts, by name.
+    epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.
+    settings: current ones, as plain values. update: completed updates of an epoch that is not complete.
+    started: when it was first opened, ISO 8601 in UTC; empty: unknown.
+    history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     """
 
     epochs: tuple[Epoch, ...] = field(default=(), metadata=at("epochs", required=True))
@@ -155,12 +155,12 @@ class RunRecord(Words):
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:
-    """The fields of this class of a record that may have more, by name."""
+    """The fields of this class from a record that may have more, by name."""
     return {one.name: getattr(record, one.name) for one in dataclasses.fields(kind)}
 
 
 def utc(seconds: float | None) -> str:
-    """A moment [s since 1970] as ISO 8601 in UTC, to the millisecond; empty for None."""
+    """A time [s since 1970] as ISO 8601 in UTC, to the millisecond; empty for None."""
     if seconds is None:
         return ""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
@@ -168,5 +168,5 @@ def utc(seconds: float | None) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """What `utc` wrote [s since 1970]; None where it is empty."""
+    """Inverse of `utc` [s since 1970]; None for an empty text."""
     return datetime.fromisoformat(text).timestamp() if text else None

@@ -1,4 +1,4 @@
-"""Result: everything worth keeping of a reconstruction, with the record of how it came about."""
+"""Result: the final state of a reconstruction, with the record of the run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Result(RunRecord):
     update : int, optional
         Completed updates of an epoch that is not complete.
     r_factors : tuple of (int, float), optional
-        (epochs completed, amplitude R-factor), where it was measured during the run.
+        (epochs completed, amplitude R-factor), if measured during the run.
     changes : tuple of Change, optional
         Changes during the run.
     settings : dict, optional
@@ -53,10 +53,10 @@ class Result(RunRecord):
         Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
         measured.
     pixel_size : tuple of float, optional
-        (y, x) of an object pixel [m]; None where the geometry is unknown.
+        (y, x) of an object pixel [m]; None if the geometry is unknown.
     parameters : dict of ndarray, optional
         Other parameters by "component/name": "weights/weights", "background/background" (counts, with the zero
-        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial positions where they may move.
+        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial ones if they are optimised.
     initial_settings : dict, optional
         Settings at the start, as plain values.
     ended : str, optional
@@ -88,13 +88,13 @@ class Result(RunRecord):
 
     @property
     def slices(self) -> Array:
-        """The slices (slice, y, x) of the object, of its first state; one of a thin object."""
+        """The slices (slice, y, x) of the first object mode; one for a thin object."""
         object = self.object[0] if self.object.ndim == 4 else self.object
         return object.reshape(-1, *object.shape[-2:])
 
     @property
     def projection(self) -> Array:
-        """The object as if it were thin (y, x): the product of its slices, of its first state."""
+        """The projection of the object (y, x): the product of the slices of its first mode."""
         projection: Array = self.slices.prod(0)
         return projection
 
@@ -105,7 +105,7 @@ class Result(RunRecord):
 
     @property
     def seed(self) -> int | None:
-        """Of all that is random: the order of patterns, and new modes; None where the settings don't say."""
+        """Seed of all random numbers: the order of patterns, and new modes; None if the settings do not contain it."""
         found = self.settings.get("seed")
         return found if isinstance(found, int) else None
 

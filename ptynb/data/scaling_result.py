@@ -1,4 +1,4 @@
-"""What a scaling test found: plain records of trials, and the figures that follow from them."""
+"""Result of a scaling test: plain records of trials, and derived figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.table import Table, Tabular, duration
 
 @dataclass(frozen=True)
 class ScalingTrial:
-    """One run from the start, on engines started for it.
+    """One run from the start, on its own engines.
 
     number: 1 for the first of its kind. threads: of each engine. batch: the effective one.
     """
@@ -25,7 +25,7 @@ class ScalingTrial:
 
     @property
     def seconds(self) -> float:
-        """Of an epoch [s]: the median of all but the first, in which caches and libraries warm up."""
+        """Duration of an epoch [s]: the median of all but the first, which includes warm-up."""
         return statistics.median(epoch.seconds for epoch in self.epochs[1:])
 
     @property
@@ -43,8 +43,8 @@ class Scale:
     """All trials with one number of engines and threads.
 
     seconds: of an epoch, mean over trials; spread: their standard deviation, 0 for one trial [s].
-    speed_up: over the smallest number of engines and threads in the test. efficiency: speed-up for each processor that
-    is busy more than there (a GPU, or a core of the CPU): 1 where doubling them halves the time.
+    speed_up: relative to the smallest number of engines and threads in the test. efficiency: speed-up divided by the
+    ratio of busy processors (GPUs, or cores of the CPU): 1 if doubling them halves the time.
     loss: mean over trials, after the last epoch.
     """
 
@@ -87,7 +87,7 @@ class ScalingTest(Tabular):
 
     @property
     def rows(self) -> tuple[Scale, ...]:
-        """One for each number of engines and threads, ascending."""
+        """One row per number of engines and threads, ascending."""
         kinds = sorted({(trial.engines, trial.threads) for trial in self.trials})
         groups = [[trial for trial in self.trials if (trial.engines, trial.threads) == kind] for kind in kinds]
         first = groups[0]
@@ -149,7 +149,7 @@ class ScalingTest(Tabular):
         return super().to_plain() | {"rows": [as_plain(row) for row in self.rows]}
 
     def _processors(self, trial: ScalingTrial) -> int:
-        """That are busy: GPUs, or cores, of which there are no more than the machine has."""
+        """Number of busy processors: GPUs, or cores, at most those of the machine."""
         return min(trial.engines * trial.threads, self.cores) if self.device == "CPU" else trial.engines
 
 

@@ -226,7 +226,7 @@ class Scan:
 
     @property
     def is_far_field(self) -> bool:
-        """Whether the patterns lie in Fourier space; False for near-field scans."""
+        """Whether the patterns are in Fourier space; False for near-field scans."""
         return not isinstance(self.geometry, NearField)
 
     @property
@@ -335,7 +335,7 @@ class Scan:
 
     @property
     def preparation_steps(self) -> int:
-        """How many steps change or select patterns when they are read; each preparation adds one."""
+        """Number of steps that change or select patterns when they are read; each preparation adds one."""
         frames, steps = self.frames, 0
         while (source := getattr(frames, "source", None)) is not None:
             frames, steps = source, steps + 1

@@ -1,4 +1,4 @@
-"""What leaves an engine: plain arrays and records, never a tensor."""
+"""Records that an engine sends: plain arrays and values, never a tensor."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ptynb.data.result import Result as Result
 from ptynb.exceptions import InvalidValueError
 
 PANES = "amplitude", "phase", "complex"
-"""Ways to look at an object."""
+"""Display modes of an object."""
 
 
 @dataclass(frozen=True)
 class Failure:
     """An exception on an engine.
 
-    lost_group: whether it only says that another engine has ended. code: of an error of ptynb; empty for others.
+    lost_group: whether it only reports that another engine has ended. code: of an error of ptynb; empty for others.
     """
 
     rank: int
@@ -37,16 +37,16 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Status(RunRecord):
-    """Where an engine stands.
+    """Status of an engine.
 
     state: "loading", "ready", "running", "paused", "failed" or "closed".
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
-    frames: where they are, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
-    rates: by part. applied: number of the last command obeyed. epochs: the records asked for only.
-    kept: path of the newest whole state, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
-    of states. keeps: how many were kept by this
-    engine, and how many could not be. notices: sentences about what went wrong without stopping anything, such as a
-    full disk; each once. r_factors: the last ones measured, (epochs completed, amplitude R-factor).
+    frames: storage of the patterns, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
+    rates: by component. applied: number of the last command applied. epochs: only the requested records.
+    kept: path of the newest checkpoint, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
+    of checkpoints. keeps: numbers of checkpoints that this engine has written, and failed to write. notices: messages
+    about problems that did not stop the run, such as a full disk; each once. r_factors: the last ones measured, (epochs
+    completed, amplitude R-factor).
     """
 
     rank: int
@@ -71,11 +71,11 @@ class Status(RunRecord):
 
 @dataclass(frozen=True, repr=False)
 class Checkpoint:
-    """A state in a file, to which a reconstruction can be restored.
+    """A checkpoint file, to which a reconstruction can be restored.
 
-    path: of the file. branch: the line that it belongs to. epoch, update: completed, of the reconstruction and of the
-    epoch after it. loss: of the last epoch completed; None at the very beginning. written: when [s since 1970].
-    size: of its files [bytes]. stays: whether it is kept for good, and not only until newer ones have come.
+    path: of the file. branch: the branch that contains it. epoch, update: completed, of the reconstruction and of the
+    epoch after it. loss: of the last epoch completed; None before the first. written: time [s since 1970].
+    size: of its files [bytes]. stays: whether it is permanent, rather than replaced by newer ones.
     """
 
     path: Path
@@ -98,8 +98,8 @@ class Checkpoint:
 class Branch:
     """A named line of checkpoints of a reconstruction.
 
-    newest: its newest checkpoint. checkpoints: how many it has; size: of all of them [bytes]. origin: the branch that
-    it came from, at `epoch`; empty for the first. present: whether the reconstruction is on it.
+    newest: its newest checkpoint. checkpoints: their number; size: of all of them [bytes]. origin: the branch that it
+    started from, at `epoch`; empty for the first. present: whether it is the reconstruction's current branch.
     """
 
     name: str
@@ -120,9 +120,9 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A preview for looking at, reduced on the engine.
+    """A preview for display, reduced on the engine.
 
-    object: complex (y, x), every `reduction`-th pixel by averaging; probe: complex (mode, y, x).
+    object: complex (y, x), averaged over blocks of `reduction` pixels; probe: complex (mode, y, x).
     """
 
     epoch: int
@@ -134,14 +134,14 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One picture for a screen: grey levels that stand for values, or colours that stand for themselves.
+    """One picture for display: grey levels of values, or colours.
 
-    name: what it shows, unique among those shown together ("amplitude"); title: the same for a reader.
+    name: unique name among the pictures shown together ("amplitude"); title: the same for display.
     image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
-    shape: (y, x) of the array behind it; reduction: how many of its pixels a side one of the picture stands for.
+    shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
     limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
-    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: colour map at first.
-    note: a sentence beneath it.
+    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
+    note: a caption.
     """
 
     name: str
@@ -214,13 +214,13 @@ class RenderRequest:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures made on rank 0, between two updates.
+    """Pictures rendered on rank 0, between two updates.
 
-    pictures: the panes that were asked for, under their names, then the probe's modes: "probe 1", "probe 2" ...
-    powers: each probe mode's part of the total, of all modes.
-    corner: (y, x) of the first pixel of the object's pictures in the object's array: what no probe has seen is left
-    out. slices, states: how many the object has. cost: for how long updates stood still [s];
-    on a CPU without what others had of its core meanwhile.
+    pictures: the requested panes by name, then the probe's modes: "probe 1", "probe 2" ...
+    powers: fraction of the total power in each probe mode, of all modes.
+    corner: (y, x) of the first pixel of the object's pictures in the object's array; the part that was not illuminated
+    is omitted. slices, states: their numbers in the object. cost: duration of the interruption of updates [s];
+    on a CPU without the time that other processes used its core.
     """
 
     epoch: int
@@ -237,7 +237,7 @@ class Pictures:
 class WatchedPictures:
     """Pictures for a watched folder, JPEG files by name: "amplitude", "phase", "probe" (its modes side by side).
 
-    limits: (low, high) of each picture's grey levels or colours; powers: each probe mode's part of the total.
+    limits: (low, high) of each picture's grey levels or colours; powers: fraction of the total power per probe mode.
     """
 
     epoch: int
@@ -249,10 +249,10 @@ class WatchedPictures:
 
 @dataclass(frozen=True, eq=False)
 class PatternPair:
-    """A diffraction pattern as it was measured, and as the present state of the reconstruction has it.
+    """A measured diffraction pattern, and the modelled one of the current state.
 
-    index: in the whole scan. measured, modelled: (y, x) counts, centred. mask: (y, x) bool, True where the detector
-    works. position: (y, x) of the probe window's top-left corner now [object pixels].
+    index: in the whole scan. measured, modelled: (y, x) counts, centred. mask: (y, x) bool, True at working pixels.
+    position: (y, x) of the probe window's top-left corner at present [object pixels].
     """
 
     index: int
@@ -272,13 +272,13 @@ class PatternPair:
 
 @dataclass(frozen=True)
 class Health:
-    """How an engine is doing.
+    """Load, memory and state of an engine.
 
-    patterns: how many it holds; patterns_per_second: that it went through in the last epoch.
-    memory, memory_total: in use and there, of its GPU (by everybody) or, on a CPU, of its process and the machine
-    [bytes]. load: 0 to 1, of its GPU, or of the cores that its threads may take. temperature: of its GPU [°C].
-    agreed: the last epoch after which all engines were found to hold the same parameters, to the last bit; 0: none yet.
-    None: not known. answered: False where it was too busy to answer in time, and this is what it said last.
+    patterns: number on this engine; patterns_per_second: rate in the last epoch.
+    memory, memory_total: used and total, of its GPU (all processes) or, on a CPU, of its process and of the machine
+    [bytes]. load: 0 to 1, of its GPU, or of the cores available to its threads. temperature: of its GPU [°C].
+    agreed: the last epoch after which all engines had bitwise equal parameters; 0: none yet.
+    None: unknown. answered: False if it was too busy to answer in time, and these are its last values.
     """
 
     rank: int

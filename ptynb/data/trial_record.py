@@ -1,4 +1,4 @@
-"""What tuning tries: one record for each trial."""
+"""Record of one trial of a study."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class TunedTrial:
     """One reconstruction of a study.
 
     number: 1 for the first. values: by the settings' dotted names.
-    state: "stopped" where it was under way when the study, or its kernel, ended: its values are tried again.
-    score: what is to be small; None where it did not come to its end.
-    losses: of its epochs (of its first half's, where halves are compared).
-    seconds: from its beginning to its end [s].
-    ranks: those of the engines it ran on; empty: in the notebook's process.
-    picture: the object's phase, small; None where it did not come to one.
-    reason: a sentence about why it was pruned, failed or stopped; what follows its first line are details.
+    state: "stopped" if it was running when the study, or its kernel, ended: its values are tried again.
+    score: the quantity to minimise; None if the trial did not complete.
+    losses: of its epochs (of its first half's, if halves are compared).
+    seconds: duration [s].
+    ranks: those of its engines; empty: in the notebook's process.
+    picture: the object's phase, reduced; None if there is none.
+    reason: why it was pruned, failed or stopped; lines after the first are details.
     """
 
     number: int
@@ -41,11 +41,11 @@ class TunedTrial:
 
 
 def best_of(trials: tuple[TunedTrial, ...]) -> TunedTrial | None:
-    """The complete trial with the smallest score, the first of equals; None where none is complete."""
+    """The complete trial with the smallest score, the first of equals; None if there is none."""
     complete = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
     return min(complete, key=lambda trial: (trial.score, trial.number), default=None)
 
 
 def value_text(value: Any) -> str:
-    """A value of a setting, short: '0.00123', '16', 'adam'."""
+    """A value of a setting as short text: '0.00123', '16', 'adam'."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,1 +1,1 @@
-"""What runs compiled on a CPU: loops over pixels, Fourier transforms between them, and the threads that share both."""
+"""Code compiled for a CPU: loops over pixels, Fourier transforms, and the threads that run them."""

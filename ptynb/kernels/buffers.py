@@ -1,4 +1,4 @@
-"""Arrays for the next update: new memory has to be emptied by the system first, up to a fifth of an epoch."""
+"""Reuse of arrays between updates: the system clears new memory first, which takes up to a fifth of an epoch."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MOST = 8
-"""Arrays kept; an update needs five."""
+"""Maximum number of arrays kept; an update needs five."""
 _spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
 
 
 def empty(shape: tuple[int, ...], like: Array) -> Array:
-    """An array of this shape, and of that one's type, with anything in it.
+    """Uninitialised array of this shape and of the dtype of `like`.
 
-    Planes start at multiples of 64 bytes, as torch has them: passes over them take up to a fifth less time.
+    Planes start at multiples of 64 bytes, as in torch: passes over them take up to a fifth less time.
     """
     spare = _spare.get((shape, like.dtype))
-    with contextlib.suppress(IndexError):  # another thread may have taken the last one
+    with contextlib.suppress(IndexError):  # another thread may have removed the last one
         if spare:
             return spare.pop()
     return torch.empty(shape, dtype=torch.from_numpy(like[:0]).dtype).numpy()
 
 
 def give_back(*arrays: Array) -> None:
-    """Keeps arrays that nobody else has."""
+    """Keep arrays for reuse; the caller must hold the only reference."""
     if sum(len(spare) for spare in [*_spare.values()]) + len(arrays) > MOST:
         _spare.clear()
     for array in arrays:
@@ -36,5 +36,5 @@ def give_back(*arrays: Array) -> None:
 
 
 def forget() -> None:
-    """Lets go of all arrays."""
+    """Release all arrays."""
     _spare.clear()

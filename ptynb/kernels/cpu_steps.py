@@ -1,7 +1,7 @@
-"""The steps of the hot path on a CPU, alone or one after the other; as `physics.steps`, for torch's tensors.
+"""The steps of the hot path on a CPU, separately or combined; same interface as `physics.torch_steps`.
 
-Each thread takes its patterns through all steps. What they have in common is added up by each thread for itself, and
-then over threads, by rows; or, where an object is larger than a batch's waves, from the waves, by rows.
+Each thread takes its patterns through all steps. Gradients of shared arrays are summed by each thread separately and
+then over threads, by rows; or, if an object is larger than a batch's waves, from the waves, by rows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ptynb.kernels.step_kernels import Crossing, Moving, Seen
 
 Array = NDArray[Any]
 GUARD = 2**16
-"""Numbers behind an empty array, more than a row and a column of a window."""
+"""Length of the memory behind an empty array: more than a row and a column of a window."""
 EMPTY, UNWRITTEN = ({np.dtype(kind): np.empty(GUARD, kind)[:0] for kind in (np.float32, np.float64)} for _ in range(2))
-"""What is missing, to be read and to be written.
+"""Placeholders of missing arrays, for reading and for writing.
 
-A compiled loop looks first whether its arrays overlap, by where their rows would be, and sums in another order if they
-do. An empty array of its own may lie just before another one: the same loss then had other last digits (1e-10).
+A compiled loop first checks whether its arrays overlap, from the addresses of their rows, and sums in another order if
+they do. A separate empty array may be stored just before another array: the same loss then differed by 1e-10.
 """
 
 
 class Move:
-    """P_jm = F⁻¹[R_j F[P_m]], without transforms where nothing moves."""
+    """P_jm = F⁻¹[R_j F[P_m]], without transforms if no shift is nonzero."""
 
     def __init__(self, probes: Tensor, shifts: Tensor, of_probes: bool, of_shifts: bool, alone: bool = False) -> None:
-        """of_probes, of_shifts: the gradients that are wanted. alone: a share has one pattern's probes at a time."""
+        """of_probes, of_shifts: gradients to compute. alone: a share stores the probes of one pattern at a time."""
         spectra, along = copied(probes), array(shifts)
         shares, patterns, (count, *planes) = thread_count.count(), len(along), spectra.shape
         plans = fft.plans(*planes[1:], spectra.dtype)
@@ -61,7 +61,7 @@ class Move:
         )
 
     def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None]:
-        """Of the probes and of the shifts, as far as they are wanted, times the same factor; once."""
+        """Gradients of the probes and of the shifts, as requested, times `factor`; call once."""
         moving = self.moving
         probes = moving.spectra if self.shared else moving.moved
         if moving.of_probes and self.shared:
@@ -87,10 +87,10 @@ class Cross:
         wanted: bool,
         alone: bool = False,
     ) -> None:
-        """probes: (pattern, mode, y, x); the gradient will take their place. wanted: the gradient of the object.
+        """probes: (pattern, mode, y, x); overwritten by the gradient. wanted: whether to compute the object's gradient.
 
-        alone: each share may have one pattern's waves at a time, and an object's gradient of its own: where that takes
-        less memory than the waves of all patterns.
+        alone: whether each share stores the waves of one pattern at a time and its own gradient of the object, if this
+        takes less memory than the waves of all patterns.
         """
         values, planes, patterns = array(object), probes.shape[1:], len(window_origins)
         (states, slices), shares = values.shape[:2], thread_count.count()
@@ -111,7 +111,7 @@ class Cross:
         )
 
     def gradient(self, factor: float) -> Tensor | None:
-        """Of the object, if it is wanted, times a factor; once."""
+        """Gradient of the object, if requested, times `factor`; call once."""
         if self.change is not None:
             parallel_sections.gather_object(self.crossing, factor, array(self.change))
         return self.change
@@ -134,7 +134,7 @@ class CompiledPatterns(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         move, cross = ctx.move, ctx.cross
         del ctx.move, ctx.cross
-        ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
+        ctx.saved_tensors  # noqa: B018  # raises if the object was modified meanwhile
         parallel_sections.patterns_back(move.moving, cross.crossing, array(outer[0]), shares=len(move.moving.totals))
         return cross.gradient(1.0), *move.gradients(1.0), None
 
@@ -173,7 +173,7 @@ class CompiledExitWaves(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         cross, probes = ctx.cross, ctx.probes
         del ctx.cross, ctx.probes
-        ctx.saved_tensors  # noqa: B018  # raises if the object has been changed since
+        ctx.saved_tensors  # noqa: B018  # raises if the object was modified meanwhile
         cross.crossing = cross.crossing._replace(waves=copied(outer[0]))
         parallel_sections.cross_back(cross.crossing)
         return cross.gradient(1.0), None, torch.from_numpy(probes), None
@@ -221,9 +221,9 @@ class CompiledSummedIntensity(torch.autograd.Function):
 def amplitude_loss(
     model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float
 ) -> tuple[Tensor, Tensor]:
-    """`losses.Amplitude`: its value, a sum (scalar float64), and its slope (pattern, y, x).
+    """`losses.AmplitudeLoss`: its value, a sum (scalar float64), and its slope (pattern, y, x).
 
-    Raises ValueError where shapes differ.
+    Raises ValueError if shapes differ.
     """
     if model.shape != frames.shape or (mask is not None and mask.shape != model.shape[1:]):
         raise InvalidValueError(
@@ -245,7 +245,7 @@ def seen(
     background: Tensor | None,
     kind: np.dtype[Any],
 ) -> Seen:
-    """What the detector saw, for loops of this real type."""
+    """Arguments of the detector model for loops of this real type."""
     nothing = EMPTY[kind]
     own, plane, masked = (
         nothing.reshape((0,) * axes) if tensor is None else array(tensor)
@@ -259,13 +259,13 @@ def seen(
 
 
 def array(tensor: Tensor) -> Array:
-    """The same numbers, in order, for loops."""
+    """The tensor as a contiguous NumPy array."""
     found: Array = tensor.numpy(force=True)
     return np.ascontiguousarray(found)
 
 
 def copied(tensor: Tensor) -> Array:
-    """A copy of them."""
+    """Copy of the tensor as a NumPy array."""
     given = tensor.numpy(force=True)
     copy = empty(given.shape, given)
     copy[...] = given
@@ -278,6 +278,6 @@ def _plans(waves: Array) -> fft.Plans:
 
 
 def _with_states(waves: Tensor) -> Array:
-    """(pattern, …, y, x) as (pattern, 1, …, y, x) with all axes between in one."""
+    """Reshape (pattern, …, y, x) to (pattern, 1, …, y, x) with all axes between merged into one."""
     given = array(waves)
     return given.reshape(len(given), 1, math.prod(given.shape[1:-2]), *given.shape[-2:])

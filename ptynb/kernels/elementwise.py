@@ -1,12 +1,12 @@
 """Passes over memory, each a loop over rows of pixels, compiled by numba.
 
-torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of what
-patterns have in common, so no two threads write the same pixel. What is added up is added in an order that follows from
-the number of threads alone: the same number gives the same bits, another one the same but for rounding.
+torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of arrays
+that patterns have in common, so no two threads write the same pixel. The order of sums depends only on the number of
+threads: the same number gives the same bits, another number gives the same result up to rounding.
 
 Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
 complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
-Where (one) is said, an array may also have one entry for whatever pattern it is the turn of.
+Arrays marked (one) may instead have a single entry, which is reused for each pattern.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ptynb.kernels.compiler import compiled
 
 @compiled
 def _place(array: Any, pattern: int) -> int:
-    """Where a pattern lies in an array that may have one entry for all of them."""
+    """Index of a pattern in an array that may have one entry for all patterns."""
     return pattern if array.shape[0] > 1 else 0
 
 
 @compiled
 def clear(planes: Any, share: int, shares: int) -> None:
-    """Makes a share's rows of planes (…, y, x) 0."""
+    """Set a share's rows of planes (…, y, x) to 0."""
     flat = planes.reshape(-1, planes.shape[-2], planes.shape[-1])
     for plane in range(len(flat)):
         for y in range(share, flat.shape[1], shares):
@@ -109,7 +109,7 @@ def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -
 
 @compiled
 def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int, out: Any) -> None:
-    """out = waves · the object's windows in this slice; waves: of one state for all, or of each. waves, out: (one)."""
+    """out = waves · the object's windows in this slice; waves: of one state, or of each. waves, out: (one)."""
     _, states, modes, height, width = out.shape
     for pattern in range(first, last):
         place, end = _place(waves, pattern), _place(out, pattern)
@@ -126,9 +126,9 @@ def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int
 
 @compiled
 def through_back(change: Any, waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int) -> None:
-    """Gradients of `through`, in place: of the windows, waves* · change, in `change`, of the waves in `waves`.
+    """Gradients of `through`, in place: `change` becomes waves* · change (of the windows), `waves` their gradient.
 
-    The latter are window* · change, summed over states where these share their waves. change, waves: (one).
+    The latter are window* · change, summed over states if these share their waves. change, waves: (one).
     """
     _, states, modes, height, width = change.shape
     each = waves.shape[1] > 1
@@ -167,7 +167,7 @@ def add_windows(
     shares: int,
     object: Any,
 ) -> None:
-    """Adds factor · windows, all modes, to a share's rows of a slice of the object; windows: (one)."""
+    """Add factor · windows, all modes, to a share's rows of one slice of the object; windows: (one)."""
     _, states, modes, height, width = windows.shape
     scale = windows.real.dtype.type(factor)
     for pattern in range(first, last):
@@ -223,7 +223,7 @@ def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> N
 def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> None:
     """waves · factor · planes (pattern, y, x) in place. waves, planes: (one).
 
-    Here as elsewhere: a loop that is given the same array twice is not run in vectors, and takes four times as long.
+    In place, since a loop with the same array as two arguments is not vectorised, and takes four times as long.
     """
     _, states, modes, height, width = waves.shape
     for pattern in range(first, last):
@@ -291,9 +291,9 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
 def amplitude_loss(
     model: Any, seen: Any, of_background: Any, floor: float, damping: float, first: int, last: int, values: Any
 ) -> None:
-    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; its slope takes the place of M. model: (one).
+    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; the slope overwrites M. model: (one).
 
-    seen: `chain.Seen`. of_background: (y, x), to which is added. damping: of the slope, see `losses.AmplitudeLoss`.
+    seen: `step_kernels.Seen`. of_background: (y, x), added to. damping: of the slope, see `losses.AmplitudeLoss`.
     """
     _, height, width = model.shape
     masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0

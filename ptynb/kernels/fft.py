@@ -1,14 +1,14 @@
-"""Fourier transforms of single planes inside compiled loops, without any factor in either direction.
+"""Fourier transforms of single planes inside compiled loops, without normalisation in either direction.
 
-Written for what stands around them: planes of a few hundred pixels a side, one at a time, on a thread that has just
-written the plane and reads it next. First all columns are transformed, then all rows, as many side by side as a vector
-has lanes, each in passes of small radices (Stockham's order, which needs no permutation: Van Loan, Computational
-Frameworks for the Fast Fourier Transform, SIAM 1992, section 1.7) that stay in the first-level cache. Sizes, and with
-them all loops and factors, are constants of the machine's code, which is made once for each shape and kept on disk.
+Designed for planes of a few hundred pixels a side, transformed one at a time on the thread that has just written the
+plane and reads it next. First all columns are transformed, then all rows, as many side by side as a vector has lanes,
+each in passes of small radices (Stockham's order, which needs no permutation: Van Loan, Computational Frameworks for
+the Fast Fourier Transform, SIAM 1992, section 1.7) that stay in the first-level cache. Sizes, and with them all loops
+and factors, are constants of the machine code, which is generated once for each shape and cached on disk.
 
-On an AMD EPYC (Zen 4) a plane of 128 x 128 in single precision takes 0.019 ms; FFTW as pyfftw brings it 0.030, torch's
-MKL 0.045 to 0.055 and scipy 0.067. And it is the same to the last bit in every process, which FFTW's plans, chosen by
-trying, are not.
+On an AMD EPYC (Zen 4) a plane of 128 x 128 in single precision takes 0.019 ms; FFTW (pyfftw) 0.030, torch's MKL 0.045
+to 0.055 and scipy 0.067. The result is the same to the last bit in every process, unlike that of FFTW, which chooses
+its plans by timing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ptynb.kernels.compiler import callback, compiled
 from ptynb.kernels.simd import Complex, Vectors
 
 RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
-"""A side is divided by these; one with another prime factor is left to torch."""
+"""Supported radices; a side with another prime factor is left to torch."""
 LETTERS = {np.dtype(np.complex64): "f", np.dtype(np.complex128): "d"}
 ALIGNMENT = 64
 _making = threading.Lock()
 
 
 class Plans(NamedTuple):
-    """Addresses of the code that transforms a plane of one shape and type, and the bytes of memory it works in."""
+    """Addresses of the code that transforms a plane of one shape and type, and the size of its work memory [bytes]."""
 
     forward: int
     backward: int
@@ -47,13 +47,13 @@ class Plans(NamedTuple):
 
 
 def possible(height: int, width: int) -> bool:
-    """Whether planes of this shape can be transformed here."""
+    """Whether planes of this shape are supported."""
     return all(math.prod(radices(side)) == side for side in (height, width))
 
 
 @functools.cache
 def radices(side: int) -> tuple[int, ...]:
-    """What a side is divided by, one after the other, the smallest first; what can't be divided is left out."""
+    """Radices of a side in order of use, the smallest first; a remainder that is not divisible is omitted."""
     found, rest = list[int](), side
     for radix in RADICES:
         while rest % radix == 0:
@@ -64,9 +64,9 @@ def radices(side: int) -> tuple[int, ...]:
 
 @functools.cache
 def plans(height: int, width: int, kind: Any) -> Plans:
-    """The code for planes (height, width); made at the first call, a second or two where it is not on the disk yet.
+    """The code for planes (height, width); generated at the first call, in a second or two if it is not cached on disk.
 
-    Raises ValueError where waves are not complex, or a side can't be divided.
+    Raises ValueError if waves are not complex, or a side is not divisible.
     """
     if kind not in LETTERS:
         raise InvalidValueError(
@@ -85,7 +85,7 @@ def plans(height: int, width: int, kind: Any) -> Plans:
 
 
 def _code(letter: str, height: int, width: int, backwards: bool) -> int:
-    """The address of void transform(source, target, room)."""
+    """Address of void transform(source, target, room); room: work memory."""
     kind, back = "df".index(letter), int(backwards)
 
     def transform(source: int, target: int, room: int) -> None:
@@ -98,7 +98,7 @@ def _code(letter: str, height: int, width: int, backwards: bool) -> int:
 def _code_of_a_plane(
     context: Any, source: Any, target: Any, room: Any, kind: Any, height: Any, width: Any, back: Any
 ) -> Any:
-    """Numbers from `kind` on are constants."""
+    """Generate the code; arguments from `kind` on are constants."""
     letter, backwards = "df"[kind.literal_value], bool(back.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -114,10 +114,10 @@ _plane: Any = intrinsic(prefer_literal=True)(_code_of_a_plane)
 
 
 class _Place(NamedTuple):
-    """Where the numbers of a block of transforms lie: one every `step` bytes, as many side by side as `lanes`.
+    """Memory layout of a block of transforms: one number every `step` bytes, `lanes` numbers side by side.
 
-    Those of the room lie as the vectors have them, real parts before imaginary ones. swapped: read or written with
-    real and imaginary part exchanged. Exchanged before and after, a transform is one backwards.
+    Numbers in work memory are stored as vectors, real parts before imaginary ones. swapped: read or written with real
+    and imaginary part exchanged. Exchanged before and after, a transform becomes the inverse one.
     """
 
     address: Any
@@ -127,7 +127,7 @@ class _Place(NamedTuple):
 
 
 class _Writer:
-    """Writes the code for one shape."""
+    """Generator of the code for one shape."""
 
     def __init__(self, vectors: Vectors, height: int, width: int) -> None:
         self.vectors, self.builder = vectors, vectors.builder
@@ -136,7 +136,7 @@ class _Writer:
         self.step = 2 * vectors.size
 
     def plane(self, source: Any, target: Any, room: Any, backwards: bool) -> None:
-        """All columns from `source` to `target`, and all rows of that in place."""
+        """Transform all columns from `source` to `target`, then all rows of `target` in place."""
         rooms = room, self._moved(room, max(self.height, self.width) * self.step)
         row = self.width * self.number
 
@@ -155,7 +155,7 @@ class _Writer:
         self._blocks(self.height, rows)
 
     def _blocks(self, count: int, write: Callable[[Any, int], None]) -> None:
-        """write(first, how many) for as many things at once as a vector has lanes, and for those that are left."""
+        """Call write(first, count) for blocks as wide as a vector, and for the remainder."""
         lanes = self.vectors.lanes
         with self._loop(count // lanes) as block:
             write(self._times(block, lanes), lanes)
@@ -163,7 +163,7 @@ class _Writer:
             write(_constant(count - count % lanes), count % lanes)
 
     def _line(self, side: int, source: _Place | None, target: _Place | None, rooms: tuple[Any, Any]) -> Any:
-        """Transforms of length `side`, side by side, from `source` or the first room; returns where they end."""
+        """Transforms of length `side`, side by side, from `source` or the first buffer; returns the output layout."""
         before, steps = 1, radices(side) or (1,)
         here, there = (_Place(room, self.step) for room in rooms)
         place = source or here
@@ -206,7 +206,7 @@ class _Writer:
         return self.builder.ptrtoint(table, ir.IntType(64))
 
     def _turn(self, plane: Any, room: Any, lanes: int, inwards: bool, swapped: bool) -> None:
-        """Rows of the plane to or from a room, where the numbers of several rows lie side by side."""
+        """Copy rows of the plane to or from work memory, where the numbers of several rows are stored side by side."""
         vectors, row = self.vectors, self.width * self.number
 
         def block(first: Any, count: int) -> None:
@@ -245,7 +245,7 @@ class _Writer:
 
     @contextlib.contextmanager
     def _loop(self, count: int) -> Iterator[Any]:
-        """What is written inside is done for 0, 1, … count - 1."""
+        """Loop over 0, 1, … count - 1; the body is the code generated inside the context."""
         if count == 1:
             yield _constant(0)
         else:
@@ -267,7 +267,7 @@ def _constant(value: int) -> Any:
 
 
 def _code_of_a_call(context: Any, address: Any, source: Any, target: Any, room: Any) -> Any:
-    """Calls void function(source, target, room) at an address: numba keeps no code on disk that holds one itself."""
+    """Call void function(source, target, room) at an address: numba does not cache code that contains an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 3).as_pointer()
@@ -307,4 +307,4 @@ def _transform(code: int, room: int, waves: Any, out: Any, first: int, last: int
     start = (memory.ctypes.data + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     for number in range(first * per, last * per):
         _call(code, source + number * plane, target + number * plane, start)
-    memory[0] = 0  # it is in use up to here
+    memory[0] = 0  # keeps the memory alive up to here

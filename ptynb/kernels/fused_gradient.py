@@ -1,4 +1,4 @@
-"""From probes and object to the loss and back in one section, since a pattern's loss needs no other pattern."""
+"""Loss and gradients from probes and object in one section, since a pattern's loss is independent of others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ptynb.kernels.hotpath_types import Detection, Illumination
 
 
 class Descent:
-    """`hotpath.far_field_misfit`, and its gradients, which are asked for once."""
+    """`hotpath.far_field_misfit` and its gradients, which can be computed once."""
 
     def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:
-        """wanted: the gradients of `hotpath.varied`; those at the detector come with any other."""
+        """wanted: which gradients of `hotpath.varied` to compute; those at the detector come with any other."""
         of_object, of_probes, of_shifts, *self.at_detector = wanted
         self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)
         moved = self.move.moving.moved
@@ -41,7 +41,7 @@ class Descent:
         return float(values.sum())
 
     def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
-        """Those that are wanted, times a factor."""
+        """The requested gradients, times `factor`."""
         moving, crossing = self.move.moving, self.cross.crossing
         found = self.cross.gradient(factor), *self.move.gradients(factor)
         room = [moving.moved] if self.move.shared else []
@@ -56,11 +56,11 @@ class Descent:
 
 
 class Misfit(torch.autograd.Function):
-    """`Descent`, recorded."""
+    """`Descent` as an autograd function."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
-        """given: `hotpath.varied`, and the two records that these are from."""
+        """given: `hotpath.varied`, followed by the two records that contain them."""
         *_, lighting, detection = given
         ctx.descent = Descent(lighting, detection, ctx.needs_input_grad[:-2])
         object: Tensor = lighting.object
@@ -68,7 +68,7 @@ class Misfit(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        """Once."""
+        """Gradients; call once."""
         descent = ctx.descent
         del ctx.descent
         return *descent.gradients(float(outer[0])), None, None

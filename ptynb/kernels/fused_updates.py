@@ -1,4 +1,4 @@
-"""Updates of parameters in one pass over them, instead of one for every operation."""
+"""Parameter updates in one pass over memory, instead of one for every operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def adam(
     steps: int,
     epsilon: float,
 ) -> None:
-    """Kingma and Ba, arXiv:1412.6980, algorithm 1, in place; all arrays flat. steps: this one counted."""
+    """Kingma and Ba, arXiv:1412.6980, algorithm 1, in place; all arrays flat. steps: count including this one."""
     beta, of_square = betas
     numbers = _numbers(betas, (rate / (1 - beta**steps), 1 / np.sqrt(1 - of_square**steps), epsilon), values.dtype)
 
@@ -31,7 +31,7 @@ def adam(
 def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any, share: int, shares: int) -> None:
     keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
     length, unbiased, least = numbers[4], numbers[5], numbers[6]
-    # Indices from 0 on: others might be negative, and would be looked at one by one.
+    # Indices start at 0: possibly negative indices would each be checked.
     first, last = part(len(values), share, shares)
     values, gradient = values[first:last], gradient[first:last]
     mean, square = mean[first:last], square[first:last]
@@ -54,14 +54,14 @@ def adam_of_rows(
     betas: tuple[float, float],
     epsilon: float,
 ) -> None:
-    """`adam` of these rows of arrays (row, number) only, each with its own count of `steps` (row,), counted here."""
+    """`adam` of these rows of arrays (row, number) only, each with its own `steps` (row,), incremented here."""
     _adam_of_rows(values, gradient, mean, square, steps, rows, _numbers(betas, (rate, epsilon), np.dtype(np.float64)))
 
 
 def _numbers(betas: tuple[float, float], others: tuple[float, ...], dtype: Any) -> Any:
     """β₁, 1 - β₁, β₂, 1 - β₂ and others as an array.
 
-    Worked out here: compiled, 1 - β would be multiplied out, and lose the digits that β = 0.999 leaves it.
+    Computed here: in compiled code 1 - β would be expanded, and lose digits for β = 0.999.
     """
     return np.array([part for beta in betas for part in (beta, 1 - beta)] + [*others], dtype)
 

@@ -23,7 +23,7 @@ class Illumination(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """Measured counts of a batch, and how they are compared with the model.
+    """Measured counts of a batch, and parameters of the comparison with the model.
 
     stored, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
     [counts].

@@ -1,6 +1,6 @@
-"""The hot path's sections: what each thread does with its share of the patterns, or of the rows of what they share.
+"""Parallel sections of the hot path: the work of each thread on its share of the patterns, or of rows of shared arrays.
 
-A section ends when all threads have ended; `chain` has what is done inside, and the arrays.
+A section ends when all threads have ended; `step_kernels` defines the steps and the arrays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ptynb.kernels.thread_pool import in_shares, part
 
 @in_shares
 def transform(plans: Any, planes: Any, backwards: bool, share: int, shares: int) -> None:
-    """Transforms planes (plane, y, x) in place, as `transforms` does."""
+    """Transform planes (plane, y, x) in place, see `fft`."""
     first, last = part(len(planes), share, shares)
     if backwards:
         fft.backward(plans, planes, first, last)
@@ -24,13 +24,13 @@ def transform(plans: Any, planes: Any, backwards: bool, share: int, shares: int)
 
 @in_shares
 def move(moving: Moving, share: int, shares: int) -> None:
-    """`chain.move`."""
+    """`step_kernels.move`."""
     step_kernels.move(moving, moving.moved, *part(len(moving.shifts), share, shares))
 
 
 @in_shares
 def move_back(moving: Moving, share: int, shares: int) -> None:
-    """`chain.move_back`."""
+    """`step_kernels.move_back`."""
     total = moving.totals[share]
     total[...] = 0
     step_kernels.move_back(moving, moving.moved, total, *part(len(moving.shifts), share, shares))
@@ -38,33 +38,33 @@ def move_back(moving: Moving, share: int, shares: int) -> None:
 
 @in_shares
 def cross(crossing: Crossing, share: int, shares: int) -> None:
-    """`chain.cross`."""
+    """`step_kernels.cross`."""
     first, last = part(len(crossing.window_origins), share, shares)
     step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
 
 
 @in_shares
 def cross_back(crossing: Crossing, share: int, shares: int) -> None:
-    """`chain.cross_back`."""
+    """`step_kernels.cross_back`."""
     first, last = part(len(crossing.window_origins), share, shares)
     step_kernels.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
 
 
 @in_shares
 def propagate(plans: Any, waves: Any, intensity: Any, share: int, shares: int) -> None:
-    """`chain.propagate`."""
+    """`step_kernels.propagate`."""
     step_kernels.propagate(plans, waves, *part(len(intensity), share, shares), intensity)
 
 
 @in_shares
 def propagate_back(plans: Any, waves: Any, slopes: Any, share: int, shares: int) -> None:
-    """`chain.propagate_back`."""
+    """`step_kernels.propagate_back`."""
     step_kernels.propagate_back(plans, waves, slopes, *part(len(slopes), share, shares))
 
 
 @in_shares
 def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, shares: int) -> None:
-    """From the probes to the detector: `chain.move`, `cross` and `propagate`."""
+    """From the probes to the detector: `step_kernels.move`, `cross` and `propagate`."""
     first, last = part(len(intensity), share, shares)
     step_kernels.move(moving, moving.moved, first, last)
     step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
@@ -73,7 +73,7 @@ def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, sha
 
 @in_shares
 def patterns_back(moving: Moving, crossing: Crossing, slopes: Any, share: int, shares: int) -> None:
-    """The way back."""
+    """Gradient of `patterns`."""
     first, last = part(len(slopes), share, shares)
     total = moving.totals[share]
     total[...] = 0
@@ -95,9 +95,9 @@ def misfit(
     share: int,
     shares: int,
 ) -> None:
-    """There, the amplitude loss, and back: pattern by pattern, while each is in the second-level cache.
+    """Patterns, amplitude loss and gradients: pattern by pattern, while each is in the second-level cache.
 
-    intensity: (share, y, x). values: (pattern,), the losses. Sums begin with anything in them.
+    intensity: (share, y, x). values: (pattern,), the losses. Sums need not be initialised.
     """
     moved, total = step_kernels.own(moving.moved, moving.alone, share), moving.totals[share]
     probes, waves = (
@@ -126,14 +126,14 @@ def misfit(
 
 @in_shares
 def gather_probes(moving: Moving, factor: float, share: int, shares: int) -> None:
-    """Σ_j R_j* Q_jm over shares, times a factor, in the place of the spectra."""
+    """Σ_j R_j* Q_jm over shares, times a factor, which overwrites the spectra."""
     spectrum = moving.spectra[0]
     elementwise.sum_of_shares(moving.totals, factor, *part(spectrum.shape[-2], share, shares), spectrum)
 
 
 @in_shares
 def gather_object(crossing: Crossing, factor: float, change: Any, share: int, shares: int) -> None:
-    """Σ_j P_j* g_j at c_j, for each slice, times a factor: from what each share added, or from the waves."""
+    """Σ_j P_j* g_j at c_j, for each slice, times a factor: from the sums of the shares, or from the waves."""
     states, slices, height, width = change.shape
     if crossing.alone:
         own = crossing.changes.reshape(len(crossing.changes), states * slices, height, width)
@@ -147,18 +147,18 @@ def gather_object(crossing: Crossing, factor: float, change: Any, share: int, sh
 
 @in_shares
 def add_squares(waves: Any, factor: float, out: Any, share: int, shares: int) -> None:
-    """`passes.add_squares`."""
+    """`elementwise.add_squares`."""
     elementwise.add_squares(waves, factor, *part(len(out), share, shares), out)
 
 
 @in_shares
 def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> None:
-    """`passes.scaled`."""
+    """`elementwise.scaled`."""
     elementwise.scaled(waves, planes, factor, *part(len(planes), share, shares))
 
 
 @in_shares
 def amplitude_loss(model: Any, seen: Seen, floor: float, damping: float, values: Any, share: int, shares: int) -> None:
-    """`passes.amplitude_loss`, of all patterns."""
+    """`elementwise.amplitude_loss`, of all patterns."""
     first, last = part(len(values), share, shares)
     elementwise.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)

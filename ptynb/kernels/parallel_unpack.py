@@ -1,4 +1,4 @@
-"""Patterns out of a file and into the model's order by all threads, each its share, without the interpreter."""
+"""Read patterns from a file into the model's order, in parallel and without the interpreter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 3)
 
 
 class _System(NamedTuple):
-    """Addresses of ssize_t pread(file, memory, bytes, place) and int posix_fadvise(file, place, bytes, advice)."""
+    """Addresses of ssize_t pread(file, memory, bytes, offset) and int posix_fadvise(file, offset, bytes, advice)."""
 
     read: int
     advise: int
@@ -35,15 +35,15 @@ def _system() -> _System | None:
 
 
 def possible() -> bool:
-    """Whether the system has what it takes."""
+    """Whether the system has the required functions."""
     return _system() is not None
 
 
 class PatternLayout(NamedTuple):
-    """How patterns lie in a file.
+    """Layout of patterns in a file.
 
-    file: its descriptor. bytes: of a pattern. shifts: as for `arranging.arrange`. good: (y, x), in the file's order;
-    pixels where it is not are 0; of size 0: everywhere. clip: negative counts become 0.
+    file: its descriptor. bytes: of a pattern. shifts: as for `unpack.arrange`. good: (y, x), in the file's order; other
+    pixels are set to 0; size 0: all are good. clip: negative counts become 0.
     """
 
     file: int
@@ -62,8 +62,8 @@ def read(
 ) -> bool:
     """out[j] (pattern, y, x) = the pattern at places[j] [bytes from the file's start], in the model's order.
 
-    coming: places of patterns that will be read next, for the system to know. scratch: (share, y, x) of the file's
-    type. Returns whether all was there.
+    coming: offsets of patterns that will be read next, for the system's read-ahead. scratch: (share, y, x) of the
+    file's type. Returns whether all data could be read.
     """
     missing = np.zeros(len(scratch), np.int64)
     _read(_system(), stored, places, coming, scratch, out, missing, shares=len(scratch))
@@ -107,7 +107,7 @@ def _read(
 
 @compiled
 def _filled(code: int, stored: Any, place: int, out: Any) -> bool:
-    """Whether a pattern could be read from this place on."""
+    """Whether a pattern could be read at this offset."""
     start, done = out.ctypes.data, 0
     while done < stored.bytes:
         got = _call(code, stored.file, start + done, stored.bytes - done, place + done)
@@ -118,7 +118,7 @@ def _filled(code: int, stored: Any, place: int, out: Any) -> bool:
 
 
 def _code_of_call(context: Any, code: Any, file: Any, first: Any, second: Any, third: Any) -> Any:
-    """Calls int64 code(int32 file, int64, int64, int64)."""
+    """Call int64 code(int32 file, int64, int64, int64)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(_INTEGER, [ir.IntType(32), _INTEGER, _INTEGER, _INTEGER]).as_pointer()

@@ -1,7 +1,7 @@
-"""Complex numbers in the processor's vectors, as LLVM's instructions: what `transforms` is made of.
+"""Complex arithmetic in the processor's vectors, as LLVM instructions, used by `fft`.
 
-A complex number here is a pair of vectors (real, imaginary); its lanes belong to as many transforms that are done side
-by side. Where vectors meet memory that others see, real and imaginary parts take turns, as numpy and torch have them.
+A complex number here is a pair of vectors (real, imaginary); each lane belongs to one of several simultaneous
+transforms. In arrays, real and imaginary parts are interleaved, as in numpy and torch.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from llvmlite import ir
 
 Complex = tuple[Any, Any]
 LANES = {"f": 8, "d": 4}
-"""Numbers in a vector of 256 bits, by the letter of their type: float or double."""
+"""Numbers in a vector of 256 bits, by type: float or double."""
 _FLAGS = ("contract", "nsz")
 _INDEX = ir.IntType(64)
 _NEXT = (4, 2, 3, 5, 7, 11, 13)
-"""How a radix is divided further, in this order."""
+"""Factorisation of composite radices, in order of preference."""
 
 
 class Vectors:
-    """Writes instructions for vectors of one type."""
+    """Generator of instructions for vectors of one type."""
 
     def __init__(self, builder: Any, letter: str) -> None:
-        """letter: of `LANES`."""
+        """letter: a key of `LANES`."""
         self.builder, self.lanes = builder, LANES[letter]
         self.number = ir.FloatType() if letter == "f" else ir.DoubleType()
         self.bytes = 4 if letter == "f" else 8
@@ -67,7 +67,7 @@ class Vectors:
                 return self._negative(imaginary), real
 
     def transform(self, values: Sequence[Complex]) -> list[Complex]:
-        """X_q = Σ_k x_k exp(-2πi kq/n) of a few numbers: Cooley and Tukey, Math. Comput. 19, 297 (1965)."""
+        """X_q = Σ_k x_k exp(-2πi kq/n) for small n: Cooley and Tukey, Math. Comput. 19, 297 (1965)."""
         count = len(values)
         if count == 1:
             return [*values]
@@ -82,7 +82,7 @@ class Vectors:
         return [rows[q][p] for p in range(rest) for q in range(radix)]
 
     def _transform_of_prime(self, values: Sequence[Complex]) -> list[Complex]:
-        """x_k and x_n-k meet the same cosine, and sines that differ in sign only."""
+        """x_k and x_n-k have the same cosines, and sines that differ in sign only."""
         first, count = values[0], len(values)
         pairs = [(values[k], values[count - k]) for k in range(1, count // 2 + 1)]
         even, odd = [self.sum(*pair) for pair in pairs], [self.difference(*pair) for pair in pairs]
@@ -126,7 +126,7 @@ class Vectors:
     # Memory
 
     def load(self, address: Any, numbers: int | None = None) -> Any:
-        """A vector from memory; only its first `numbers` are read, the others are 0."""
+        """Load a vector; only its first `numbers` are read, the others are 0."""
         if numbers is None or numbers >= self.lanes:
             loaded = self.builder.load(self.builder.inttoptr(address, self.vector.as_pointer()))
             loaded.align = self.bytes
@@ -138,7 +138,7 @@ class Vectors:
         return vector
 
     def store(self, vector: Any, address: Any, numbers: int | None = None) -> None:
-        """A vector, or only its first `numbers`, to memory."""
+        """Store a vector, or only its first `numbers`."""
         if numbers is None or numbers >= self.lanes:
             stored = self.builder.store(vector, self.builder.inttoptr(address, self.vector.as_pointer()))
             stored.align = self.bytes
@@ -148,17 +148,17 @@ class Vectors:
             self.builder.store(self.builder.extract_element(vector, _place(lane)), own).align = self.bytes
 
     def load_whole(self, address: Any, count: int) -> tuple[Any, Any]:
-        """As many complex numbers as there are lanes, in two vectors one after the other; only `count` are read."""
+        """Load one complex number per lane into two consecutive vectors; only `count` are read."""
         high = self.moved(address, self.size)
         return self.load(address, 2 * count), self.load(high, max(2 * count - self.lanes, 0))
 
     def store_whole(self, pair: tuple[Any, Any], address: Any, count: int) -> None:
-        """The other way round."""
+        """Inverse of `load_whole`."""
         self.store(pair[0], address, 2 * count)
         self.store(pair[1], self.moved(address, self.size), max(2 * count - self.lanes, 0))
 
     def spread(self, address: Any) -> Any:
-        """One number from memory in all lanes."""
+        """Broadcast one number from memory to all lanes."""
         nothing = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(nothing, self._number(address), _place(0))
         return self._chosen(first, first, [0] * self.lanes)
@@ -175,17 +175,17 @@ class Vectors:
     # Order
 
     def split(self, low: Any, high: Any) -> Complex:
-        """Two vectors of complex numbers, one after the other, as a pair."""
+        """Two consecutive vectors of interleaved complex numbers as a pair."""
         even = range(0, 2 * self.lanes, 2)
         return self._chosen(low, high, even), self._chosen(low, high, [place + 1 for place in even])
 
     def merged(self, value: Complex) -> tuple[Any, Any]:
-        """The other way round."""
+        """Inverse of `split`."""
         places = [part * self.lanes + lane for lane in range(self.lanes) for part in (0, 1)]
         return self._chosen(*value, places[: self.lanes]), self._chosen(*value, places[self.lanes :])
 
     def columns(self, rows: Sequence[tuple[Any, Any]]) -> list[Complex]:
-        """Of a square of complex numbers, whose rows are as `load_whole` gives them."""
+        """Columns of a square of complex numbers, whose rows are as returned by `load_whole`."""
         half = self.lanes // 2
         found = list[Complex]()
         for side in (0, 1):
@@ -194,7 +194,7 @@ class Vectors:
         return found
 
     def rows(self, columns: Sequence[Complex]) -> list[tuple[Any, Any]]:
-        """The other way round."""
+        """Inverse of `columns`."""
         half = self.lanes // 2
         merged = [self.merged(column) for column in columns]
         found = list[tuple[Any, Any]]()
@@ -204,7 +204,7 @@ class Vectors:
         return found
 
     def _transposed(self, rows: Sequence[Any]) -> list[Any]:
-        """As many vectors of complex numbers as each has of them: their columns."""
+        """Transpose of a square of complex numbers, one vector per row."""
         found, count = [*rows], len(rows)
         step = count // 2
         while step:
@@ -227,5 +227,5 @@ def _place(number: int) -> Any:
 
 
 def _of_pairs(places: Sequence[int]) -> list[int]:
-    """Places of real and imaginary parts, from those of complex numbers."""
+    """Indices of real and imaginary parts, from those of complex numbers."""
     return [2 * place + part for place in places for part in (0, 1)]

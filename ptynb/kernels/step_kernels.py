@@ -1,6 +1,6 @@
-"""The steps of the hot path for patterns from `first` to `last`: passes and transforms, in one compiled loop each.
+"""The steps of the hot path for patterns from `first` to `last`: passes and transforms, one compiled loop per step.
 
-Arrays are those of `passes`. Each step has its way back, which puts the gradient at its start where its output was.
+Arrays are as in `elementwise`. Each step has a backward step, which overwrites its output with its input's gradient.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ptynb.kernels.compiler import compiled
 
 
 class Moving(NamedTuple):
-    """What moves the probes.
+    """Arguments of the probe shift.
 
-    spectra: of the probes (1, mode, y, x); or the probes, of each pattern. still: whether all shifts (pattern, yx) are
-    0. along_y, along_x: room for the ramps. moved: (pattern, mode, y, x); or, alone, (share, mode, y, x), for whatever
-    pattern it is the share's turn of. totals: (share, mode, y, x), the gradient of what patterns have in common.
-    slopes: (pattern, yx), that of the shifts. of_probes, of_shifts: which of these are wanted.
+    spectra: of the probes (1, mode, y, x); or the probes of each pattern. still: whether all shifts (pattern, yx) are
+    0. along_y, along_x: buffers of the ramps. moved: (pattern, mode, y, x); or, alone, (share, mode, y, x), for the
+    current pattern of each share. totals: (share, mode, y, x), the gradient of arrays that patterns have in common.
+    slopes: (pattern, yx), gradient of the shifts. of_probes, of_shifts: which of these to compute.
     """
 
     plans: fft.Plans
@@ -35,12 +35,12 @@ class Moving(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """What takes the probes through the object.
+    """Arguments of the propagation through the object.
 
-    kernel: (1 or pattern, y, x), of what lies between two slices. probes: `Moving.moved`, with an axis for states.
-    arriving: (1, slice less one, pattern, state, mode, y, x), what comes to each further slice; alone, (share, slice
-    less one, 1, …). waves: behind the object, (pattern or share, state, mode, y, x). changes: (share, …), where each
-    share adds the gradient of the object by itself, else empty.
+    kernel: (1 or pattern, y, x), of the space between two slices. probes: `Moving.moved`, with an axis for states.
+    arriving: (1, slice less one, pattern, state, mode, y, x), incident waves of each further slice; alone, (share,
+    slice less one, 1, …). waves: behind the object, (pattern or share, state, mode, y, x). changes: (share, …), the
+    gradient of the object summed by each share, else empty.
     """
 
     plans: fft.Plans
@@ -55,9 +55,9 @@ class Crossing(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the detector saw, and how; what is missing is empty, and with a background there are weights.
+    """Measured counts and detector parameters; missing arrays are empty, and a background requires weights.
 
-    stored: counts (…, y, x), of which pattern j has number rows[j]. mask: (y, x). weights: w (pattern,). background:
+    stored: counts (…, y, x); those of pattern j have index rows[j]. mask: (y, x). weights: w (pattern,). background:
     B (y, x). of_weights, of_background: their gradients, the latter (share, y, x).
     """
 
@@ -72,13 +72,13 @@ class Seen(NamedTuple):
 
 @compiled
 def own(array: Any, alone: bool, share: int) -> Any:
-    """A share's room in an array that has one for each; all of an array of patterns."""
+    """A share's entry of an array that has one per share; all of an array of patterns."""
     return array[share : share + 1] if alone else array[0 : len(array)]
 
 
 @compiled
 def move(moving: Moving, moved: Any, first: int, last: int) -> None:
-    """P_jm = F⁻¹[R_j F[P_m]]; with one spectrum for each pattern, these are the probes before. moved: (one)."""
+    """P_jm = F⁻¹[R_j F[P_m]]; `spectra` of one entry per pattern are the unshifted probes. moved: (one)."""
     along_y, along_x = moving.along_y, moving.along_x
     if moving.still:
         elementwise.ramped(moving.spectra, along_y, along_x, 1.0, first, last, moved)
@@ -93,9 +93,9 @@ def move(moving: Moving, moved: Any, first: int, last: int) -> None:
 
 @compiled
 def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> None:
-    """The gradient of what `move` gave becomes that of the probes, or of their spectra where patterns share these.
+    """Replace the gradient of the output of `move` by that of the probes, or of their spectra if patterns share these.
 
-    moved: (one). total: a share's own, to which is added.
+    moved: (one). total: sum of this share, which is added to.
     """
     along_y, along_x, shared = moving.along_y, moving.along_x, moving.spectra.shape[0] == 1
     if not moving.still:
@@ -130,9 +130,9 @@ def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int
 
 @compiled
 def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
-    """The gradient of what `cross` gave becomes that of the last slice's windows.
+    """Replace the gradient of the output of `cross` by that of the last slice's windows.
 
-    What arrived at a slice becomes the gradient of the windows before it, and the probes become their own gradient.
+    Incident waves of a slice are replaced by the gradient of the windows before it, and the probes by their gradient.
     """
     plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
     gaps = arriving.shape[0]
@@ -157,9 +157,9 @@ def add_change(
     rows: tuple[int, int],
     out: Any,
 ) -> None:
-    """Adds what `cross_back` left, times a factor, to some rows of the gradient of the object.
+    """Add the output of `cross_back`, times a factor, to some rows of the gradient of the object.
 
-    patterns: the first, and the first that is not. rows: the share whose they are, and the number of shares.
+    patterns: the first, and one past the last. rows: the share that owns the rows, and the number of shares.
     """
     gaps = arriving.shape[0]
     for layer in range(gaps + 1):
@@ -169,19 +169,19 @@ def add_change(
 
 @compiled
 def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> None:
-    """M_j = Σ_m |F[ψ_jm]|²; the waves become those on the detector, times √(n_y n_x)."""
+    """M_j = Σ_m |F[ψ_jm]|²; overwrites the waves with those on the detector, times √(n_y n_x)."""
     fft.forward(plans, waves, *span(waves, first, last))
     elementwise.add_squares(waves, 1 / (waves.shape[-2] * waves.shape[-1]), first, last, intensity)
 
 
 @compiled
 def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -> None:
-    """F⁻¹[2 (dL/dM) Ψ], where Ψ was."""
+    """F⁻¹[2 (dL/dM) Ψ], which overwrites Ψ."""
     elementwise.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last)
     fft.backward(plans, waves, *span(waves, first, last))
 
 
 @compiled
 def span(array: Any, first: int, last: int) -> tuple[int, int]:
-    """Where patterns lie in an array that may have one entry for whatever pattern it is the turn of."""
+    """Index range of patterns in an array that may have a single entry for the current pattern."""
     return (first, last) if array.shape[0] > 1 or first == last else (0, 1)

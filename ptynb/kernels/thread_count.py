@@ -1,4 +1,4 @@
-"""On how many threads work is shared, and how torch's own are kept out of the way."""
+"""Number of threads that share work, and limits on torch's own threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def count() -> int:
-    """How many threads share work; torch's number, or what it was before `torch_alone`."""
+    """Number of threads that share work: torch's number, or its value before `torch_alone`."""
     return getattr(_alone, "shares", 0) or torch.get_num_threads()
 
 
@@ -21,7 +21,7 @@ def is_torch_alone() -> bool:
 
 @contextlib.contextmanager
 def torch_alone(wanted: bool = True) -> Iterator[None]:
-    """Inside, what the calling thread asks of torch is done by this thread only, if that is wanted.
+    """Context in which torch operations of the calling thread run on this thread only, if `wanted`.
 
     After each of torch's operations OpenMP's threads spin for milliseconds, on the cores that shares need: an epoch on
     two cores took 1.5 times as long.

@@ -1,12 +1,12 @@
-"""Work in equal shares on threads that stay in compiled code.
+"""Division of work into equal shares for threads that stay in compiled code.
 
-Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does taking turns with the interpreter's lock;
-an update of a small batch takes a few hundred. So while torch is kept to one thread, helpers look into a mailbox for a
-millisecond after their last share before they fall asleep: a section whose helpers are awake takes one microsecond to
-begin and to end. Otherwise they leave the cores to torch's threads at once.
+Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does exchanging the interpreter's lock; an
+update of a small batch takes a few hundred. So while torch is limited to one thread, helpers poll a mailbox for a
+millisecond after their last share before they sleep: a section whose helpers are awake takes one microsecond to begin
+and to end. Otherwise they leave the cores to torch's threads immediately.
 
-The helpers live as long as the process, and come to life where they are first needed. numba's own threads would be a
-second pool beside torch's, each spinning for milliseconds on the cores that the other needs.
+The helpers are started when first needed and live as long as the process. numba's own threads would be a second pool
+beside torch's, each spinning for milliseconds on the cores that the other needs.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ptynb.kernels.libc import address_of, system_function
 from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
 
 PATIENCE = 1e-3
-"""For how long helpers, or whom they help, wait awake [s]."""
+"""Time that helpers, or their caller, wait actively [s]."""
 
 
 @compiled
 def part(count: int, share: int, shares: int) -> tuple[int, int]:
-    """The first of `count` things that a share takes, and the first that it leaves to the next."""
+    """First index of a share's part of `count` items, and one past its last."""
     return count * share // shares, count * (share + 1) // shares
 
 
 def in_shares(function: Callable[..., None]) -> Callable[..., None]:
-    """Compiles function(*arguments, share, shares), which does one share, into one of arguments, which does them all.
+    """Compile function(*arguments, share, shares), which runs one share, into a function of arguments that runs all.
 
-    Arguments are numbers, arrays, and tuples of these. As many shares are done at once as `threads.count` says, or as
-    `shares=` does, for arrays that have a row for each; the call waits for all of them. Raises MemoryError where one
-    had no memory.
+    Arguments are numbers, arrays, and tuples of these. The number of simultaneous shares is `thread_count.count()`, or
+    `shares=`, for arrays that have a row per share; the call waits for all of them. Raises MemoryError if a share ran
+    out of memory.
     """
     runner = runner_of(function)
 
@@ -56,10 +56,10 @@ def in_shares(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Addresses(NamedTuple):
-    """Of the mailboxes, 0 where there is nobody to help, and of functions of the system, 0 where it has none.
+    """Addresses of the mailboxes, 0 without helpers, and of functions of the system, 0 if not available.
 
-    patience: pauses before a thread that waits falls asleep. leave: lets other threads have the core. rest: sleeps for
-    a number of microseconds (Windows: milliseconds). core: the number of the core that the caller is on.
+    patience: pauses before a waiting thread sleeps. leave: yields the core to other threads. rest: sleeps for a number
+    of microseconds (Windows: milliseconds). core: returns the number of the caller's core.
     """
 
     boxes: int
@@ -81,7 +81,7 @@ class _Crew:
         self._addresses = self._hasty = self._alone
 
     def run(self, runner: Any, shares: int, arguments: tuple[Any, ...]) -> None:
-        """Does all shares. Where another thread has the helpers, one after the other."""
+        """Run all shares; sequentially if another thread uses the helpers."""
         if shares == 1 or not self._busy.acquire(blocking=False):
             failed = runner(self._alone, shares, arguments)
         else:
@@ -96,7 +96,7 @@ class _Crew:
             raise MemoryError("Not enough memory for the buffers of a compiled step.")
 
     def _grow(self, helpers: int) -> None:
-        """Makes sure of this many; mailboxes are moved, so all others are at rest."""
+        """Ensure this number of helpers; mailboxes are reallocated, so all helpers must be idle."""
         self.end()
         self._patience = self._patience or _pauses(PATIENCE)
         self._memory = np.zeros((helpers * BOX + LINE) // 8, np.int64)
@@ -111,7 +111,7 @@ class _Crew:
         self._helpers = made
 
     def end(self) -> None:
-        """Ends all helpers, who have nothing to do."""
+        """End all helpers, which must be idle."""
         for helper in self._helpers:
             helper.calls.put(None)
         for helper in self._helpers:
@@ -119,13 +119,13 @@ class _Crew:
 
 
 class _Helper:
-    """A thread that does what its mailbox says.
+    """A thread that runs the tasks in its mailbox.
 
-    calls: the core of who wakes it; None to end it. core: on which it last woke.
+    calls: the core of the thread that wakes it; None to end it. core: on which it last woke.
     """
 
     def __init__(self, box: int, number: int, before: list[_Helper]) -> None:
-        """before: the helpers of the shares before its own."""
+        """before: the helpers of the preceding shares."""
         self.calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self.core, self._before = -1, before
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
@@ -142,22 +142,22 @@ class _Helper:
 
 
 def _move_off(taken: set[int]) -> None:
-    """Moves the calling thread to another core, if it is on one of these.
+    """Move the calling thread to another core, if it is on one of these.
 
-    Linux wakes a thread where its waker is, and lets two that never sleep stay there for a hundred milliseconds, with
-    another core idle.
+    Linux wakes a thread on the core of its waker, and leaves two threads that never sleep there for a hundred
+    milliseconds, with another core idle.
     """
     if _core is None or _core() not in taken or not hasattr(os, "sched_setaffinity"):
         return
     allowed = os.sched_getaffinity(0)
     if free := allowed - taken:
-        with contextlib.suppress(OSError):  # where that is forbidden, things take longer
+        with contextlib.suppress(OSError):  # not permitted: only slower
             os.sched_setaffinity(0, free)
             os.sched_setaffinity(0, allowed)
 
 
 def _pauses(seconds: float) -> int:
-    """How many pauses take so long."""
+    """Number of pauses that take this time."""
     pause_for(1)  # compiles it
     number = 1000
     while True:

@@ -1,4 +1,4 @@
-"""Stored patterns put into the model's order and added up, in one pass instead of four."""
+"""Rearrange stored patterns into the model's order and sum them, in one pass instead of four."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ptynb.kernels.compiler import compiled
 def arrange(
     stored: NDArray[Any], shifts: tuple[int, int], out: NDArray[Any], total: NDArray[np.float64] | None = None
 ) -> None:
-    """out[j, y, x] = stored[j, y + shift_y, x + shift_x], around the edges, and total += Σ_j out where it is given.
+    """out[j, y, x] = stored[j, y + shift_y, x + shift_x], periodically, and total += Σ_j out if it is given.
 
-    stored, out: (pattern, y, x) of real types. total: (y, x), exact where counts are integers.
+    stored, out: (pattern, y, x) of real types. total: (y, x), exact for integer counts.
     """
     if not readable_by_loops(stored.dtype):
-        stored = stored.astype(out.dtype)  # what loops cannot be compiled for
+        stored = stored.astype(out.dtype)  # a type that loops do not support
     _arrange(stored, *shifts, out, total is not None, np.empty(out.shape[1:]) if total is None else total)
 
 
@@ -44,6 +44,6 @@ def _arrange(stored: Any, shift_y: int, shift_x: int, out: Any, summing: bool, t
 
 @compiled
 def row_into(source: Any, target: Any) -> None:
-    """Copies numbers into an array of another type."""
+    """Copy numbers into an array of another type."""
     for x in range(len(source)):
         target[x] = source[x]

@@ -1,1 +1,1 @@
-"""Functions on tensors for the physics, and thin modules over them. See `ptynb/conventions.md` for signs and units."""
+"""The forward model: functions on tensors, and thin modules over them. Signs and units: `ptynb/conventions.md`."""

@@ -1,8 +1,8 @@
-"""Constraints: functions on tensors first, then how each kind of the settings imposes them on a model.
+"""Constraints: functions on tensors, and their application to a model for each kind in the settings.
 
-All are deterministic and use what every engine holds, so they give the same on all engines. Moments of an optimiser
-know nothing of them: after one that moves or mixes parameters (orthogonal modes, centring) a few updates point slightly
-astray.
+All are deterministic and use arrays that are equal on all engines, so they give the same result on all engines. The
+moments of an optimiser are not adjusted: after a constraint that moves or mixes parameters (orthogonal modes, centring)
+a few updates have slightly wrong directions.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ class CustomConstraint(ABC):
 
 
 Extension = ModelComponent | CustomConstraint
-"""What users add to a reconstruction of theirs."""
+"""Extensions that users add to a reconstruction."""
 
 # Functions on tensors
 
 
 def orthogonal_modes(probe: Tensor) -> Tensor:
-    """Modes (mode, y, x) made orthogonal, strongest first; Σ_m P_m(r) P_m*(r') stays, and so do all patterns.
+    """Orthogonalise modes (mode, y, x), strongest first; Σ_m P_m(r) P_m*(r') and all patterns are unchanged.
 
-    The singular value decomposition U S V of the modes gives S V. Each keeps the phase of the given mode that it
-    resembles most. Thibault and Menzel, Nature 494, 68 (2013).
+    The singular value decomposition U S V of the modes gives S V. Each has the phase of the most similar input mode.
+    Thibault and Menzel, Nature 494, 68 (2013).
     """
     flat = probe.flatten(1)
     _, vectors = torch.linalg.eigh(flat @ flat.conj().T)
@@ -85,7 +85,7 @@ def orthogonal_modes(probe: Tensor) -> Tensor:
 
 
 def disc(window: tuple[int, int], radius: float, edge: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """1 inside a disc about index n // 2, 0 outside, (y, x), with an edge that falls off like a cosine.
+    """1 inside a disc about index n // 2, 0 outside, (y, x), with a cosine edge.
 
     radius, edge: fractions of the window's shorter side.
     """
@@ -108,7 +108,7 @@ def radii(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
-    """A Gaussian mean along one axis, with the last values repeated beyond the ends; sigma in samples."""
+    """Gaussian filter along one axis, with the last values repeated beyond the ends; sigma in samples."""
     side = field.shape[axis]
     index = torch.arange(side, device=field.device, dtype=field.real.dtype)
     reach = math.ceil(6 * sigma)
@@ -125,7 +125,7 @@ def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
 def total_variation_step(field: Tensor, amount: float, iterations: int = 20) -> Tensor:
     """argmin_u ½ Σ|u - f|² + amount Σ|∇u| of fields (…, y, x), by projected steps of the dual.
 
-    Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with the fixed step 1/8; complex values, both parts together.
+    Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with the fixed step 1/8; for complex values jointly of both parts.
     """
     dual_y, dual_x = torch.zeros_like(field), torch.zeros_like(field)
     for _ in range(iterations):
@@ -153,13 +153,13 @@ def _divergence(y: Tensor, x: Tensor) -> Tensor:
 
 
 def shrunk(values: Tensor, amount: float) -> Tensor:
-    """Values brought nearer to 0 by `amount`, or to 0: the proximal step of the l1 norm."""
+    """Soft thresholding by `amount`: the proximal step of the l1 norm."""
     size = values.abs()
     return values * ((size - amount).clamp(min=0) / size.clamp(min=1e-30))
 
 
 def neighbours_mean(field: Tensor) -> Tensor:
-    """The mean of the four neighbours of each pixel (…, y, x); at the rim a pixel stands in for those it lacks."""
+    """The mean of the four neighbours of each pixel (…, y, x); the pixel itself replaces those beyond the edges."""
     padded = torch.cat([field[..., :1, :], field, field[..., -1:, :]], dim=-2)
     total = padded[..., :-2, :] + padded[..., 2:, :]
     padded = torch.cat([field[..., :, :1], field, field[..., :, -1:]], dim=-1)
@@ -167,7 +167,7 @@ def neighbours_mean(field: Tensor) -> Tensor:
 
 
 def largest_coefficients(field: Tensor, kept: float) -> Tensor:
-    """Fields (…, y, x) with only the largest part of their cosine transform's coefficients, of all fields together."""
+    """Fields (…, y, x) with only the fraction `kept` of largest cosine coefficients, of all fields together."""
     values = field.cpu().numpy()
     spectrum = fft.dctn(values.real, axes=(-2, -1), norm="ortho") + 1j * fft.dctn(
         values.imag, axes=(-2, -1), norm="ortho"
@@ -204,7 +204,7 @@ def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
 
 @singledispatch
 def impose(constraint: settings.Constraint, model: Model) -> None:
-    """Imposes a constraint on the model's parameters, in place, without gradients."""
+    """Impose a constraint on the model's parameters, in place, without gradients."""
     raise InvalidTypeError(
         f"{type(constraint).__name__} has no implementation; expected a constraint of pt.constraints.",
         code="argument.invalid-type",
@@ -243,7 +243,7 @@ def _(constraint: settings.FixedProbePower, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.CentredProbe, model: Model) -> None:
-    """Whole pixels, for both: a shift of the object by a fraction would wrap around its edges."""
+    """Object and probe are shifted by whole pixels: a fractional shift of the object would wrap around its edges."""
     probe, object = model.probe.values, model.object.values
     light = probe.abs().square().sum(0).double()
     shifts = []
@@ -293,7 +293,7 @@ def _(constraint: settings.MissingWedge, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.DCTThreshold, model: Model) -> None:
-    """Of what differs from vacuum."""
+    """Applied to the difference from vacuum."""
     model.object.set(1 + largest_coefficients(model.object.values - 1, constraint.keep_fraction))
 
 
@@ -354,7 +354,7 @@ def _(constraint: settings.ObjectSupport, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.RecenterDepth, model: Model) -> None:
-    """The centre of Σ|O - 1|² over the slices; those that come in at an end are vacuum."""
+    """Centre of Σ|O - 1|² over the slices; slices shifted in at an end are vacuum."""
     object = model.object.values
     contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
     index = torch.arange(len(contrast), device=contrast.device, dtype=contrast.dtype)
@@ -371,10 +371,10 @@ def _(constraint: settings.RecenterDepth, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
-    """O(r) = O'(r) exp(ik·r) sees at r_j the same as O' with P exp(ik·r), but for a constant phase of each pattern.
+    """O(r) = O'(r) exp(ik·r) is equivalent at r_j to O' with P exp(ik·r), up to a constant phase of each pattern.
 
-    Of a thick object every slice loses its share of the ramp of their product, and a beam so inclined crosses the
-    slices at another angle: patterns stay but for that.
+    Every slice of a thick object loses its share of the ramp of their product. The inclined beam crosses the slices at
+    another angle; patterns are unchanged except for this.
     """
     object, probe = model.object.values, model.probe.values
     product = object[0].prod(0)
@@ -420,7 +420,7 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
     if isinstance(tilt, Tilt) and tilt.each:
         positions = model.all_positions().to(tilt.angles)
         smooth = torch.empty_like(tilt.angles)
-        for start in range(0, len(positions), 1024):  # all pairs at once would not fit for long scans
+        for start in range(0, len(positions), 1024):  # all pairs at once would exceed the memory for long scans
             part = slice(start, start + 1024)
             weights = torch.exp(-((torch.cdist(positions[part], positions) / constraint.sigma) ** 2) / 2)
             smooth[part] = weights @ tilt.angles / weights.sum(1, keepdim=True)
@@ -428,7 +428,7 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
 
 
 def _under_windows(model: Model, rims: Sequence[int]) -> Tensor:
-    """Where the object (y, x) lies under some probe window less its rims (y, x) [pixels]; True there."""
+    """True in pixels of the object (y, x) under some probe window less its rims (y, x) [pixels]."""
     corners = model.all_positions().round().long() + torch.tensor(rims)
     inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
     lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])

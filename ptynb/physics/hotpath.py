@@ -1,9 +1,9 @@
-"""The hot path: what every pattern of every update goes through, with gradients written out.
+"""The hot path: the computation for every pattern of every update, with explicit gradients.
 
-For pattern j at position r_j = c_j + s_j (whole pixels + a rest in [-½, ½]) and probe mode m
+For pattern j at position r_j = c_j + s_j (whole pixels + a remainder in [-½, ½]) and probe mode m
 
-    P_jm = F⁻¹[R_j F[P_m]],  R_j = exp(-2πi k·s_j)    `moved_probes`: exactly, for a periodic window
-    ψ_jm = P_jm · O[c_j : c_j + n]                    `exit_waves`: through one slice of the object, or several
+    P_jm = F⁻¹[R_j F[P_m]],  R_j = exp(-2πi k·s_j)    `moved_probes`: exact for a periodic window
+    ψ_jm = P_jm · O[c_j : c_j + n]                    `exit_waves`: through one or several slices of the object
     Ψ_jm = F[ψ_jm],  M_j = Σ_m |Ψ_jm|²                `far_field_intensity`
     L    = Σ_j loss(M_j, I_j)                         `losses.loss_of`
 
@@ -18,14 +18,14 @@ Backwards, with g = F⁻¹[(dL/dM) Ψ], the derivative of L with respect to ψ*,
 
 PyTorch's gradient of a complex number z is 2 dL/dz*. Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012).
 
-So a pattern costs four Fourier transforms a mode, and four more for each further slice (on a CPU two less, where all
-rests are 0). Of the passes over memory around them, one that overwrites its array takes a third of the time of one that
-fills a new one. So these functions own what they keep for the gradient, and overwrite it there: gradients can be taken
-once. Everything around them is recorded by automatic differentiation, so that a new piece of the model is a few lines.
+So a pattern costs four Fourier transforms per mode, and four more for each further slice (on a CPU two less, if all
+subpixel shifts are 0). Of the passes over memory, one that overwrites its array takes a third of the time of one that
+fills a new array. So these functions own the arrays saved for the gradient, and overwrite them: gradients can be
+computed once. The rest of the model uses automatic differentiation, so that an addition to it is a few lines.
 
-Each step is written twice: by torch's operations in `steps`, for any device, and compiled for a CPU in
-`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. Where nothing of the model stands
-between two steps, `far_field_patterns` and `far_field_misfit` do several at once.
+Each step is implemented twice: by torch operations in `torch_steps`, for any device, and compiled for a CPU in
+`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. If no component acts between two
+steps, `far_field_patterns` and `far_field_misfit` combine several of them.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from ptynb.physics.patches import check_inside, windows_of
 
 
 def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
-    """Modes (mode, y, x) or (pattern, mode, y, x) moved by `shifts` (pattern, yx) [pixels]: (pattern, mode, y, x).
+    """Modes (mode, y, x) or (pattern, mode, y, x) shifted by `shifts` (pattern, yx) [pixels]: (pattern, mode, y, x).
 
-    Differentiable in both. Raises ValueError where their shapes do not fit together.
+    Differentiable in both. Raises ValueError if their shapes do not match.
     """
     probes = probes if probes.ndim == 4 else probes[None]
     if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
@@ -58,7 +58,7 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
             "(pattern, 2).",
             code="array.shape-mismatch",
         )
-    # Whether they are 0 is asked on a CPU only: a GPU would have to be waited for.
+    # Zero shifts are detected on a CPU only: on a GPU this would synchronise.
     if shifts.device.type == "cpu" and not shifts.requires_grad and not shifts.any():
         return probes.expand(len(shifts), -1, -1, -1).clone()
     moved: Tensor = _implementation(torch_steps.MovedProbes, probes).apply(probes, shifts)
@@ -68,15 +68,15 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
 def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None = None) -> Tensor:
     """Waves right behind the object, (pattern, state, mode, y, x).
 
-    ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies, free space lies between two slices, and none follows
-    the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
+    ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies the wave, with free space between two slices and none
+    behind the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
 
     object: (state, slice, y, x). window_origins: (pattern, yx) int64, of the windows, on the CPU.
     probes: (pattern or 1, mode, y, x).
-    kernel: (y, x) or (pattern, y, x), from `propagate.angular_spectrum_kernel`; needed for more than one slice.
+    kernel: (y, x) or (pattern, y, x), from `angular_spectrum_kernel`; needed for more than one slice.
 
-    Differentiable in object, probes and kernel. `probes` may be used up: taking the gradient overwrites it.
-    Raises ValueError where a window leaves the object, or shapes do not fit together.
+    Differentiable in object, probes and kernel. Computing the gradient may overwrite `probes`.
+    Raises ValueError if a window exceeds the object, or shapes do not match.
     """
     window = _window(object, window_origins, probes, kernel)
     probes = probes.expand(len(window_origins), -1, -1, -1)
@@ -88,7 +88,7 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
 
 
 def far_field_patterns(given: Illumination) -> Tensor:
-    """`moved_probes`, `exit_waves` and `far_field_intensity` in one: intensities (pattern, y, x) on the detector.
+    """`moved_probes`, `exit_waves` and `far_field_intensity` combined: intensities (pattern, y, x) on the detector.
 
     Raises as `exit_waves`.
     """
@@ -101,10 +101,10 @@ def far_field_patterns(given: Illumination) -> Tensor:
 
 
 def far_field_misfit(given: Illumination, detection: Detection) -> Tensor:
-    """`losses.Amplitude` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), where `compiled_for` says so.
+    """`losses.AmplitudeLoss` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), if `compiled_for` is True.
 
-    A pattern goes there and back while it is in the cache. Differentiable in object, probes, shifts, weights and
-    background. Raises ValueError where shapes do not fit together, or a window leaves the object.
+    Loss and gradients of a pattern are computed while it is in the cache. Differentiable in object, probes, shifts,
+    weights and background. Raises ValueError if shapes do not match, or a window exceeds the object.
     """
     _check(given, detection)
     value: Tensor = compiled_descent().Misfit.apply(*varied(given, detection), given, detection)
@@ -114,9 +114,9 @@ def far_field_misfit(given: Illumination, detection: Detection) -> Tensor:
 def far_field_descent(
     given: Illumination, detection: Detection, factor: float
 ) -> tuple[float, *tuple[Tensor | None, ...]]:
-    """The value of `far_field_misfit`, and `factor` times its gradients by what is `varied`, where they are wanted.
+    """The value of `far_field_misfit`, and `factor` times its gradients by the tensors of `varied`.
 
-    Wanted are those of tensors that require a gradient, which is left to the caller to put there.
+    Gradients are computed for tensors that require them; the caller has to accumulate them.
     """
     _check(given, detection)
     wanted = [tensor is not None and tensor.requires_grad for tensor in varied(given, detection)]
@@ -126,12 +126,12 @@ def far_field_descent(
 
 
 def varied(given: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
-    """What the misfit has gradients for: object, probes, shifts, weights and background."""
+    """Tensors that the misfit is differentiable in: object, probes, shifts, weights and background."""
     return given.object, given.probes, given.shifts, detection.weights, detection.background
 
 
 def _check(given: Illumination, detection: Detection) -> None:
-    """Refuses what does not fit together, or is not compiled."""
+    """Raise ValueError if shapes do not match, or there is no compiled step."""
     object, corners, probes, shifts, kernel = given
     held, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts)
@@ -175,7 +175,7 @@ def intensity_of(waves: Tensor) -> Tensor:
 def _window(
     object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
 ) -> tuple[int, int]:
-    """The probes' window (y, x). Compiled loops look at no index again, so what does not fit is refused here."""
+    """The probes' window (y, x). Compiled loops do not check indices, so invalid shapes are rejected here."""
     tensors = object, window_origins, probes, kernel, shifts
     shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
@@ -197,7 +197,7 @@ _Shape = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
-    """Whether these shapes fit together; asked at every update, and answered from memory."""
+    """Whether these shapes match; called at every update, and cached."""
     patterns = window_origins[0]
     return (
         len(object) == len(probes) == 4
@@ -213,7 +213,7 @@ def _named(tensor: Tensor | None) -> str:
 
 
 def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
-    """Whether there are compiled steps: on a CPU, for sides that can be transformed, and a kernel without gradient."""
+    """Whether there are compiled steps: on a CPU, for supported window sizes, and a kernel without gradient."""
     return device.type == "cpu" and not (kernel is not None and kernel.requires_grad) and _transformable(*window)
 
 
@@ -223,7 +223,7 @@ def _transformable(height: int, width: int) -> bool:
 
 
 def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
-    """This step, compiled where that is possible."""
+    """This step, compiled if possible."""
     if compiled_for(waves.device, waves.shape[-2:]):
         return getattr(compiled_steps(), f"Compiled{step.__name__}")
     return step
@@ -231,11 +231,11 @@ def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
 
 @functools.cache
 def compiled_steps() -> ModuleType:
-    """Those for a CPU, loaded where they are first needed."""
+    """The module of compiled steps, imported when first needed."""
     return importlib.import_module("ptynb.kernels.cpu_steps")
 
 
 @functools.cache
 def compiled_descent() -> ModuleType:
-    """All of them in one."""
+    """The module that combines all compiled steps."""
     return importlib.import_module("ptynb.kernels.fused_gradient")

@@ -1,6 +1,6 @@
-"""How far modelled intensities are from measured counts: value and slope together, in one place.
+"""Losses between modelled intensities and measured counts, each with its value and slope.
 
-A loss sees intensities only, so the steps of `hotpath` work with any of them: with Ψ the wave on the detector
+A loss depends on intensities only, so the steps of `hotpath` work with any of them: with Ψ the wave on the detector
 and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
 """
 
@@ -17,24 +17,24 @@ from torch import Tensor
 from ptynb.physics.hotpath import compiled_for, compiled_steps
 
 FLOOR = 1e-6
-"""ε in units of the mean count of a pixel: too little to matter, enough for single precision."""
+"""ε in units of the mean count of a pixel: negligible for the loss, sufficient for single precision."""
 SLOPE_DAMPING = 3e-4
-"""δ of algorithms that give waves the measured amplitudes at once, in units of the mean count of a pixel.
+"""δ of algorithms that replace the amplitudes of waves by measured ones, in units of the mean count of a pixel.
 
-With δ = 0 several engines left one engine's answer in single precision (rPIE in batches of 4: 0.6% of object and probe
-after 4 epochs, now 1e-6). Objects are no worse with it: the errors after 40 epochs of problem A of the benchmarks are
-0.0316 without and 0.0302 with it (rPIE), 0.0341 and 0.0326 (LSQML), 0.0363 and 0.0347 (RAAR), 0.0630 and 0.0645 (DM).
-Ten times more would slow down what fits without noise: LSQML with a known probe gets to 0.4% of its first loss, not to
-0.1%.
+With δ = 0 results of several engines differed from one engine's in single precision (rPIE in batches of 4: 0.6% of
+object and probe after 4 epochs, now 1e-6). Objects are as accurate with it: the errors after 40 epochs of problem A of
+the benchmarks are 0.0316 without and 0.0302 with it (rPIE), 0.0341 and 0.0326 (LSQML), 0.0363 and 0.0347 (RAAR), 0.0630
+and 0.0645 (DM). Ten times more would slow down noise-free fits: LSQML with a known probe reaches 0.4% of its first
+loss, not 0.1%.
 """
 
 
 @final
 class Sums:
-    """Sums over all pixels of all patterns of all engines: counts, Σ I, and squares, Σ I², which few losses need."""
+    """Sums over all pixels of all patterns of all engines: counts, Σ I, and squares, Σ I² (used by few losses)."""
 
     def __init__(self, counts: float, squares: Callable[[], float]) -> None:
-        """squares: computes Σ I² when it is first asked for, by all engines."""
+        """squares: computes Σ I² on first use, on all engines."""
         self.counts, self._squares = counts, squares
 
     @functools.cached_property
@@ -46,7 +46,7 @@ class Sums:
 class Loss(ABC):
     """A sum over pixels of a function of the modelled intensity M and the measured counts I.
 
-    floor: intensity [counts] that keeps square roots and logarithms away from zero, far below one count's worth.
+    floor: intensity [counts] that keeps square roots and logarithms away from zero, far below one count.
     """
 
     def __init__(self, floor: float) -> None:
@@ -54,13 +54,13 @@ class Loss(ABC):
 
     @abstractmethod
     def normaliser(self, sums: Sums) -> float:
-        """What the loss of all patterns is divided by, so that it has no unit."""
+        """Divisor that makes the loss of all patterns dimensionless."""
 
     @abstractmethod
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss (a sum, scalar float64) and its derivative dL/dM (pattern, y, x), in the precision of the model.
 
-        counts: (pattern, y, x) in any type. mask: (y, x), 1 where the detector works, 0 elsewhere; None: 1 everywhere.
+        counts: (pattern, y, x) in any type. mask: (y, x), 1 at valid pixels, 0 elsewhere; None: 1 everywhere.
         """
 
 
@@ -70,9 +70,9 @@ class AmplitudeLoss(Loss):
 
     Godard et al., Opt. Express 20, 25914 (2012), eq. 12.
 
-    damping: δ [counts]; above 0 the slope is no longer the loss's, but (M + ε) / (M + ε + δ) of it. An algorithm that
-    adds -slope Ψ to the wave Ψ gives it the measured amplitude, and keeps its phase; where M is nearly 0, that phase is
-    all rounding, which the step then multiplies by √(I / M). So it is damped there, as in a Wiener filter.
+    damping: δ [counts]; above 0 the slope is (M + ε) / (M + ε + δ) of the loss's slope. An algorithm that adds -slope Ψ
+    to the wave Ψ sets the measured amplitude and keeps the phase; if M is nearly 0, that phase is rounding error, which
+    the step multiplies by √(I / M). So it is damped there, as in a Wiener filter.
     """
 
     def __init__(self, floor: float, damping: float = 0.0) -> None:
@@ -140,19 +140,19 @@ class IntensityLoss(Loss):
 
 @final
 class WeightedSum(Loss):
-    """Σ_i w_i L_i / N_i: several losses with their weights, each divided by its normaliser as if it were alone.
+    """Σ_i w_i L_i / N_i: several losses with their weights, each divided by its own normaliser.
 
-    The first one has the weight 1 and lends its unit: the sum is in units of N_1.
+    The first one has the weight 1 and defines the unit: the sum is in units of N_1.
     """
 
     def __init__(self, losses: Sequence[Loss], weights: Sequence[float], sums: Sums) -> None:
-        """losses: made for the same patterns. weights: one for each. sums: of these patterns."""
+        """losses: for the same patterns. weights: one per loss. sums: of these patterns."""
         super().__init__(losses[0].floor)
         self.losses, self.weights = [*losses], [*weights]
         self.units = [losses[0].normaliser(sums) / loss.normaliser(sums) for loss in losses]
 
     def normaliser(self, sums: Sums) -> float:
-        """That of the first one, N_1."""
+        """Normaliser of the first loss, N_1."""
         return self.losses[0].normaliser(sums)
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -166,9 +166,9 @@ class WeightedSum(Loss):
 
 
 def make_loss(name: str, mean_count: float, damped: bool = False) -> Loss:
-    """The loss of this name in the settings, for patterns of `mean_count` counts a pixel.
+    """The loss of this name in the settings, for patterns of `mean_count` counts per pixel.
 
-    damped: whether the slope of the amplitude loss is, for an algorithm that replaces amplitudes.
+    damped: whether to damp the slope of the amplitude loss, for an algorithm that replaces amplitudes.
     """
     if name == "amplitude":
         return AmplitudeLoss(FLOOR * mean_count, SLOPE_DAMPING * mean_count * damped)
@@ -206,7 +206,7 @@ def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Te
 def sum_of_squares(values: Tensor) -> Tensor:
     """Σ v² of a real tensor, a scalar float64.
 
-    Its rows in their own precision, as dot products with themselves, which is one pass; the rows' sums in double.
+    Rows are summed in their own precision, as dot products in one pass; the sums of rows in double precision.
     """
     rows = values.reshape(-1, values.shape[-1])
     return torch.linalg.vecdot(rows, rows).sum(dtype=torch.float64)

@@ -49,7 +49,7 @@ class Propagation(ABC):
 
     @abstractmethod
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The adjoint of the propagation, which is its inverse where it is unitary."""
+        """The adjoint of the propagation, which is its inverse if it is unitary."""
 
 
 @final
@@ -191,8 +191,8 @@ class Model(nn.Module):
     def descend(self, batch: Batch, factor: float) -> Tensor:
         """The loss of these patterns, a sum (scalar); adds `factor` times its gradient to `.grad`.
 
-        Equivalent to calling the model and `backward`. Where one compiled step computes everything, object and probe
-        get their gradients without autograd, whose recording takes a fifth of an update of a small batch.
+        Equivalent to calling the model and `backward`. If one compiled step computes everything, object and probe
+        receive their gradients without autograd, whose recording takes a fifth of an update of a small batch.
         """
         if not (len(batch) and self._in_one_step):
             value = self(batch)

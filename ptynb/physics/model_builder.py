@@ -1,4 +1,4 @@
-"""The model of a scan at the start: object and probe, components, propagation."""
+"""Construction of the initial model of a scan: object and probe, components, propagation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STATE_PHASE = 0.05
 """Standard deviation of the initial phases of further object modes [rad]; equal modes would stay equal."""
 
 NOTHING_NEW = 1e-6
-"""Relative power of a mode's orthogonal part at or below which it is rounding."""
+"""Relative power of a mode's orthogonal part at or below which it is rounding error."""
 
 
 def check_together(scan: Scan, settings: Settings) -> None:
@@ -91,7 +91,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
 
 
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
-    """Pixels (y, x) of the probe's window: the patterns', times the oversampling."""
+    """Size (y, x) of the probe's window [pixels]: that of the patterns, times the oversampling."""
     k = settings.detector.oversampling
     return k * scan.pattern_shape[0], k * scan.pattern_shape[1]
 
@@ -268,7 +268,7 @@ def probe_from_mean_pattern(mean_pattern: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def scale_to_counts(probe: Tensor, counts: float) -> Tensor:
-    """The probe (mode, y, x) with Σ |P|² = counts a pattern, as the unitary transform of a transparent object gives."""
+    """The probe (mode, y, x) with Σ |P|² = counts per pattern, for the unitary transform of a transparent object."""
     power = probe.abs().square().sum()
     return probe * (counts / power).sqrt()
 
@@ -280,7 +280,7 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     modes, with `fraction` of the total power, which does not change. Horizontal ones come first, since sources are
     mostly wider than high. Products that depend linearly on the given modes are skipped.
 
-    Raises InvalidValueError where the probe is nonzero in too few pixels.
+    Raises InvalidValueError if the probe is nonzero in too few pixels.
     """
     total = probe.abs().square().sum()
     given = probe[:modes]

@@ -1,7 +1,7 @@
-"""Reading probe-sized windows out of the object, and adding them back: P_j and its adjoint.
+"""Extraction of probe-sized windows from the object, and its adjoint, which adds them: P_j and P_j^T.
 
-Reading copies runs of pixels, rows of a view of the field. To add on the CPU, a loop of slices is 5 times faster than
-indexing, and goes in a fixed order; on a GPU one indexed kernel replaces a launch per pattern.
+Extraction copies runs of pixels, rows of a view of the field. On the CPU a loop over slices adds 5 times faster than
+indexing, and in a fixed order; on a GPU one indexed kernel replaces a launch per pattern.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ptynb.exceptions import InvalidValueError
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `window_origins` (pattern, yx), on the CPU.
 
-    Raises ValueError where a window leaves the field.
+    Raises ValueError if a window exceeds the field.
     """
     height, width = window
     check_inside(field, window_origins, window)
@@ -30,7 +30,7 @@ def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int])
 
 
 def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tensor:
-    """Adds `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`; `read_windows`'s adjoint."""
+    """Add `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`; adjoint of `read_windows`."""
     height, width = windows.shape[-2:]
     if field.device.type == "cpu":
         for source, (y, x) in zip(windows, window_origins.tolist(), strict=True):
@@ -44,7 +44,7 @@ def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tenso
 
 
 def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> None:
-    """Raises ValueError where a window with one of these `window_origins` (pattern, yx) leaves the field (…, y, x)."""
+    """Raise ValueError if a window with one of these `window_origins` (pattern, yx) exceeds the field (…, y, x)."""
     last = field.shape[-2] - window[0], field.shape[-1] - window[1]
     positions = window_origins.cpu().numpy()
     if len(positions) and (
@@ -59,7 +59,7 @@ def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int])
 
 
 def _real(values: Tensor) -> Tensor:
-    """(…, 2) of complex values, (…, 1) of real ones."""
+    """Real view: (…, 2) of complex values, (…, 1) of real ones."""
     return torch.view_as_real(values) if values.is_complex() else values[..., None]
 
 

@@ -1,7 +1,7 @@
-"""Waves from plane to parallel plane: free space by an angular spectrum of plane waves, and the far field.
+"""Propagation of waves between parallel planes: free space by the angular spectrum, and the far field.
 
-A plane wave of spatial frequency f (y, x) [1/m] turns on its way by 2π z √(1/λ² - f²). What is common to all waves,
-2π z / λ, is left out: it shows in no intensity, and beside it the rest would be lost in rounding. So
+A plane wave of spatial frequency f (y, x) [1/m] gains the phase 2π z √(1/λ² - f²). The term common to all
+waves, 2π z / λ, is omitted: it has no effect on intensities, and would cause rounding errors of the rest. So
 
     H(f) = exp(-2πi z f² / (1/λ + √(1/λ² - f²)))        for f < 1/λ; evanescent waves are removed
 
@@ -30,17 +30,17 @@ def angular_spectrum_kernel(
     band_limited: bool = False,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """What free space multiplies a field's spectrum by: (…, y, x) complex128 in FFT order, for `propagate`.
+    """Free-space transfer function of a field's spectrum: (…, y, x) complex128 in FFT order, for `propagate`.
 
-    It is made in double precision, since phases of thousands of radians are common; cast it to the waves' type.
+    Computed in double precision, since phases of thousands of radians are common; cast it to the waves' type.
 
     window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m].
     distance: [m], negative upstream; a number or a tensor (…), differentiable.
     tilt: of the beam (…, yx) [rad], differentiable: the field moves by +distance tan(tilt) along each axis, as in
-        multislice through a tilted crystal. For small tilts: diffraction stays that of a beam along the normal.
-    band_limited: removes frequencies whose phase the grid undersamples, which otherwise come back in over the edges.
+        multislice through a tilted crystal. Valid for small tilts: diffraction remains that of a beam along the normal.
+    band_limited: removes frequencies whose phase the grid undersamples, which would wrap around the edges.
         Matsushima and Shimobaba, Opt. Express 17, 19662 (2009), with the slope taken in both axes.
-    device: where it is made; None: where `distance` or `tilt` is, else on the CPU.
+    device: of the result; None: that of `distance` or `tilt`, else the CPU.
 
     Raises ValueError for sizes that are not positive.
     """
@@ -68,16 +68,16 @@ def angular_spectrum_kernel(
 
 
 def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> float:
-    """The farthest [m] that `angular_spectrum_kernel` carries all waves of this grid.
+    """The largest distance [m] over which `angular_spectrum_kernel` propagates all waves of this grid.
 
-    From one frequency to the next, 1/(n p) on, the kernel's phase may turn by π at most. It turns fastest at the grid's
-    corner, f = (1/2p_y, 1/2p_x), and there along an axis of n pixels of size p
+    Between adjacent frequencies, 1/(n p) apart, the kernel's phase may change by π at most. It changes fastest at the
+    grid's corner, f = (1/2p_y, 1/2p_x), and there along an axis of n pixels of size p
 
         z (1/2p) / √(1/λ² - f²)  ≤  n p / 2
 
-    about n p² / λ, the lesser of both axes. Said otherwise: the steepest ray crosses half the window, and what goes
-    farther comes back in over the opposite edge. Voelz, Computational Fourier Optics (2011), 5.2. A field without
-    these waves may go farther. 0 where the grid holds evanescent waves (pixels of about λ/√2 or less).
+    about n p² / λ, the smaller value of both axes. Equivalently: the steepest ray crosses half the window, and waves
+    that move farther wrap around. Voelz, Computational Fourier Optics (2011), 5.2. A field without these waves may be
+    propagated farther. 0 if the grid contains evanescent waves (pixels of about λ/√2 or less).
 
     window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m]. Raises ValueError for sizes not positive.
     """
@@ -87,7 +87,7 @@ def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavele
 
 
 def propagate(field: Tensor, kernel: Tensor) -> Tensor:
-    """F⁻¹[kernel · F[field]]: fields (…, y, x) carried through free space; `kernel` broadcasts against them."""
+    """F⁻¹[kernel · F[field]]: fields (…, y, x) propagated through free space; `kernel` broadcasts against them."""
     return torch.fft.ifft2(torch.fft.fft2(field) * kernel)
 
 
@@ -97,15 +97,15 @@ def far_field(waves: Tensor) -> Tensor:
 
 
 def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[float, float]:
-    """Magnification and effective distance [m] of a beam that comes from, or goes to, a focus.
+    """Magnification and effective distance [m] of a diverging or converging beam.
 
-    A spherical wave's pattern at z₂ is that of a plane wave at z₂ / M, magnified by M = (z₁ + z₂) / z₁. Paganin,
+    The pattern of a spherical wave at z₂ is that of a plane wave at z₂ / M, magnified by M = (z₁ + z₂) / z₁. Paganin,
     Coherent X-Ray Optics (2006), appendix B.
 
-    focus_to_sample: z₁ [m], negative where the focus lies downstream of the sample, infinite for a parallel beam.
+    focus_to_sample: z₁ [m], negative if the focus is downstream of the sample, infinite for a parallel beam.
     sample_to_detector: z₂ [m].
 
-    Raises ValueError where the detector lies in the focus or beyond it, or not downstream of the sample.
+    Raises ValueError if the detector is in the focus or beyond it, or not downstream of the sample.
     """
     if not (math.isfinite(sample_to_detector) and sample_to_detector > 0):
         raise InvalidValueError(

@@ -1,4 +1,4 @@
-"""Apertures on a grid of spatial frequencies, the probes they make, and what a grid can hold; numpy throughout."""
+"""Apertures on a grid of spatial frequencies, the probes of these apertures, and limits of a grid; numpy throughout."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def slopes(
 
 
 def covered(depth: ArrayLike) -> NDArray[np.float64]:
-    """What part of a cell lies inside an edge that is `depth` cells away, positive inside."""
+    """Fraction of a cell inside an edge at a distance of `depth` cells, positive inside."""
     return np.clip(np.asarray(depth, np.float64) + 0.5, 0, 1)
 
 
 def disc(
     y: NDArray[np.float64], x: NDArray[np.float64], radius: float, steps: tuple[float, float], edge: float = 0.0
 ) -> NDArray[np.float64]:
-    """1 within the radius, 0 outside, falling linearly over `edge`, or over a step of the grid where that is more."""
+    """1 within the radius, 0 outside, with a linear edge of width `edge`, or of one grid step if that is larger."""
     distance = np.hypot(y, x)
     away = np.where(distance > 0, distance, 1)
     step = np.where(distance > 0, np.hypot(y / away * steps[0], x / away * steps[1]), min(steps))
@@ -52,18 +52,18 @@ def disc(
 
 
 def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64], cause: str) -> NDArray[np.complex128]:
-    """The probe (y, x) of power 1 in the middle of its window, whose spectrum is A exp(-iχ).
+    """The probe (y, x) of power 1, centred in its window, whose spectrum is A exp(-iχ).
 
-    amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. cause: named by the error's message.
+    amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. cause: named in the error message.
 
-    Raises ValueError where a ray misses the window: it arrives (n / 2π) Δχ pixels from the middle, with Δχ from one
-    frequency to the next.
+    Raises ValueError if a ray misses the window: it arrives (n / 2π) Δχ pixels from the centre, with Δχ the change from
+    one frequency to the next.
     """
     sides = amplitude.shape
     needed = list(sides)
     lit, shifted = np.fft.fftshift(amplitude) > 0, np.fft.fftshift(phase)
     for axis, side in enumerate(sides):
-        # A step over the rim is steeper than all on a finer grid, so the size that the sentence gives is enough.
+        # The slope at the rim exceeds all slopes on a finer grid, so the size given in the message suffices.
         before, after = (np.take(lit, range(first, side - 1 + first), axis=axis) for first in (0, 1))
         farthest = np.abs(np.diff(shifted, axis=axis)).max(initial=0.0, where=before | after) / np.pi
         if farthest > 1:
@@ -90,7 +90,7 @@ def check_pupil(
     reach: tuple[float, float],
     edge: float = 0.0,
 ) -> None:
-    """Raises ValueError for a pupil of half-widths `reach` (y, x) [1/m], and `edge`, that the grid can't hold."""
+    """Raise ValueError if the grid does not contain a pupil of half-widths `reach` (y, x) [1/m], and its `edge`."""
     for axis, side, size, half in zip("yx", window, pixel, reach, strict=True):
         outer, most = half + edge / 2, max(side / 2 - 1, 0)
         if outer * wavelength >= 1:
@@ -115,13 +115,13 @@ def check_pupil(
 
 
 def rounded_down(value: float) -> str:
-    """A positive number with three digits that is not above it: a limit to keep."""
+    """A positive number rounded down to three digits, for a limit in a message."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.floor(value / unit) * unit:.3g}"
 
 
 def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
-    """Raises ValueError for a window without pixels, and lengths that are not positive."""
+    """Raise ValueError for a window without pixels, and lengths that are not positive."""
     if min(window) < 1:
         raise InvalidValueError(
             f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.",
@@ -133,7 +133,7 @@ def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: 
 
 
 def check_positive(value: float, name: str, unit: str) -> None:
-    """Raises ValueError for a number that is not positive and finite."""
+    """Raise ValueError for a number that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError(
             f"The {name} is {value!r} {unit}; expected a positive, finite number.", code="argument.invalid-value"
@@ -141,7 +141,7 @@ def check_positive(value: float, name: str, unit: str) -> None:
 
 
 def check_not_negative(value: float, name: str, unit: str) -> None:
-    """Raises ValueError for a number that is negative or not finite."""
+    """Raise ValueError for a number that is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
         raise InvalidValueError(
             f"The {name} is {value!r} {unit}; expected a finite number of at least 0.", code="argument.invalid-value"
@@ -149,7 +149,7 @@ def check_not_negative(value: float, name: str, unit: str) -> None:
 
 
 def check_finite(value: float, name: str, unit: str) -> None:
-    """Raises ValueError for a number that is not finite."""
+    """Raise ValueError for a number that is not finite."""
     if not math.isfinite(value):
         raise InvalidValueError(
             f"The {name} is {value!r} {unit}; expected a finite number.", code="argument.invalid-value"

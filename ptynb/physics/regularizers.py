@@ -1,6 +1,6 @@
-"""What is minimised beside the loss of the patterns: functions of the object, and the mean pattern.
+"""Regularizers, added to the loss of the patterns: functions of the object, and the mean pattern.
 
-Each is a mean over pixels, 0 at best and of order 1, so its weight compares with a loss that is a part of the counts.
+Each is a mean over pixels, at least 0 and of order 1, so that its weight is relative to the normalised loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
     """This engine's share of B Σ (√M̄ - √Ī)², with the means M̄ and Ī over the batch's B patterns on all engines.
 
     model, counts: (pattern, y, x) [counts]. Chen et al., Science 372, 826 (2021) call Ī the position-averaged pattern.
-    The value counts each engine's patterns once; its gradient in `model` is exactly that of the whole term.
+    The value counts each engine's patterns once; its gradient in `model` is that of the whole term.
     """
     sums = batch.total(torch.stack([model.detach().sum(0), counts.sum(0)]))
     mean_model, mean_counts = (sums / batch.global_batch_size).clamp(min=1e-12 * float(sums.mean()) + 1e-30)
@@ -34,7 +34,7 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
 
 @singledispatch
 def object_term(term: object, values: Tensor) -> Tensor:
-    """The value of a term of the settings for the object (state, slice, y, x), complex; 0 where it has none."""
+    """The value of a term of the settings for the object (state, slice, y, x), complex; 0 for other terms."""
     return values.real.new_zeros(())
 
 

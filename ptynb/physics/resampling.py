@@ -1,13 +1,13 @@
-"""The spectrum of a field at any frequencies: where a detector's pixels are not those of a Fourier transform.
+"""The spectrum of a field at arbitrary frequencies, for detectors whose pixels are not those of a Fourier transform.
 
     Ψ(f) = N^(-1/2) Σ_j ψ_j exp(-2πi Σ_a f_a j_a / n_a),      f in cycles per window, j = 0 … n - 1, N pixels
 
-is a trigonometric polynomial, known everywhere from its samples. Interpolating these directly (let alone their squares)
-is wrong by tens of per cent where the field fills its window. Instead the field is padded to twice its size, which
-samples Ψ finely; Kaiser's and Bessel's bell over a few of these samples interpolates; and dividing the field by the
-bell's transform beforehand makes up for its shape. Dutt and Rokhlin, SIAM J. Sci. Comput. 14, 1368 (1993); Beatty,
-Nishimura and Pauly, IEEE Trans. Med. Imaging 24, 799 (2005). One sparse matrix does it, so its gradient is the
-transposed one.
+is a trigonometric polynomial, defined everywhere by its samples. Interpolating these directly (or their squares) has
+errors of tens of per cent if the field fills its window. Instead the field is padded to twice its size, which samples Ψ
+finely; a Kaiser-Bessel window over a few of these samples interpolates; and the field is divided by the transform of
+this window beforehand, to compensate for it. Dutt and Rokhlin, SIAM J. Sci. Comput. 14, 1368 (1993); Beatty, Nishimura
+and Pauly, IEEE Trans. Med. Imaging 24, 799 (2005). It is applied as one sparse matrix, so its gradient is the
+transposed matrix.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ptynb.exceptions import InvalidValueError
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.complex128]
 TAPS = 6
-"""Samples under the bell along an axis. With 6 each field pixel's part is wrong by 7e-6 of itself, 2e-5 at the window's
-edge; 8 would leave a hundredth of that, for 1.7 times the time."""
+"""Width of the interpolation window [samples]. With 6 the relative error of a field pixel's contribution is 7e-6, 2e-5
+at the window's edge; 8 would reduce it a hundredfold, for 1.7 times the time."""
 FINER = 2
-"""How much finer the spectrum is sampled before it is interpolated."""
+"""Oversampling of the spectrum before interpolation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """A fixed set of frequencies at which spectra are asked for, made by `resampling`.
+    """A fixed set of frequencies at which spectra are computed, made by `resampling`.
 
-    weights: (y, x) real, what the field is divided by beforehand, as factors.
+    weights: (y, x) real, factors of the field that compensate for the interpolation window.
     matrix: (point, sample of the finer spectrum), sparse, real.
-    factor: (…) complex, what each point's value is multiplied by; its shape is the answer's.
-    covered: (…) bool, whether the frequency is one of the field's grid (|f| ≤ n / 2); elsewhere the answer is 0.
+    factor: (…) complex, factor of each point's value; its shape is that of the result.
+    covered: (…) bool, whether the frequency is within the field's grid (|f| ≤ n / 2); elsewhere the result is 0.
     """
 
     weights: Tensor
@@ -55,13 +55,13 @@ def resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """What `spectrum_at` needs to know about these frequencies.
+    """Precompute the arguments of `spectrum_at` for these frequencies.
 
-    window: pixels (y, x) of the fields. frequencies: (…, yx) [cycles per window], not finite where nothing is seen.
-    scale: (…), real or complex, what the spectrum is multiplied by.
+    window: pixels (y, x) of the fields. frequencies: (…, yx) [cycles per window], not finite for unused points.
+    scale: (…), real or complex, factor of the spectrum.
     dtype: complex type of the fields. device: of all tensors.
 
-    Raises ValueError where the shapes don't fit.
+    Raises ValueError if the shapes do not match.
     """
     if frequencies.ndim < 2 or frequencies.shape[-1] != 2 or scale.shape != frequencies.shape[:-1]:
         raise InvalidValueError(
@@ -88,7 +88,7 @@ def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
     """The unitary spectra of fields (…, y, x) at the points, times their scale: (…, *points), differentiable."""
     height, width = fields.shape[-2:]
     padded = torch.nn.functional.pad(fields * points.weights, (0, (FINER - 1) * width, 0, (FINER - 1) * height))
-    # The middle comes to index 0, so that the spectrum is smooth and the bell, which is narrow, can follow it.
+    # The centre is shifted to index 0, so that the spectrum is smooth enough for the narrow interpolation window.
     fine = torch.fft.fft2(padded.roll((-(height // 2), -(width // 2)), (-2, -1)))
     batch = fine.shape[:-2]
     columns = torch.view_as_real(fine.reshape(-1, fine.shape[-2] * fine.shape[-1])).movedim(0, 1).flatten(1)
@@ -98,7 +98,7 @@ def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
 
 
 def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
-    """The bell around each of the points (point, yx), over the finer spectrum's samples: sparse (point, sample)."""
+    """Interpolation window around the points (point, yx), on the fine spectrum: sparse (point, sample)."""
     indices, heights = [], []
     for axis, side in enumerate(window):
         place = FINER * points[:, axis]
@@ -128,7 +128,7 @@ def _bell(distance: Reals) -> Reals:
 
 
 def _inverse_bell(side: int) -> Reals:
-    """One over the bell's transform, at the field's pixels counted from the middle."""
+    """Reciprocal of the interpolation window's transform, at the field's pixels counted from the centre."""
     turns = math.pi * TAPS * (np.arange(side) - side // 2) / (FINER * side)
     root = np.sqrt(_STEEPNESS**2 - turns**2)
     inverse: Reals = np.i0(_STEEPNESS) * root / (TAPS * np.sinh(root))

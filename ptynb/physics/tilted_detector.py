@@ -1,20 +1,20 @@
-"""Bragg and reflection geometry: a flat sample that stands at any angle to the beam and to the detector.
+"""Bragg and reflection geometry: a flat sample at any angle to the beam and to the detector.
 
-All vectors are (3,) in one frame of the laboratory, whichever; r = 0 is where the beam meets the sample. The sample is
-a thin plane whose pixels step along the columns of a basis A (3, 2: y, x), a parallelogram in general. Fast phases are
-left out of the waves: exp(ik b·r) of the beam's direction b before the sample, exp(ik s·r) of the outgoing direction s
-after it. What turns one into the other (a mirror, a lattice plane) is not part of the object, which stays smooth.
+All vectors are (3,) in one laboratory frame; r = 0 is where the beam meets the sample. The sample is a thin plane whose
+pixels step along the columns of a basis A (3, 2: y, x), a parallelogram in general. Carrier phases are omitted from the
+waves: exp(ik b·r) of the beam's direction b before the sample, exp(ik s·r) of the outgoing direction s after it. The
+deflection between them (by a mirror, a lattice plane) is not part of the object, which stays smooth.
 
 A plane wave K, |K| = 1/λ, has on the sample's grid the frequency f_a = n_a A_a·(K - s/λ) [cycles per window], and it
-meets the detector where K points. So a detector pixel in the direction u sees, with the sample's normal n, distance R,
-its step vectors d, N pixels and S = |A_y × A_x|,
+meets the detector in the direction of K. So for a detector pixel in the direction u, with the sample's normal n,
+distance R, step vectors d, N pixels and S = |A_y × A_x|,
 
     f_a = n_a A_a·(u - s) / λ,     counts = |Ψ(f)|² · N S (u·n)² |u·(d_y × d_x)| / (λ² R² s·n)
 
-Ψ the unitary spectrum of the exit wave: Rayleigh's and Sommerfeld's integral far away. The factor is the density of
-frequencies |∂f/∂pixel|, which holds one u·n, times u·n / s·n, the flux of a plane wave through an inclined plane:
-counts that leave the sample arrive. Born and Wolf, Principles of Optics (1999), 8.11. No angle is taken for small.
-What is neglected: the sample's thickness and roughness, and polarisation.
+Ψ the unitary spectrum of the exit wave: the Rayleigh-Sommerfeld integral in the far field. The factor is the density of
+frequencies |∂f/∂pixel|, which contains one u·n, times u·n / s·n, the flux of a plane wave through an inclined plane:
+counts are conserved. Born and Wolf, Principles of Optics (1999), 8.11. No small-angle approximation is made.
+Neglected: the sample's thickness and roughness, and polarisation.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def far_field_resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """Where on the exit wave's spectrum each detector pixel lies, (y, x) in FFT order, for `tilted_far_field`.
+    """Position of each detector pixel in the exit wave's spectrum, (y, x) in FFT order, for `tilted_far_field`.
 
-    window: pixels (y, x) of waves and detector. curved: False takes angles on the detector for small (or a lens for the
-    way to it): on the `conjugate_basis` this is the plain far field. dtype: complex type of the waves.
+    window: pixels (y, x) of waves and detector. curved: False uses the small-angle approximation on the detector (or a
+    lens in front of it): on the `conjugate_basis` this is the plain far field. dtype: complex type of the waves.
 
-    Pixels that see frequencies beyond the grid's, or the sample from behind, get 0: to be masked by `covered`.
+    Pixels at frequencies beyond the grid, or behind the sample plane, are 0: to be masked by `covered`.
     """
     pixels = _whole_numbers(window)
     distance = np.linalg.norm(geometry.detector_centre)
@@ -77,17 +77,17 @@ def tilted_far_field(waves: Tensor, points: Resampling) -> Tensor:
 
 
 def tilted_kernel(window: tuple[int, int], geometry: Tilted, distances: float | Tensor) -> Tensor:
-    """What moves a probe along the beam while it is seen on the sample's plane: (…, y, x) complex128, for `propagate`.
+    """Propagator of a probe along the beam, sampled on the sample plane: (…, y, x) complex128, for `propagate`.
 
     The wave of frequency f on the inclined grid is the one plane wave K with A_a·(K - b/λ) = f_a / n_a that crosses the
-    plane with the beam, and over a distance z it turns by 2π z (K·b - 1/λ) against the beam. Exact; `angular_spectrum_
-    kernel` for a plane perpendicular to the beam.
+    plane with the beam; over a distance z its phase changes by 2π z (K·b - 1/λ) relative to the beam. Exact; equals
+    `angular_spectrum_kernel` for a plane perpendicular to the beam.
 
     window: pixels (y, x). distances: (…) [m], positive downstream, differentiable.
     """
     offsets, travelling = _offsets(window, geometry)
     device = distances.device if isinstance(distances, Tensor) else torch.device("cpu")
-    # |K - b/λ|² = 2 (1/λ² - K·b/λ): no difference of large numbers.
+    # |K - b/λ|² = 2 (1/λ² - K·b/λ) avoids a difference of large numbers.
     turns = torch.from_numpy(-geometry.wavelength / 2 * (offsets**2).sum(-1)).to(device)
     length = torch.as_tensor(distances, dtype=torch.float64, device=device)[..., None, None]
     kept = torch.from_numpy(travelling).to(turns)
@@ -101,11 +101,11 @@ def probe_resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """For `probe_on_sample`: the frequencies g of a plane perpendicular to the beam behind the sample's frequencies f.
+    """For `probe_on_sample`: frequencies g of a plane perpendicular to the beam for the sample's frequencies f.
 
-    The probe's pixels there are the sample's, seen along the beam. Then g_a = f_a + n_a A_a·b (1/λ - K·b), with K as
-    in `tilted_kernel`: a beam of small aperture is unchanged, the rest is what it diffracts over each pixel's own
-    distance A_a·b j_a. The density of frequencies is |∂g/∂f| = (K·b)(b·n) / (K·n). No angle is taken for small.
+    The probe's pixels there are the sample's, projected along the beam. Then g_a = f_a + n_a A_a·b (1/λ - K·b), with K
+    as in `tilted_kernel`: a beam of small aperture is unchanged, the rest is diffraction over each pixel's distance
+    A_a·b j_a. The density of frequencies is |∂g/∂f| = (K·b)(b·n) / (K·n). No small-angle approximation is made.
     """
     offsets, travelling = _offsets(window, geometry)
     lag = geometry.wavelength / 2 * (offsets**2).sum(-1)
@@ -117,24 +117,24 @@ def probe_resampling(
     wave = offsets + geometry.beam / geometry.wavelength
     inclined = np.where(travelling, wave @ normal, 1.0)
     scale = (wave @ geometry.beam) * (geometry.beam @ normal) / inclined
-    # Both planes meet in the windows' middle pixel, while spectra count from the first one.
+    # Both planes intersect in the windows' middle pixel, while spectra count from the first one.
     turned = np.exp(2j * np.pi * moved @ np.array([side // 2 for side in window]))
     return resampling(window, frequencies, scale * turned, dtype=dtype, device=device)
 
 
 def probe_on_sample(probe: Tensor, points: Resampling) -> Tensor:
-    """Probes (…, y, x) in a plane perpendicular to the beam, through the sample's middle -> on the sample (…, y, x).
+    """Propagate probes (…, y, x) from a plane perpendicular to the beam, through its centre, to the sample (…, y, x).
 
-    Each pixel sees the probe carried over its own distance along the beam. points: from `probe_resampling`. The probe
+    Each pixel is the probe propagated over its own distance along the beam. points: from `probe_resampling`. The probe
     has to fit into its window on both planes. Differentiable in `probe`.
     """
     return torch.fft.ifft2(spectrum_at(probe, points), norm="ortho")
 
 
 def _offsets(window: tuple[int, int], geometry: Tilted) -> tuple[Reals, NDArray[np.bool_]]:
-    """K - b/λ (y, x, 3) [1/m] of the plane waves that the sample's grid holds, and which of them travel.
+    """K - b/λ (y, x, 3) [1/m] of the plane waves of the sample's grid, and which of them propagate.
 
-    The part in the plane is given by the frequency, that along the normal n by |K| = 1/λ.
+    The in-plane part follows from the frequency, the part along the normal n from |K| = 1/λ.
     """
     basis, wave_number = geometry.sample_basis, 1 / geometry.wavelength
     dual = basis @ np.linalg.inv(basis.T @ basis)

@@ -1,4 +1,4 @@
-"""The steps of the hot path by torch's operations, for any device."""
+"""The steps of the hot path as torch operations, for any device."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 def shift_ramps(shifts: Tensor, window: tuple[int, int]) -> Tensor:
-    """exp(-2πi k·s) (pattern, y, x), complex: moves a field by `shifts` (pattern, yx) [pixels] in Fourier space.
+    """exp(-2πi k·s) (pattern, y, x), complex: shifts a field by `shifts` (pattern, yx) [pixels] in Fourier space.
 
-    At the Nyquist frequency of an even side, where ±½ are one sample, the cosine is taken: real fields stay real.
+    At the Nyquist frequency of an even side, where ±½ coincide, the cosine is used: real fields stay real.
     """
     y, x = (ramp(shifts[:, axis], window[axis]) for axis in (0, 1))
     return y[:, :, None] * x[:, None, :]
@@ -80,7 +80,7 @@ def _angles(shift: Tensor, side: int) -> tuple[Tensor, Tensor]:
 
 
 class ExitWaves(torch.autograd.Function):
-    """`hotpath.exit_waves` through windows (pattern, state, slice, y, x) of the object; these are used up too."""
+    """`hotpath.exit_waves` through windows (pattern, state, slice, y, x) of the object, which are overwritten too."""
 
     @staticmethod
     def forward(ctx: Any, windows: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
@@ -120,10 +120,10 @@ def _through_first_slice(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of all windows and of the probes, from that of the waves behind the first slice.
 
-    Windows come conjugated, those of further slices replaced by their gradients.
+    Windows are passed conjugated, those of further slices replaced by their gradients.
     """
     states, slices, modes = windows.shape[1], windows.shape[2], probes.shape[1]
-    # With one state the moved probes have the waves' size, and nobody needs them again.
+    # With one state the moved probes have the waves' size, and are not needed again.
     space = probes[:, None] if states == 1 else torch.empty_like(change)
     first = windows[:, :, 0, None]
     of_windows, of_probes = None, None
@@ -143,13 +143,13 @@ def _through_first_slice(
 
 
 def _slope_of_kernel(waves: Tensor, spectrum: Tensor, kernel: Tensor) -> Tensor:
-    """dL/dH* of one gap, for the waves (pattern, state, mode, y, x) before it and F of the gradient behind it."""
+    """dL/dH* of one gap, from the waves (pattern, state, mode, y, x) before it and F of the gradient behind it."""
     slope = (torch.fft.fft2(waves).conj() * spectrum).sum((1, 2) if kernel.ndim == 3 else (0, 1, 2))
     return slope / (waves.shape[-2] * waves.shape[-1])
 
 
 def _for_waves(kernel: Tensor) -> Tensor:
-    """A kernel (y, x) or (pattern, y, x), to be multiplied with (pattern, state, mode, y, x)."""
+    """Reshape a kernel (y, x) or (pattern, y, x) to broadcast against (pattern, state, mode, y, x)."""
     return kernel[:, None, None] if kernel.ndim == 3 else kernel
 
 

@@ -31,8 +31,8 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     """Sum blocks of detector pixels; a block with a bad pixel is bad.
 
-    Far field: object pixels stay, and the probe window shrinks about its centre (what lies outside is cut off). Blocks
-    begin at the first pixel, so that none is lost: the zero frequency then lies beside the centre of its block, and the
+    Far field: object pixels stay, and the probe window shrinks about its centre (the outer part is cut off). Blocks
+    begin at the first pixel, so that none is lost: the zero frequency is then beside the centre of its block, and the
     probes are multiplied by the ramp exp(-2πi d·r / n) of that distance d. Near field: object pixels grow. Probe and
     object (guess and ground truth) become means over blocks, the probe times the square root of the number of pixels in
     a block, since counts are sums.
@@ -196,7 +196,7 @@ def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: 
 
 
 def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the weights of the old pixels in the new ones (new, old), and which new ones lie on the detector."""
+    """Return the weights of the old pixels in the new ones (new, old), and which new ones are on the detector."""
     size = old / new
     places = (np.arange(new) - new // 2) * size + old // 2
     pixels = np.arange(old)

@@ -130,7 +130,7 @@ def _changed(field: Any, function: Callable[[Array], Array] | None) -> Any:
 def with_room(
     positions: NDArray[np.float64], window: Window, object: Array | None, truth: Truth | None
 ) -> dict[str, Any]:
-    """Return positions, object guess and ground truth, shifted together so that every window lies inside the guess.
+    """Return positions, object guess and ground truth, shifted together so that every window is inside the guess.
 
     The guess is extended by transparent pixels (1). A scan without a guess does not change.
     """

@@ -70,15 +70,15 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
 def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
     """Shift the patterns by whole pixels so that the centre of mass of the mean pattern is at zero frequency, n // 2.
 
-    New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which the guess gets,
-    too.
+    New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which is applied to the
+    guess, too.
 
     Parameters
     ----------
     scan : Scan
         Far-field scan.
     move_probe : bool, default True
-        Whether the probe guess gets the ramp; False for a guess that was made without the patterns and is centred.
+        Whether to apply the ramp to the probe guess; False for a centred guess that was made without the patterns.
     mean : array_like, optional
         Mean pattern (y, x) in the order of the patterns, or that of some of them; by default all patterns are read.
 

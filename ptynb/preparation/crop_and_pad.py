@@ -26,7 +26,7 @@ from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, 
 
 
 def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None, *, move_probe: bool = True) -> Scan:
-    """Cut a window out of the patterns.
+    """Crop the patterns to a window.
 
     Far field: object pixels grow by n / window, positions are converted, and probe and object (guess and ground truth)
     lose the frequencies that are cut off. A centre other than index n // 2 (in centred order) becomes the new zero
@@ -79,7 +79,7 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     """Extend the patterns to a larger window, with zero frequency at the new centre.
 
     Far field: object pixels shrink by n / window, positions and object (guess and ground truth) are converted, and the
-    far field of the probe is 0 in the new pixels. Near field: object pixels stay, and the probe gets a border of 0.
+    far field of the probe is 0 in the new pixels. Near field: object pixels stay, and the probe is padded with 0.
 
     Parameters
     ----------

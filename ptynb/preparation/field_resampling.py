@@ -22,7 +22,7 @@ def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def middle_start(outer: Window, inner: Window) -> tuple[int, int]:
-    """Return where a window of `inner` pixels begins in one of `outer` pixels if their centres n // 2 agree."""
+    """Return the start of a window of `inner` pixels in one of `outer` pixels with the same centre n // 2."""
     return outer[0] // 2 - inner[0] // 2, outer[1] // 2 - inner[1] // 2
 
 

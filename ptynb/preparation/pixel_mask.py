@@ -144,7 +144,7 @@ def _statistics(scan: Scan) -> Statistics:
         finite &= np.isfinite(patterns).all(0)
         patterns = np.where(finite, patterns, 0)
         if part.start == 0:
-            # Sums of differences from the first pattern keep their digits, and are 0 exactly where nothing changes.
+            # Sums of differences from the first pattern avoid cancellation, and are exactly 0 for constant pixels.
             offset = patterns[0].copy()
         patterns -= offset
         total += patterns.sum(0)

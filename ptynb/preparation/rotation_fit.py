@@ -2,7 +2,7 @@
 
 An object whose phase grows by g [rad] per pixel deflects the beam, and so shifts the centre of mass: to first order the
 shift is the gradient of a potential, the phase smoothed by the probe. A gradient has no curl; if positions are rotated
-against the detector, or mirrored, the field has an apparent curl.
+relative to the detector, or mirrored, the field has an apparent curl.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def affine_matrix(
 def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     """Transform the positions by a matrix about their mean, in metres if the geometry is known.
 
-    Without geometry detector pixels are taken as square. An object guess is extended by transparent pixels where
-    windows would lie outside.
+    Without geometry detector pixels are taken as square. An object guess is extended by transparent pixels if
+    windows would be outside.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Simulated scans and probes, by plain numpy and apart from the reconstruction's own model."""
+"""Simulated scans and probes, in plain numpy and independent of the reconstruction's model."""

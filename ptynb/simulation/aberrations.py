@@ -1,4 +1,4 @@
-"""The aberrations of a lens: how far its wave in the pupil is from a sphere around the focus.
+"""Lens aberrations: the deviation of the wave in the pupil from a sphere around the focus.
 
     χ(α, φ) = (2π / λ) Σ_nm C_nm α^(n+1) / (n+1) cos(m (φ - φ_nm))        [rad]
 
@@ -11,16 +11,16 @@ Signs. In the convention of waves exp(+2πi k·r) (see `ptynb/conventions.md`) t
 downstream; and C10 = -Δf, where Δf is the microscopist's defocus, which is positive for underfocus. C30 > 0 is the
 spherical aberration of a round lens, which underfocus balances.
 
-Haider's names belong to the same terms with other factors, since there
+Haider's names denote the same terms with other factors, since there
 
     χ = (2π / λ) Re{½ ωω̄ C1 + ½ ω̄² A1 + ω²ω̄ B2 + ⅓ ω̄³ A2 + ¼ (ωω̄)² C3 + ω³ω̄ S3 + ¼ ω̄⁴ A3 + ω³ω̄² B4 + ω⁴ω̄ D4
                     + ⅕ ω̄⁵ A4 + ⅙ (ωω̄)³ C5 + ω⁴ω̄² S5 + ω⁵ω̄ R5 + ⅙ ω̄⁶ A5},        ω = α exp(iφ)
 
 (Uhlemann and Haider, Ultramicroscopy 72, 109 (1998); Haider, Uhlemann and Zach, Ultramicroscopy 81, 163 (2000)); so
 C21 = 3 B2, C32 = 4 S3, C41 = 5 B4, C43 = 5 D4, C52 = 6 S5, C54 = 6 R5 (also called D5), and the others are equal. These
-coefficients are complex there. Here each has a magnitude and an azimuth, by which the figure is turned, the same φ_nm
-in both families: the argument is m φ_nm for A1 to A5, and -m φ_nm for B2, S3, B4, D4, S5 and R5, where ω has the
-larger power.
+coefficients are complex there. Here each has a magnitude and an azimuth, the rotation of the figure, the same φ_nm in
+both families: the argument is m φ_nm for A1 to A5, and -m φ_nm for B2, S3, B4, D4, S5 and R5, where ω has the larger
+power.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a detector would record of a given object: plain numpy, apart from the reconstruction's own model.
+"""Diffraction patterns of a given object, in plain numpy and independent of the reconstruction's model.
 
-Where the reconstruction takes one step (between two slices, to the detector), this takes several finer ones.
+Each propagation step of the reconstruction (between two slices, to the detector) is divided into several finer ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def simulate_diffraction(
     object : array_like
         Complex object (y, x), (slice, y, x), or (mode, slice, y, x) with incoherent modes of equal weight.
     probe : array_like
-        Complex probe (mode, y, x), or (pattern, mode, y, x) where it varies [square roots of counts].
+        Complex probe (mode, y, x), or (pattern, mode, y, x) if it varies [square roots of counts].
     positions : array_like
         Top-left corners (pattern, yx) of the probe windows [object pixels].
     geometry : Geometry or NearField, optional
@@ -127,7 +127,7 @@ def simulate_diffraction(
 
 @dataclass(frozen=True)
 class _Beam:
-    """What carries waves from the probe to the detector."""
+    """Propagation of waves from the probe to the detector."""
 
     geometry: Geometry | NearField | None
     window: tuple[int, int]
@@ -137,7 +137,7 @@ class _Beam:
     def intensity(
         self, objects: Complex, probe: Complex, place: NDArray[np.float64], tilt: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Σ over states and modes of |wave|² (y, x), zero frequency in the middle where there is one."""
+        """Σ over states and modes of |wave|² (y, x); in the far field the zero frequency is in the middle."""
         corner = np.rint(place).astype(int)
         entering = moved(probe, place - corner)
         rows, columns = (slice(corner[axis], corner[axis] + self.window[axis]) for axis in (0, 1))
@@ -153,14 +153,14 @@ class _Beam:
 
     def _detected(self, wave: Complex, rest: NDArray[np.float64]) -> Complex:
         if isinstance(self.geometry, NearField):
-            wave = moved(wave, -rest)  # the detector stands still with the probe, which was moved by the rest
+            wave = moved(wave, -rest)  # the detector is fixed to the probe, which was shifted by the rest
             for _ in range(self.steps):
                 wave = self._free(wave, self.geometry.effective_distance / self.steps, np.zeros(2))
             return wave
         return np.fft.fftshift(np.fft.fft2(wave, norm="ortho"), axes=(-2, -1))
 
     def _free(self, wave: Complex, distance: float, tilt: NDArray[np.float64]) -> Complex:
-        """Free space, by its plane waves: each turns by k_z z, and a tilted beam moves by z tan(tilt)."""
+        """Free-space propagation by plane waves, each with the phase k_z z; a tilted beam moves by z tan(tilt)."""
         assert self.geometry is not None
         pixel = self.geometry.object_pixel(self.window)
         y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(self.window, pixel, strict=True))
@@ -172,7 +172,7 @@ class _Beam:
 
 
 def moved(field: Complex, shift: NDArray[np.float64]) -> Complex:
-    """Fields (…, y, x) moved by (y, x) pixels, exactly for a periodic window; at Nyquist's frequency by the cosine."""
+    """Shift fields (…, y, x) by (y, x) pixels, exact for a periodic window; the cosine at the Nyquist frequency."""
     ramps = []
     for side, along in zip(field.shape[-2:], shift, strict=True):
         ramp = np.exp(-2j * np.pi * np.fft.fftfreq(side) * along)
@@ -184,12 +184,12 @@ def moved(field: Complex, shift: NDArray[np.float64]) -> Complex:
 
 
 def _recorded(intensity: NDArray[np.float64], oversampling: int, blur: float) -> NDArray[Any]:
-    """Samples added up to pixels, each centred on its own frequency, and spread by the detector."""
+    """Sum samples to pixels, each centred on its own frequency, and apply the point spread function."""
     k = oversampling
     height, width = (side // k for side in intensity.shape)
     centred_on_pixels = np.roll(intensity, (k // 2, k // 2), (0, 1)) if k > 1 else intensity
     if k > 1:
-        # The middle sample n // 2 has to fall into the middle pixel, whose first sample is k (n / k // 2).
+        # The middle sample n // 2 has to be in the middle pixel, whose first sample is k (n / k // 2).
         miss = (intensity.shape[0] // 2 - k * (height // 2), intensity.shape[1] // 2 - k * (width // 2))
         centred_on_pixels = np.roll(centred_on_pixels, (-miss[0], -miss[1]), (0, 1))
     pixels = centred_on_pixels.reshape(height, k, width, k).sum((1, 3))
@@ -197,7 +197,7 @@ def _recorded(intensity: NDArray[np.float64], oversampling: int, blur: float) ->
 
 
 def _cut(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
-    """The middle of a probe's window, as large as a pattern."""
+    """The centre of a probe's window, of the size of a pattern."""
     height, width = (side // oversampling for side in probe.shape[-2:])
     top, left = probe.shape[-2] // 2 - height // 2, probe.shape[-1] // 2 - width // 2
     return probe[:, top : top + height, left : left + width]

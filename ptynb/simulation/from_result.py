@@ -1,4 +1,4 @@
-"""A scan simulated from a result: what a detector would record of the object and the probe that were found."""
+"""Simulation of a scan from the object and the probe of a result."""
 
 from __future__ import annotations
 
@@ -131,25 +131,25 @@ def _geometry(result: Result) -> Geometry | NearField | None:
 
 
 def _thickness(result: Result) -> float | None:
-    """Between two slices [m], as it was found, or else as it was given."""
+    """Distance between two slices [m]: the optimised one, or else that of the settings."""
     found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
     return None if found is None else float(found)
 
 
 def _tilt(result: Result, own: bool) -> Array:
-    """Of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
+    """Tilt of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
     given = result.settings.get("tilt", {})
     found = np.asarray(result.parameters.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
     return found if own and len(found) > 1 else found.mean(0)
 
 
 def _background(result: Result) -> Array | float:
-    """Counts, centred."""
+    """Background [counts], centred."""
     return result.parameters.get("background/background", 0.0)
 
 
 def _probes(result: Result) -> Array:
-    """The probe (mode, y, x), or (pattern, mode, y, x) where its first mode varies."""
+    """The probe (mode, y, x), or (pattern, mode, y, x) if its first mode varies."""
     ways, shares = (result.parameters.get(f"variations/{name}") for name in ("ways", "coefficients"))
     if ways is None or shares is None:
         return result.probe
@@ -159,7 +159,7 @@ def _probes(result: Result) -> Array:
 
 
 def _mean_counts(result: Result, probe: Array, positions: NDArray[np.float64]) -> float:
-    """What arrives of a pattern on average, without background: energy is kept on the way to the detector."""
+    """Mean counts of a pattern without background; propagation to the detector conserves energy."""
     power = (np.abs(probe) ** 2).sum(-3)
     power = power if power.ndim == 3 else power[None]
     passed = np.abs(result.projection) ** 2

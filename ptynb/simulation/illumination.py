@@ -1,10 +1,10 @@
 """Probes of lenses, zone plates, mirrors and pinholes, as initial guesses.
 
 Each probe is complex128 (y, x), centred at index n // 2 of its window, with Σ |P|² = 1. `defocus` and `distance` are
-positive downstream (see `ptynb/conventions.md`), and 2π z / λ, common to all waves, is left out.
+positive downstream (see `ptynb/conventions.md`), and 2π z / λ, common to all waves, is omitted.
 
-Probes with a focus are made from the wave in the pupil: the spectrum A exp(-iχ) at spatial frequencies up to NA / λ,
-whose inverse transform is the probe. So their far field has the pupil's shape, sampled as by the detector.
+Focused probes are computed from the wave in the pupil: the probe is the inverse transform of the spectrum A exp(-iχ) at
+spatial frequencies up to NA / λ. So their far field has the pupil's shape, sampled as by the detector.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def _check_lost(
     pixel: tuple[float, float],
     distance: float,
 ) -> None:
-    """Raises ValueError where too little of the waves that propagate (of finite slopes `rays`) stays in the window."""
+    """Raise ValueError if too little power of the propagating waves (of finite slopes `rays`) stays in the window."""
     window, runs = field.shape[-2:], np.isfinite(rays[0])
     power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
     sent = float(power.sum()) / runs.size
@@ -374,12 +374,12 @@ def _check_lost(
 
 
 def _holding(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
-    """What `reach` has to be along an axis so that at most half of what may be lost lies beyond."""
+    """Required `reach` along an axis so that at most half of the allowed loss is beyond it."""
     order = np.argsort(reach)
     share = np.cumsum(power[order])
     return float(reach[order][np.searchsorted(share, (1 - MOST_LOST / 2) * share[-1])])
 
 
 def _steps(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[float, float]:
-    """From one spatial frequency to the next (y, x) [1/m]."""
+    """Step between spatial frequencies (y, x) [1/m]."""
     return 1 / (window[0] * pixel[0]), 1 / (window[1] * pixel[1])

@@ -1,4 +1,4 @@
-"""Simulated scans with a known truth, by plain numpy and apart from the reconstruction's own model."""
+"""Simulated scans with a known ground truth, in plain numpy and independent of the reconstruction's model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def simulate(
     modes : int
         Number of incoherent probe modes, 1 to 8.
     photons : float
-        Mean number of photons of a pattern where the object absorbs nothing.
+        Mean number of photons of a pattern without absorption by the object.
     step : float, optional
         Distance between positions [object pixels]; by default window / 16.
     noise : bool
@@ -135,7 +135,7 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
     frequency = np.fft.fftfreq(window)
     squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
     aperture = 1 / (1 + np.exp((np.sqrt(squared) - 0.13) / 0.006))
-    # exp(+iφ|k|²) with φ > 0 is a negative defocus: the sample lies upstream of the focus.
+    # exp(+iφ|k|²) with φ > 0 is a negative defocus: the sample is upstream of the focus.
     defocus = np.pi * 2.2 * window
 
     def focus(phase: float) -> Complex:
@@ -158,7 +158,7 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
 
 
 def _test_object(shape: tuple[int, int], random: np.random.Generator) -> Complex:
-    """A Siemens star in phase over a mottled ground, with absorbing discs: sharp edges and smooth parts in both."""
+    """A Siemens star in phase on a mottled background, with absorbing discs: sharp edges and smooth parts in both."""
     height, width = shape
     y, x = np.mgrid[:height, :width].astype(np.float64)
     centre_y, centre_x = (height - 1) / 2, (width - 1) / 2

@@ -21,8 +21,8 @@ from ptynb.exceptions import InvalidValueError
 class TransformedFrames(Frames):
     """Patterns that a function changes each time they are read.
 
-    function: makes patterns of `window` pixels from those of `source`, given also the index of the first one. It has to
-    be picklable: a function of a module, or a `functools.partial` of one.
+    function: returns patterns of `window` pixels from those of `source` and the index of the first one. It has to be
+    picklable: a function of a module, or a `functools.partial` of one.
     """
 
     source: Frames
@@ -48,7 +48,7 @@ class TransformedFrames(Frames):
         wanted = indices[order]
         stored = np.empty((len(wanted), *self.source.shape[1:]), self.source.dtype)
         self.source.take(wanted, stored)
-        # The function gets the index of the first pattern, so it is called for runs without gaps.
+        # The function takes the index of the first pattern, so it is called for runs without gaps.
         for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else ():
             out[order[run]] = self.function(stored[run], int(wanted[run[0]]))
 

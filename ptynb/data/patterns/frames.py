@@ -1,7 +1,7 @@
-"""Patterns: what all kinds share, and patterns in files that each process opens by itself.
+"""Patterns: the common interface of all kinds, and patterns in files that each process opens itself.
 
-Kinds of files: datasets of HDF5 (whole, compressed, in a grid of rows and columns, or virtual), and patterns at known
-places of any file.
+Kinds of files: datasets of HDF5 (contiguous, compressed, in a grid of rows and columns, or virtual), and patterns at
+known offsets of any file.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def readable(path: Path, start: int, stop: int) -> Iterator[None]:
 
 
 class FileFrames(Frames):
-    """Patterns of a file that each process opens: shared by all kinds of files."""
+    """Patterns of a file that each process opens: base of all kinds of files."""
 
     file_shape: tuple[int, int, int]
     file_dtype: str

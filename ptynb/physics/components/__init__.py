@@ -1,1 +1,1 @@
-"""The components of the forward model, in the order in which light meets them."""
+"""The components of the forward model, in the order of the beam path."""

@@ -220,7 +220,7 @@ class Variations(ModelComponent):
     rows = frozenset({"coefficients"})
 
     def __init__(self, patterns: int, ways: Tensor, scale: Tensor) -> None:
-        """ways: complex (rank, y, x), where the variations start, in units of the probe's root-mean-square `scale`."""
+        """ways: complex (rank, y, x), initial variations, in units of the probe's root-mean-square `scale`."""
         super().__init__()
         self.scale = scale
         self.ways = nn.Parameter(torch.view_as_real(ways).clone())
@@ -309,7 +309,7 @@ class Pixels(ModelComponent):
     name = "pixels"
 
     def __init__(self, oversampling: int, fourier: bool) -> None:
-        """fourier: whether intensities are in FFT order, where the pixel at index 0 reaches across the edge."""
+        """fourier: whether intensities are in FFT order, in which the pixel at index 0 wraps around the edge."""
         super().__init__()
         self.oversampling, self.fourier = oversampling, fourier
 

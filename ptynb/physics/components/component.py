@@ -2,9 +2,9 @@
 
 The forward model has four steps; a component takes part in those that it overrides:
 
-    shift_positions  where the probe window of each pattern lies in the object
-    illuminate       what shines on it: the probe's modes
-    exit_wave        the exit waves, before they travel to the detector
+    shift_positions  position of each pattern's probe window in the object
+    illuminate       the probe modes that illuminate it
+    exit_wave        the exit waves, before propagation to the detector
     detect           the intensity, before it is compared with the counts
 
 `update_done` restricts parameters to their allowed range after an update. Gradients follow by automatic
@@ -26,10 +26,10 @@ class Batch:
     """One engine's patterns of an update.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    stored: (…, y, x) counts in the detector's order inside, bad pixels 0, in the type they are held in; not to be
-    changed. rows: (pattern,) int64, on the CPU: which of `stored` are the batch's; None: all, in this order.
+    stored: (…, y, x) counts in the order used internally, bad pixels 0, in the stored type; read-only.
+    rows: (pattern,) int64, on the CPU: indices of the batch's patterns in `stored`; None: all, in this order.
     dtype: the model's real type.
-    total: the sum of a tensor over all engines, on every engine; to be called by all of them.
+    total: computes the sum of a tensor over all engines, on every engine; a collective call.
     global_batch_size: patterns of the batch on all engines together.
     """
 
@@ -42,7 +42,7 @@ class Batch:
 
     @functools.cached_property
     def frames(self) -> Tensor:
-        """The batch's own counts (pattern, y, x), in the type they are held in."""
+        """The batch's own counts (pattern, y, x), in the stored type."""
         return self.stored if self.rows is None else selected(self.stored, self.rows)
 
     @functools.cached_property
@@ -55,9 +55,9 @@ class Batch:
 
 
 def selected(stored: Tensor, rows: Tensor) -> Tensor:
-    """These rows of patterns, where they are held; from memory that a GPU can copy from, into such memory.
+    """These rows of patterns, on their device; rows of pinned memory are returned in pinned memory.
 
-    torch selects rows of uint16 on some devices only, so its bits are taken for those of int16.
+    torch selects rows of uint16 on some devices only, so they are viewed as int16.
     """
     bits = stored.view(torch.int16) if stored.dtype == torch.uint16 else stored
     out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
