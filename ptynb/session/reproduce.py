@@ -177,7 +177,7 @@ def same_scan(result: Result, path: Path) -> Scan:
         return load(file, **given)
     except TypeError as error:
         raise FileError(
-            f"{path} has arguments of its scan that load does not have: {error}.", code="file.damaged"
+            f"{path} has options of its scan that load does not have. {error}", code="file.damaged"
         ) from None
 
 

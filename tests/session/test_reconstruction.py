@@ -72,7 +72,7 @@ def test_several_scans_are_refused_by_name(begin: Callable[[Scan], object], scan
 
 
 def test_a_cluster_in_the_place_of_the_settings_is_refused(cluster: pt.Cluster, scan: Scan) -> None:
-    with pytest.raises(TypeError, match="The settings are a Cluster; expected"):
+    with raises("argument.invalid-type", "settings", "Cluster"):
         pt.Reconstruction(scan, cluster)  # type: ignore[arg-type]
 
 

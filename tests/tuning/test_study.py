@@ -305,7 +305,7 @@ def test_trials_run_at_the_same_time_and_as_they_would_alone(
 
     def meeting(tried: Any, *arguments: Any) -> Any:
         if not pids or len(pids) < 2:
-            pids.add(cluster.status()[tried.recon._client.engines._places[0]]["pid"])
+            pids.add(cluster.status()[tried.recon._client.engines._ranks[0]]["pid"])
             together.wait()  # until another trial is open too, on another engine
         return follow(tried, *arguments)
 
@@ -397,7 +397,7 @@ def test_a_lost_engine_fails_its_trial_only_and_a_stopped_cluster_leaves_trials_
 
     def cut_off(tried: Any, told: Any, stopping: Any) -> Any:
         def at_an_epoch(epoch: int, loss: float) -> bool:
-            if [*tried.recon._client.engines._places] == [1] and not killed:
+            if [*tried.recon._client.engines._ranks] == [1] and not killed:
                 killed.append(pid)
                 os.kill(pid, signal.SIGKILL)
             return bool(told(epoch, loss))

@@ -477,7 +477,7 @@ def test_steps_are_seen_before_and_after_and_applied(shown):
     look.settle()
     assert "expected an integer" in words(look)
     add("pad", "6")
-    assert "The window to pad to is 6 x 6 pixels, and the patterns have 12 x 12" in words(look)
+    assert "window is 6 x 6 pixels and the patterns have 12 x 12" in words(look)
     press(look, "Undo last change")
     assert look.scan is SCAN
 
