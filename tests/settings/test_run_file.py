@@ -96,7 +96,12 @@ INVALID = "settings.invalid-value"
         (f"{LEAST}cluster: {{kind: slurm, hosts: [a]}}", UNKNOWN, "'cluster.hosts'", "nodes, "),
         (f"{LEAST}cluster: {{kind: slrum}}", INVALID, "cluster.kind is 'slrum'", "'local', 'none', 'slurm', 'ssh'."),
         (f"{LEAST}cluster: {{kind: ssh}}", INVALID, "'cluster.hosts' is missing"),
-        (f"{LEAST}cluster: {{kind: slurm, time: later}}", INVALID, "cluster.time is 'later'", "longest time"),
+        (
+            f"{LEAST}cluster: {{kind: slurm, time: later}}",
+            "argument.invalid-value",
+            "cluster.time is 'later'",
+            "UNLIMITED",
+        ),
         (f"{LEAST}checkpointing: {{max_to_keep: 0}}", INVALID, "checkpointing.max_to_keep is 0", "equal to 1."),
         (f"{LEAST}settings: {{probe: {{mode: 3}}}}", UNKNOWN, "'settings.probe.mode' (did you mean 'modes'?)"),
         (

@@ -245,12 +245,12 @@ WHOLE = {
     "a result": "object",
     "a mask": "mask",
     "a state": "record",
-    "a start of ptynb": "object",
-    "a start of PtyRAD": "optimizable_tensors/probe",
-    "a start of CDTools": "obj",
-    "a start of ptypy": "content/obj/SMFG00/data",
-    "a start of py4DSTEM": "root/ptychographic_reconstruction/_object_emd/data",
-    "a start of PtychoShelves 7.3": "object",
+    "a guess of ptynb": "object",
+    "a guess of PtyRAD": "optimizable_tensors/probe",
+    "a guess of CDTools": "obj",
+    "a guess of ptypy": "content/obj/SMFG00/data",
+    "a guess of py4DSTEM": "root/ptychographic_reconstruction/_object_emd/data",
+    "a guess of PtychoShelves 7.3": "object",
 }
 """What holds all of itself, and something in it."""
 
@@ -273,7 +273,7 @@ def test_files_that_hold_all_of_themselves_are_not_read_from_others(tmp_path):
 def test_a_file_is_recognised_without_opening_what_it_links_to(tmp_path):
     """A pipe, which HDF5 would wait at for ever."""
     for reader, names in itertools.product(
-        ["load", "start"],
+        ["load", "guess"],
         [
             ("cxi_version",),
             ("chunks", "meta"),

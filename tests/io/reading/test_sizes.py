@@ -337,7 +337,7 @@ BOMBS = {
     "a mask of ptynb": (seed_with("a mask", "mask"), "mask", {}),
     "a result": (seed_with("a result", "probe"), "result", {}),
     "a state": (seed_with("a state", "record"), "state", {}),
-    "a start": (seed_with("a start of CDTools", "probe"), "start", {}),
+    "a guess": (seed_with("a guess of CDTools", "probe"), "guess", {}),
     "zarr": (gzipped_zarr(3), "load", GIVEN),
     "zarr, version 2": (gzipped_zarr(2), "load", GIVEN),
     "zarr in an archive": (zipped_zarr, "load", GIVEN),
@@ -403,7 +403,7 @@ def test_a_npy_that_announces_a_terabyte_is_refused(tmp_path):
 
 
 def test_results_that_don_t_fit_into_memory_are_opened_on_a_larger_machine_as_the_message_says(tmp_path, monkeypatch):
-    for seed, reader in [("a result", "result"), ("a start of PtyRAD", "start"), ("a mask", "mask")]:
+    for seed, reader in [("a result", "result"), ("a guess of PtyRAD", "guess"), ("a mask", "mask")]:
         with of_case((seed, reader), tmp_path) as home, monkeypatch.context() as patched:
             path = SEEDS[seed].write(home)
             patched.setattr(safe_reading, "SHARE", 1e-12)
