@@ -103,7 +103,7 @@ def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> 
 
     keeper.take(short, keeper.order(), (1, 0, 0))
     assert (keeper.successes, keeper.failures) == (0, 1)
-    assert "could not be copied: no room" in keeper.notices[-1]
+    assert "could not be copied for a checkpoint: no room" in keeper.notices[-1]
     keeper._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
     keeper.take(short, keeper.order(), (2, 0, 0))
     assert keeper.failures == 2
