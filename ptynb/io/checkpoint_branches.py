@@ -62,7 +62,7 @@ def name_of(folder: Path) -> str:
 
 
 def folder_of(root: Path, name: str) -> Path:
-    """Return the folder of the branch of this name, which need not exist. Raises InvalidValueError for an invalid name."""
+    """Return the folder of this branch, which need not exist. Raises InvalidValueError for an invalid name."""
     if name == MAIN:
         return root
     if not NAME.fullmatch(name):
