@@ -76,7 +76,7 @@ MOST_BYTES = 2**30
 LARGEST_UNNOTICED = 2**28
 """Bytes of patterns in memory below which there is no warning, however small the file is."""
 MOST_TIMES = 1000
-"""Ratio of memory to file size above which there is a warning: deflate packs 20 electrons on 512 x 512 pixels to 1/900."""
+"""Ratio of memory to file size that causes a warning: deflate packs 20 electrons on 512 x 512 pixels to 1/900."""
 
 
 @takes_load_options(LoadOptions)
