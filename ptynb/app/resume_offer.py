@@ -16,7 +16,7 @@ from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.elements import Whole, close_all, free
 
 WAITING_SECONDS = 20
-"""How long a page waits for an earlier page that may be about to detach from the run."""
+"""Time that a page waits for an earlier page that may be about to detach from the run."""
 
 
 class Offer(Whole):
@@ -58,7 +58,7 @@ class Offer(Whole):
         def fail(offer: Offer, error: Exception | None) -> None:
             offer._ended.set()
             if error is not None:
-                offer._actions.put(partial(_raise, error))  # which shows it
+                offer._actions.put(partial(_raise, error))  # which shows the error
 
         repeat(self, "ptynb resume offer", 1.0, search, fail).set()
 

@@ -196,7 +196,7 @@ class RunTab(Whole):
         self._say(f"added to comparison: {name}")
 
     def _say_wait(self, recon: Reconstruction) -> None:
-        """Adds a wait where the user waited for the run."""
+        """Adds a wait to the lines of Python if the user waited for the run."""
         if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
             self._desk.tell("recon.wait()")
 

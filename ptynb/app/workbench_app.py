@@ -51,7 +51,7 @@ class Workbench(Whole):
         self._form = settings_form(scan, self._desk.settings, cluster)
         self._form.tell = self._desk.tell
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings)
-        self._tuning.tuner.tell = self._desk.tell  # its form follows the other one
+        self._tuning.tuner.tell = self._desk.tell  # its form is updated from the other one
         for form in (self._form.form, self._tuning.form):
             self._listen(form)
         self._tabs = ipywidgets.Tab(

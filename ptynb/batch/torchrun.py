@@ -236,7 +236,7 @@ def check_folder(plan: RunFile) -> None:
     folder = plan.result.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise FileError(
-            f"The result is to be written to {folder}, which is no folder to write in; make it first.",
+            f"The result is to be written to {folder}, which is not a writable folder; create it first.",
             code="file.not-writable",
         )
 
@@ -249,20 +249,20 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
         return None
     if not resume:
         raise FileError(
-            f"{folder} holds states of a run before, the newest {states(line)[-1].name}; go on from it with --resume, "
-            "or name another folder with --keep.",
+            f"{folder} contains checkpoints of an earlier run, the newest {states(line)[-1].name}; continue from it "
+            "with --resume, or choose another folder with --keep.",
             code="checkpoint.exists",
         )
     newest = newest_state(line)
-    log(console, f"Going on from {newest}.")
+    log(console, f"Continuing from {newest}.")
     return newest
 
 
 def go_on(kept: str | None, epoch: int | None, again: str) -> str:
     """Return the message for an unfinished run."""
     if kept is None:
-        return f"No state was kept. Begin again with: {again}"
-    return f"The state after epoch {epoch} is kept in {kept}. Go on with: {again}"
+        return f"No checkpoint was written. Start again with: {again}"
+    return f"The checkpoint of epoch {epoch} is in {kept}. Continue with: {again}"
 
 
 def _report(error: Exception, place: Place, board: Board) -> None:

@@ -89,15 +89,15 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def holder(found: FoundCluster) -> str:
-    """Return for example 'process 1234', 'nobody, lease ends in 52 min', or 'nobody'."""
+    """Return for example 'process 1234', 'none, ends in 52 min', or 'none'."""
     if found.place == "elsewhere":
         return "?"
     if found.holder is not None:
         return f"process {found.holder}{_program(found.holder)}"
     left = None if found.lease_ends is None else found.lease_ends - time.time()
     if left is None or left <= 0:
-        return "nobody"
-    return f"nobody, lease ends in {f'{left / 60:.0f} min' if left >= 99.5 else f'{left:.0f} s'}"
+        return "none"
+    return f"none, ends in {f'{left / 60:.0f} min' if left >= 99.5 else f'{left:.0f} s'}"
 
 
 def _program(pid: int) -> str:

@@ -83,7 +83,7 @@ def _store_of_environment(environment: Mapping[str, str], rank: int, world: int,
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise InvalidValueError(
-            f"{' and '.join(missing)} is not set, by which ranks find each other; start with torchrun, or set it.",
+            f"{' and '.join(missing)} must be set for the ranks to find each other; start with torchrun, or set them.",
             code="group.address-invalid",
         )
     for name, own in (("RANK", rank), ("WORLD_SIZE", world)):

@@ -221,7 +221,10 @@ class Keeper:
             state = dataclasses.replace(copy(), run=order.run, token=token)
         except (RuntimeError, MemoryError, TypeError) as error:
             self.failures += 1
-            self._tell("state", f"The state of epoch {mark[0]} could not be copied: {error}; training goes on.")
+            self._tell(
+                "state",
+                f"The state of epoch {mark[0]} could not be copied for a checkpoint: {error}. The run continues.",
+            )
             return
         if self._rank and state.parts == 1:
             return
@@ -285,11 +288,11 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
             self._taken = None
             self.failures += 1
-            last = f"; the last good one is {self.kept}" if self.kept else ""
+            last = f"; the latest one is {self.kept}" if self.kept else ""
             self._tell(
                 "state",
-                f"The state after epoch {state.epoch} could not be kept in {path.parent} ({error}){last}. "
-                "Training goes on; make room there, or the folder again.",
+                f"The checkpoint of epoch {state.epoch} could not be written to {path.parent} ({error}){last}. "
+                "The run continues; free disk space, or create the folder again.",
             )
             return
         self._told["state"] = False
@@ -343,7 +346,7 @@ class Keeper:
             files.put(folder / "status.json", memoryview(text))
             written.append(folder / "status.json")
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
-            self._tell("pictures", f"The pictures could not be written in {folder} ({error}). Training goes on.")
+            self._tell("pictures", f"The pictures could not be written in {folder} ({error}). The run continues.")
             return
         self._told["pictures"] = False
         for path in written:

@@ -1,1 +1,1 @@
-"""Files in and out: one format a file; `load.load` finds the right one by the file's content."""
+"""Reading and writing files: one module per format; `load.load` selects the format by the file's content."""

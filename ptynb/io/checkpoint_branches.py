@@ -1,12 +1,12 @@
-"""Branches: lines of states of one reconstruction, each in a folder of its own.
+"""Branches: sequences of checkpoints of one reconstruction, each in its own folder.
 
-    folder/                 the states of the line "main": state-00120.h5 and so on
-        branch.json         what is to be known of the line, see `Note`
-        branches/NAME/      the states of another line, with the same files
+    folder/                 the checkpoints of the branch "main": state-00120.h5 and so on
+        branch.json         properties of the branch, see `Note`
+        branches/NAME/      the checkpoints of another branch, with the same files
 
-Going back and branching make hard links and renames only, so they cost neither time nor room, and no state is ever
-without a name. Engines thin out the line that they work on (`Checkpointing.max_to_keep`), never what a note
-says is to stay.
+Restoring and branching only make hard links and renames, so they take neither time nor disk space, and every checkpoint
+always has a file name. Engines remove old checkpoints of the branch that they work on (`Checkpointing.max_to_keep`),
+never those that a note protects.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MAIN = "main"
 FOLDER = "branches"
 NOTE = "branch.json"
 MOST_BYTES = 2**24
-"""Of a note, which names states: thousands of them are some hundred thousand bytes."""
+"""Maximum size of a note [bytes]; it lists checkpoints: thousands of them take some hundred thousand bytes."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True)
 class Note:
-    """What branch.json says of a line.
+    """Content of branch.json.
 
-    stays: names of states that are never thinned out. used: when somebody last chose to work there [ns since 1970].
-    origin: the line that it came from; epoch: completed where it left it.
+    stays: names of checkpoints that are never removed. used: when the branch was last selected [ns since 1970].
+    origin: the parent branch; epoch: number of completed epochs at which it was left.
     """
 
     stays: tuple[str, ...] = ()
@@ -52,17 +52,17 @@ class Note:
 
 
 def root_of(folder: Path) -> Path:
-    """The folder of the whole reconstruction to which a line's folder belongs."""
+    """Return the folder of the whole reconstruction that contains a branch's folder."""
     return folder.parent.parent if folder.parent.name == FOLDER else folder
 
 
 def name_of(folder: Path) -> str:
-    """The name of the line in this folder."""
+    """Return the name of the branch in this folder."""
     return folder.name if folder.parent.name == FOLDER else MAIN
 
 
 def folder_of(root: Path, name: str) -> Path:
-    """Where the line of this name is, or would be. Raises ValueError where it can't be a name."""
+    """Return the folder of this branch, which need not exist. Raises InvalidValueError for an invalid name."""
     if name == MAIN:
         return root
     if not NAME.fullmatch(name):
@@ -75,20 +75,20 @@ def folder_of(root: Path, name: str) -> Path:
 
 
 def free_name(root: Path, wanted: str) -> str:
-    """A name that no line has yet: the one wanted, or with a number behind it."""
+    """Return an unused branch name: the requested one, or the same with a number appended."""
     tries = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, 10_000))
     return next(name for name in tries if not folder_of(root, name).exists())
 
 
 def lines(root: Path) -> list[Path]:
-    """The folders of all lines that have states, "main" first, the others by name."""
+    """Return the folders of all branches that have checkpoints, "main" first, the others by name."""
     inner = root / FOLDER
     others = sorted(path for path in inner.iterdir() if NAME.fullmatch(path.name)) if inner.is_dir() else []
     return [path for path in (root, *others) if states(path)]
 
 
 def newest(folder: str | Path) -> Path:
-    """The newest state of the line that was worked on last, found whole; of a branch's own folder, that line's.
+    """Return the newest complete checkpoint of the branch used last, or of the branch whose own folder is given.
 
     Raises FileError as `ptynb.io.checkpoint_file.newest_state` does.
     """
@@ -97,7 +97,7 @@ def newest(folder: str | Path) -> Path:
 
 
 def last_line(root: Path) -> Path | None:
-    """The folder of the line that was worked on last; None where there is no state."""
+    """Return the folder of the branch used last; None if there is no checkpoint."""
     return max(lines(root), key=lambda line: max(read_note(line).used, newest_written(line)), default=None)
 
 
@@ -105,10 +105,10 @@ def last_line(root: Path) -> Path | None:
 
 
 def read_note(folder: Path) -> Note:
-    """What is known of a line; nothing where there is no note.
+    """Return the note of a branch; an empty one if there is none.
 
-    Raises OSError where it can't be read just now, FileError where it is damaged: nothing is removed or written over
-    then that may be to stay.
+    Raises OSError if it cannot be read at present, FileError if it is damaged, so that nothing protected is removed or
+    overwritten.
     """
     try:
         with (folder / NOTE).open("rb") as file:
@@ -126,7 +126,7 @@ def read_note(folder: Path) -> Note:
 
 
 def _note(said: Any) -> Note:
-    """Raises ValueError, TypeError or KeyError where it is none."""
+    """Raises InvalidTypeError, TypeError or KeyError for an invalid note."""
     note = Note(**{**said, "stays": tuple(said["stays"])})
     right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
     if not right or not all(isinstance(name, str) for name in note.stays):
@@ -135,12 +135,12 @@ def _note(said: Any) -> Note:
 
 
 def write_note(folder: Path, note: Note) -> None:
-    """Writes the note of a line. Raises OSError."""
+    """Write the note of a branch. Raises OSError."""
     put(folder / NOTE, memoryview(json.dumps(dataclasses.asdict(note)).encode()))
 
 
 def stay(path: Path) -> None:
-    """Keeps a state from being thinned out. Raises FileError where it is gone already."""
+    """Protect a checkpoint from removal. Raises FileError if it no longer exists."""
     note = read_note(path.parent)
     write_note(path.parent, dataclasses.replace(note, stays=tuple(sorted({*note.stays, path.name}))))
     if not path.exists():
@@ -148,23 +148,23 @@ def stay(path: Path) -> None:
 
 
 def use(folder: Path) -> None:
-    """Notes that this line is worked on from now on, so that `newest` finds it."""
+    """Record that this branch is in use from now on, so that `newest` finds it."""
     known = max((newest_written(line) for line in lines(root_of(folder))), default=0)
     write_note(folder, dataclasses.replace(read_note(folder), used=max(time.time_ns(), known + 1)))
 
 
-# Moving states
+# Moving checkpoints
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The files of a state: its own, and those with the rows of other ranks."""
+    """Return the files of a checkpoint: the main one, and those with the rows of other ranks."""
     return [path, *sorted(path.parent.glob(f"{path.stem}.rank*.h5"))]
 
 
 def copy_into(path: Path, folder: Path) -> Path:
-    """The same state in another line's folder; a hard link where the disk has them. Raises OSError."""
+    """Copy a checkpoint into another branch's folder; a hard link if the file system supports it. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for part in reversed(parts_of(path)):  # its own file last: it is what makes it a state
+    for part in reversed(parts_of(path)):  # the main file last: it makes the checkpoint valid
         target = folder / part.name
         beside = folder / f".{part.name}.part"
         beside.unlink(missing_ok=True)
@@ -173,14 +173,14 @@ def copy_into(path: Path, folder: Path) -> Path:
         except OSError:
             shutil.copy2(part, beside)
         beside.replace(target)
-        beside.unlink(missing_ok=True)  # renaming a link to what is there already leaves it
+        beside.unlink(missing_ok=True)  # renaming a link to the same file does not remove it
     return folder / path.name
 
 
 def begin(root: Path, name: str, state: Path) -> Path:
-    """Makes a line that begins at this state, which stays in it; returns the state there.
+    """Create a branch that begins with this checkpoint, which is protected in it; return the checkpoint there.
 
-    Raises ValueError where the name is taken or can't be one, OSError where nothing can be written.
+    Raises InvalidValueError if the name is in use or invalid, OSError if nothing can be written.
     """
     folder = folder_of(root, name)
     if folder.exists():
@@ -193,13 +193,13 @@ def begin(root: Path, name: str, state: Path) -> Path:
         write_note(folder, Note(stays=(found.name,), origin=name_of(state.parent), epoch=epoch))
     except Exception:
         with contextlib.suppress(OSError):
-            remove(folder)  # nothing half made, whose name would be taken
+            remove(folder)  # an incomplete branch would occupy the name
         raise
     return found
 
 
 def set_aside(later: list[Path], name: str, epoch: int) -> Path:
-    """Moves states of one line, those after `epoch`, into a line of their own; returns its folder. Raises OSError."""
+    """Move checkpoints of a branch, those after `epoch`, to a new branch; return its folder. Raises OSError."""
     source = later[0].parent
     folder = folder_of(root_of(source), name)
     folder.mkdir(mode=0o700, parents=True)
@@ -214,7 +214,7 @@ def set_aside(later: list[Path], name: str, epoch: int) -> Path:
 
 
 def put_back(folder: Path, into: Path) -> None:
-    """Undoes `set_aside`."""
+    """Undo `set_aside`."""
     aside, note = read_note(folder), read_note(into)
     for path in states(folder):
         for part in reversed(parts_of(path)):
@@ -224,11 +224,11 @@ def put_back(folder: Path, into: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a line, never "main", with its states; files of others stay, and their folder."""
+    """Remove a branch other than "main" with its checkpoints; unrelated files stay, and then the folder too."""
     assert folder.parent.name == FOLDER, "only branches are removed"
     for path in [part for state in states(folder) for part in parts_of(state)]:
         path.unlink(missing_ok=True)
-    # Rows without their state are of one that was not copied to its end.
+    # Row files without a main file belong to a checkpoint whose copy is incomplete.
     for left in (folder / NOTE, *folder.glob("state-*.rank*.h5"), *folder.glob(".*.part")):
         left.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -240,7 +240,7 @@ def remove(folder: Path) -> None:
 
 
 def all_states(root: Path) -> tuple[Checkpoint, ...]:
-    """All states of all lines, in the order in which they were written; what can't be read is left out."""
+    """Return all checkpoints of all branches in the order of writing; unreadable ones are omitted."""
     found = []
     for line in lines(root):
         stays = _note_to_show(line).stays
@@ -251,7 +251,7 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
 
 
 def all_branches(root: Path, present: str) -> tuple[Branch, ...]:
-    """All lines, "main" first. present: the one that is worked on."""
+    """Return all branches, "main" first. present: the one in use."""
     kept = all_states(root)
     made = []
     for line in lines(root):
@@ -264,7 +264,7 @@ def all_branches(root: Path, present: str) -> tuple[Branch, ...]:
 
 
 def _note_to_show(line: Path) -> Note:
-    """For lists: they are shown without it where it can't be read."""
+    """Return the note for a list; an empty one if it cannot be read."""
     try:
         return read_note(line)
     except (OSError, FileError):
@@ -280,7 +280,7 @@ def _described(path: Path, stays: bool) -> Checkpoint:
 
 
 def _summary(path: Path) -> tuple[int, int, float | None]:
-    """Epoch, update, and the loss of the last epoch."""
+    """Return the epoch, the update, and the loss of the last epoch."""
     stat = path.stat()
     return _summary_of(path, stat.st_ino, stat.st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""The folder of ptynb's own in which states are kept where the user names none, and how it stays small."""
+"""Default folder for checkpoints, and the limits of its age and size."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from datetime import datetime
 from pathlib import Path
 
 DAYS = 14
-"""What nobody touched for so long is removed."""
+"""Age since the last change after which checkpoints are removed."""
 MOST_BYTES = 10 * 2**30
-"""Beyond this, in all, the oldest go."""
+"""Total size above which the oldest are removed."""
 FOLDER = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
 OURS = re.compile(
     r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal|(amplitude|phase|probe)\.jpg|\..*\.part"
 )
-"""Files that ptynb writes in such a folder; anything else stays, and its folder with it."""
+"""Files that ptynb writes in such a folder; any other file stays, and its folder with it."""
 
 
 def default_folder() -> Path:
-    """What the environment variable PTYNB_KEPT names, else a folder beside Jupyter's data; it need not exist."""
+    """Return the folder that PTYNB_KEPT names, else one beside Jupyter's data; it need not exist."""
     named = os.environ.get("PTYNB_KEPT")
     if named:
         return Path(named).expanduser().absolute()
@@ -31,13 +31,13 @@ def default_folder() -> Path:
 
 
 def new_folder(scan: str) -> Path:
-    """A name for the folder of one reconstruction of this scan; it is not made yet."""
+    """Return a path for the folder of one reconstruction of this scan, without creating it."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", scan).strip("_")[:60] or "scan"
     return default_folder() / f"{plain}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def make_room(present: Path, remove: bool = True) -> None:
-    """Makes ptynb's own folder, for nobody else to read, and removes what is old or too much in it, never `present`."""
+    """Create ptynb's folder, private to the user, and remove old or excess checkpoints, never `present`."""
     base = present.parent
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not remove:
@@ -66,7 +66,7 @@ def _is_dir(path: Path) -> bool:
 
 
 def _with_branches(folder: Path) -> list[Path]:
-    """The folder, and those of its branches; see `ptynb.io.checkpoint_branches`."""
+    """Return the folder and those of its branches; see `ptynb.io.checkpoint_branches`."""
     inner = folder / "branches"
     return [folder, *(path for path in inner.iterdir() if _is_dir(path))] if _is_dir(inner) else [folder]
 

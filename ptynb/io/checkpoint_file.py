@@ -297,7 +297,7 @@ def newest_state(folder: str | Path) -> Path:
     found = states(folder)
     if not found:
         raise FileError(
-            f"There is no state of a reconstruction (state-00120.h5 and the like) in {Path(folder)}.",
+            f"There is no checkpoint (state-00120.h5 and the like) in {Path(folder)}.",
             code="checkpoint.not-found",
         )
     load_state(found[-1])
@@ -353,11 +353,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
             if kind != FORMAT:
                 raise FileError(
-                    f"{path} is not a state file of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
+                    f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
                 )
             if version not in range(1, VERSION + 1):
                 raise FileError(
-                    f"{path} is a state of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                    f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
                     code="file.unsupported-version",
                 )
             arrays: dict[str, Array] = {}

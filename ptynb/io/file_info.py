@@ -1,4 +1,4 @@
-"""What is in a file, before anything is done with it: what `ptynb info` prints."""
+"""Content of a file, as `ptynb info` prints it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import Table, Tabular
 
 QUICK = 2**26
-"""Bytes of patterns that are unpacked for their check: more would take longer than a user waits."""
+"""Limit of the bytes of patterns that are unpacked to check them; more would take too long for `info`."""
 PTYNB_OWN = {
     RESULT: ("a result of ptynb", "result = ptynb.load_result({path!r})"),
     CHECKPOINT: ("a checkpoint of ptynb", "recon = ptynb.resume({path!r})"),
@@ -73,7 +73,7 @@ class FileInfo(Tabular):
     notes : tuple of str
         What was guessed, and other remarks.
     problem : str or None
-        Why the file cannot be opened as it is; None where it can.
+        Why the file cannot be opened as it is; None if it can.
     open : str
         Line of Python that opens the file, with "..." for what is missing.
     """
@@ -172,7 +172,7 @@ def _of_found(path: Path, found: FileRecord, options: LoadOptions) -> FileInfo:
 
 
 def _facts(found: FileRecord, options: LoadOptions) -> Iterator[Fact]:
-    """Values of the options, else of the file."""
+    """Yield values of the options, else of the file."""
     if found.frames is not None:
         count, height, width = found.frames.shape
         stored = f"{count} of {height} x {width}, {found.frames.dtype}"
@@ -235,7 +235,7 @@ def _spanned(positions: Any, unit: str, place: str) -> Fact:
 
 
 def _derived(scan: Scan) -> Iterator[Fact]:
-    """Derived values."""
+    """Yield derived values."""
     if scan.pixel_size is not None:
         yield Fact("object pixel", " x ".join(f"{side:.6g}" for side in scan.pixel_size), "m", "computed")
     if len(scan) > 1:
@@ -290,7 +290,7 @@ def _place(found: FileRecord, name: str) -> str:
 
 
 def _line(path: Path, names: dict[str, Any], lacks: tuple[Missing, ...]) -> str:
-    """The line of Python that opens a scan, with the given options and those that are missing."""
+    """Return the line of Python that opens a scan, with the given options and placeholders for missing ones."""
     arguments = [repr(str(path))]
     for name, value in names.items():
         plain = isinstance(value, str | int | float | tuple)

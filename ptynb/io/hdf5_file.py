@@ -1,4 +1,4 @@
-"""HDF5 files: opened, followed through their links, and written, so that a damaged or made-up file does no harm.
+"""HDF5 files: opening, following links, and writing, protected against damaged and malicious files.
 
 - HDF5 itself opens whatever a link names, reads zeros for missing parts of a virtual dataset, and resolves names in
   circles. `Linked` follows each link itself.
@@ -58,17 +58,17 @@ FOLDER, ANYWHERE = "folder", "anywhere"
 
 Item: TypeAlias = h5py.Group | h5py.Dataset
 External: TypeAlias = Callable[[h5py.Group, str, h5py.ExternalLink], h5py.Group]
-"""Returns the root of the file that a link leads to, or raises an error."""
+"""Return the root of the file that a link leads to, or raise an error."""
 
 
 def reason(error: BaseException) -> str:
-    """The message of another library's error in one line; its type where it has none."""
+    """Return the message of another library's error in one line; its type if it has none."""
     return in_one_line(error) or type(error).__name__
 
 
 @contextmanager
 def open_for_reading(path: Path) -> Iterator[h5py.File]:
-    """The open file. Raises FileError where there is no readable HDF5 file."""
+    """Yield the open file. Raises FileError if it is no readable HDF5 file."""
     if not path.exists():
         raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     if not path.is_file():
@@ -107,7 +107,7 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[h5py.File]:
-    """A new file that replaces `path` once it is complete and on the disk; until then the old one stays."""
+    """Yield a new file that replaces `path` once it is complete and on the disk; until then the old one stays."""
     if not path.parent.is_dir():
         raise FileError(
             f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
@@ -128,7 +128,7 @@ class _Interrupts:
 
     def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
         self._before = before
-        self.raised: type[KeyboardInterrupt] | None = None  # the type only, which holds no frames
+        self.raised: type[KeyboardInterrupt] | None = None  # the type only, without references to frames
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         try:
@@ -161,12 +161,12 @@ def _keep_interrupts() -> Iterator[None]:
 
 
 def values_text(values: NDArray[Any]) -> str:
-    """Up to six numbers as they are, more of them by their shape, for a message."""
+    """Return up to six numbers as text, of more only the shape, for a message."""
     return f"{values.tolist()}" if values.size <= 6 else f"of shape {values.shape}"
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
-    """All values of a dataset. Raises OSError where the columns of its type overlap.
+    """Return all values of a dataset. Raises OSError if the columns of its type overlap.
 
     They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
@@ -178,7 +178,7 @@ def read_all(dataset: h5py.Dataset) -> Any:
 
 
 def packed_at_most(octets: int) -> int:
-    """Bytes that so many may take packed: packing never makes numbers much longer, so what is longer is damaged."""
+    """Return the maximum packed size of so many bytes: packing hardly enlarges numbers, so longer data are damaged."""
     return octets + octets // 4 + 2**14
 
 
@@ -199,14 +199,14 @@ def check_chunks(dataset: h5py.Dataset, path: Path) -> None:
 
 @dataclass(frozen=True)
 class LinkPolicy:
-    """The resolved folders in and below which files may be read; with `anywhere` all files may."""
+    """The resolved folders in and below which files may be read; with `anywhere`, all files may be read."""
 
     folders: tuple[Path, ...]
     anywhere: bool = False
 
     @classmethod
     def around(cls, path: Path, links: str = FOLDER) -> Self:
-        """The policy for a path of the user: the folder of a file, and of the file that it is a link to.
+        """Return the policy for a user's path: the folder of the file and, if it is a link, that of its target.
 
         A folder (a zarr store, a folder of TIFF files) is its own. links: "folder" or "anywhere".
         """
@@ -215,7 +215,7 @@ class LinkPolicy:
         return cls(tuple(dict.fromkeys(folders)), links == ANYWHERE)
 
     def check(self, target: str | Path, what: str) -> Path:
-        """The path of a file, which need not exist, with all links resolved; FileError where it may not be read.
+        """Return the path of a file, which need not exist, with all links resolved; FileError if it may not be read.
 
         what: start of the message, followed by "in <the file>" ("scan.h5 stores entry/data").
         """
@@ -238,7 +238,7 @@ class LinkPolicy:
 
 
 def followed(start: h5py.Group, name: str, path: Path, external: External) -> Item | None:
-    """The group or dataset of this name, from `start`; None where there is none.
+    """Return the group or dataset of this name, from `start`; None if there is none.
 
     Soft links are followed here rather than by HDF5, which would open other files behind them. path: of the file, for
     messages. Raises FileError for links in a circle, and what `external` raises.
@@ -294,7 +294,7 @@ def _elsewhere(here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Gro
 
 
 def has(file: h5py.Group, *names: str) -> bool:
-    """Whether a file has something of all these names; one that leads into another file counts, and is not opened."""
+    """Whether a file has objects of all these names; links into other files count and are not opened."""
     for name in names:
         try:
             if followed(file, name, Path(file.file.filename), _elsewhere) is None:
@@ -305,7 +305,7 @@ def has(file: h5py.Group, *names: str) -> bool:
 
 
 def inside(file: h5py.Group, name: str, path: Path) -> Item | None:
-    """The group or dataset of this name in the file itself; None where there is none.
+    """Return the group or dataset of this name in the file itself; None if there is none.
 
     Raises FileError for a link into another file, a virtual dataset, and one that is stored in raw files.
     """
@@ -322,7 +322,7 @@ def inside(file: h5py.Group, name: str, path: Path) -> Item | None:
 
 
 def dataset(file: h5py.Group, name: str, path: Path) -> h5py.Dataset:
-    """The dataset of this name in the file itself. Raises FileError as `inside`, and where there is none."""
+    """Return the dataset of this name in the file itself. Raises FileError as `inside`, and if there is none."""
     found = inside(file, name, path)
     if not isinstance(found, h5py.Dataset):
         raise FileError(
@@ -332,7 +332,7 @@ def dataset(file: h5py.Group, name: str, path: Path) -> h5py.Dataset:
 
 
 class Linked:
-    """An open HDF5 file, and the files that its links lead to, open as long as it is.
+    """An open HDF5 file, and the files that its links lead to, which are closed with it.
 
     policy: which other files may be read. left_out: errors of links that were not followed while listing a group.
     """
@@ -358,15 +358,15 @@ class Linked:
         return self._files[self.path]["/"]
 
     def get(self, name: str, start: h5py.Group | None = None) -> Item | None:
-        """The group or dataset of this name, from `start` (the root); None where there is none.
+        """Return the group or dataset of this name, from `start` (the root); None if there is none.
 
-        The numbers of a dataset may still be elsewhere: see `check_sources`. Raises FileError for a link that leads
+        The data of a dataset may still be in other files: see `check_sources`. Raises FileError for a link that leads
         out of the folder, to a missing file, or in a circle.
         """
         return followed(self.root if start is None else start, name, self.path, self._external)
 
     def dataset(self, name: str, start: h5py.Group | None = None) -> h5py.Dataset | None:
-        """The dataset of this name, safe to be read as a whole; None where there is none."""
+        """Return the dataset of this name, safe to be read as a whole; None if there is none."""
         found = self.get(name, start)
         if not isinstance(found, h5py.Dataset):
             return None
@@ -374,9 +374,9 @@ class Linked:
         return found
 
     def check_sources(self, dataset: h5py.Dataset, depth: int = 0) -> None:
-        """Raise FileError where HDF5 would read the numbers of a dataset from files that may not be read.
+        """Raise FileError if HDF5 would read the data of a dataset from files that may not be read.
 
-        Numbers of virtual datasets, and of raw files, are elsewhere. depth: virtual datasets that contain this one.
+        Data of virtual datasets and raw files are in other files. depth: number of virtual datasets around this one.
         """
         what = f"{self.path} stores {dataset.name}"
         for raw, _, _ in dataset.external or ():
@@ -404,7 +404,7 @@ class Linked:
                     other.check_sources(found, depth + 1)
 
     def check_raw_files(self, dataset: h5py.Dataset) -> None:
-        """Raise FileError where patterns are in raw files that may not be read; `HDF5Frames` opens them beside it."""
+        """Raise FileError if patterns are in raw files that may not be read; `HDF5Frames` opens them separately."""
         for raw, _, _ in dataset.external or ():
             self.allowed(self._beside(dataset.file, raw), f"{self.path} stores {dataset.name}", dataset.file)
 
@@ -428,7 +428,7 @@ class Linked:
             yield name, _numbered(inner, number)
 
     def group(self, name: str, start: h5py.Group | None = None) -> h5py.Group | None:
-        """The group of this name; None where there is none. Raises as `get`."""
+        """Return the group of this name; None if there is none. Raises as `get`."""
         found = self.get(name, start)
         return found if isinstance(found, h5py.Group) else None
 
@@ -462,14 +462,14 @@ class Linked:
 
     @contextmanager
     def aside(self) -> Iterator[Linked]:
-        """The same file opened again, for one of very many other files: they are closed afterwards."""
+        """Yield the same file opened again, to read one of many other files, which are closed afterwards."""
         with Linked(self.path, self.policy) as other:
             yield other
 
     def allowed(self, target: Path, what: str, file: h5py.File) -> Path:
-        """The file at `target`, resolved. Raises FileError where it may not be read, or does not exist.
+        """Return the resolved path of `target`. Raises FileError if it may not be read, or does not exist.
 
-        what: start of the message ("... stores x"). file: that names it.
+        what: start of the message ("... stores x"). file: the one that names it.
         """
         real = self.policy.check(target, what)
         if not real.is_file():
@@ -481,7 +481,7 @@ class Linked:
         return real
 
     def _beside(self, file: h5py.File, name: str) -> Path:
-        """The file that a name in `file` means to HDF5: as it is, else beside the file that names it."""
+        """Return the file that HDF5 takes a name in `file` for: as it is, else beside the file that names it."""
         folder = Path(file.filename).resolve().parent
         named = Path(name)
         if named.is_absolute():
@@ -506,7 +506,7 @@ class Linked:
 
 
 def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
-    """(name, group or dataset) of what is in a group itself, without what is in other files."""
+    """Yield (name, group or dataset) of what is in a group itself, without what is in other files."""
     for name in file:
         try:
             item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
@@ -519,13 +519,13 @@ def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
 
 
 def identity(item: Item) -> tuple[int, int]:
-    """The same for one object by whatever name it was reached."""
+    """Return a key that is the same for one object under any of its names."""
     about = h5py.h5o.get_info(item.id)
     return int(about.fileno), int(about.addr)
 
 
 def is_counted(name: str) -> bool:
-    """Whether the name of a source of a virtual dataset means many, by the number of the block in it."""
+    """Whether the name of a source of a virtual dataset has a block number, and so stands for many files."""
     return COUNTED in name.replace("%%", "")
 
 
@@ -534,7 +534,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def damaged_heap(path: Path) -> int | None:
-    """Where in the file a global heap begins that can't be read; None where there is none, or no file to read."""
+    """Return the offset of the first unreadable global heap; None if there is none, or no file to read."""
     try:
         status = path.stat()
     except OSError:
@@ -556,7 +556,7 @@ def _bytes(file: FileIO, count: int, place: int) -> bytes:
 
 
 def _has_long_lengths(file: FileIO, size: int) -> bool:
-    """Whether this is an HDF5 file that writes lengths with 8 bytes."""
+    """Whether this is an HDF5 file with lengths of 8 bytes."""
     place = 0
     while place < size:
         block = _bytes(file, HEAP_HEADER, place)
@@ -567,7 +567,7 @@ def _has_long_lengths(file: FileIO, size: int) -> bool:
 
 
 def _heaps(file: FileIO, size: int) -> Iterator[int]:
-    """Where heaps begin, in the parts of the file that are searched."""
+    """Yield offsets of heaps, in the parts of the file that are searched."""
     ends = [(0, size)] if size <= 2 * CHECKED_BYTES else [(0, CHECKED_BYTES), (size - CHECKED_BYTES, size)]
     for start, stop in ends:
         for place in range(start, stop, PIECE):

@@ -1,4 +1,4 @@
-"""`load`: from a path to a scan. The format is recognised by content, read into a record, and the record made a scan.
+"""`load`: open a path as a scan: recognise the format by content, read it into a record, make a scan of the record.
 
 A format's reader fills in a `FileRecord` and raises no error for what is missing: `assemble` does, for all formats.
 Numbers in files that only a wrong unit explains are errors; what the user gives is accepted, except for positions that
@@ -52,15 +52,15 @@ FORMATS: tuple[Format, ...] = (
 )
 """Readable formats; the first that recognises a file reads it."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
-"""Raised by h5py for damaged files."""
+"""Errors raised by h5py for damaged files."""
 FIRST_BYTES = 4096
-"""By which formats other than HDF5 are recognised."""
+"""Number of first bytes by which formats other than HDF5 are recognised."""
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
 
 WAVELENGTHS = (1e-13, 2e-5)
 """[m]: electrons of some MeV to the far infrared."""
 NO_SOURCE = (3.5e-8, 2.5e-7)
-"""[m]: 5 to 35 eV, where nobody does ptychography; 5 to 35 keV, where most do, becomes this when it is read as eV."""
+"""[m]: 5 to 35 eV, unusual in ptychography; the usual 5 to 35 keV become this if they are read as eV."""
 DISTANCES = (1e-4, 500.0)
 PIXELS = (1e-8, 1e-2)
 WIDEST = 2.0
@@ -72,11 +72,11 @@ MOST_NEIGHBOURS = 20_000
 SAMPLE = 8
 """Patterns, spread over a scan, that are read before it is called empty, beside the first and the last ones."""
 MOST_BYTES = 2**30
-"""Of chunks that are unpacked for this: fewer patterns are read where they are large."""
+"""Limit of the bytes of chunks that are unpacked for this: fewer patterns are read if they are large."""
 LARGEST_UNNOTICED = 2**28
 """Bytes of patterns in memory below which there is no warning, however small the file is."""
 MOST_TIMES = 1000
-"""Ratio of memory to file size above which there is one: deflate packs 20 electrons on 512 x 512 pixels to 1/900."""
+"""Ratio of memory to file size that causes a warning: deflate packs 20 electrons on 512 x 512 pixels to 1/900."""
 
 
 @takes_load_options(LoadOptions)
@@ -119,14 +119,14 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
 
 
 def _finished(scan: Scan, options: LoadOptions, path: Path) -> Scan:
-    """Warn about suspicious patterns, and record where the scan is from."""
+    """Warn about suspicious patterns, and record the origin of the scan."""
     for warning in check_patterns(scan.frames, scan.counts, masked=scan.mask is not None):
         warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=4)
     return scan.loaded_from(path, options.arguments)
 
 
 def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
-    """What a file contains, read by the first format that recognises it; the scan itself of a file of ptynb."""
+    """Return the content of a file from the first format that recognises it; of a file of ptynb, the scan itself."""
     try:
         with opened(path) as head:
             written_by = "" if head.file is None else str(head.file.attrs.get("format", ""))
@@ -150,13 +150,13 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
 
 
 def damaged(path: Path, error: Exception) -> FileError:
-    """The error for a file in which a library met something impossible."""
+    """Return the error for a file in which a library found invalid data."""
     return FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Head]:
-    """The beginning of a file, by which its format is recognised; an open file where it is HDF5."""
+    """Yield the beginning of a file, by which its format is recognised; an open file if it is HDF5."""
     if not path.exists():
         raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     start = b""
@@ -234,7 +234,7 @@ def assemble(found: FileRecord, options: LoadOptions, path: Path, unpack: bool =
 
 
 def missing(found: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
-    """What a scan needs and neither the file nor the options contain."""
+    """Return what a scan needs and neither the file nor the options contain."""
     lacks: list[Missing] = []
     if found.frames is None:
         lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)"))
@@ -315,7 +315,7 @@ def _positions(
 
 
 def _raster(found: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
-    """Positions [m] of a scan line by line, from its first corner."""
+    """Return positions [m] of a scan line by line, from its first corner."""
     raster = options.raster or found.raster
     step = options.step or found.step
     assert found.frames is not None
@@ -461,7 +461,7 @@ def _check_positions(
 
 
 def _likely_unit(value: float, limits: tuple[float, float]) -> str:
-    """In which unit a length would be within the limits."""
+    """Return the unit in which a length would be within the limits."""
     if not (math.isfinite(value) and value > limits[1]):
         return ""
     fits = [unit for scale, unit in UNITS.items() if limits[0] <= value * scale <= limits[1] and scale < 1]

@@ -1,12 +1,12 @@
-"""Records (frozen dataclasses) in files: as groups, tables, texts and numbers of HDF5, and as JSON beside arrays.
+"""Records (frozen dataclasses) in files: as groups, tables, texts and numbers of HDF5, and as JSON with arrays.
 
-A field's type says how it is stored, its metadata (`ptynb.data.record.at`) where:
+A field's type defines how it is stored, its metadata (`ptynb.data.record.at`) the name under which it is stored:
 
 int, float, bool, str        a number or a text; None is left out
 tuple of int or float, str   an array; texts
 dict, Any                    JSON in a text
 tuple of records             a table with one row each; None is NaN, numbers come before texts
-tuple of records with arrays a group for each, named after its first field
+tuple of records with arrays a group for each, named by its first field
 record                       a group
 array, dict of arrays        an array; arrays by name in a group
 """
@@ -34,7 +34,7 @@ Record = typing.TypeVar("Record")
 
 
 class StoredField(NamedTuple):
-    """A field of a record: its type without None, and where it is in files."""
+    """A field of a record: its type without None, and its name in files."""
 
     name: str
     kind: Any
@@ -47,7 +47,7 @@ class StoredField(NamedTuple):
 
     @property
     def item(self) -> Any:
-        """The type of a tuple's items; None for others."""
+        """The type of a tuple's items; None for other types."""
         return typing.get_args(self.kind)[0] if typing.get_origin(self.kind) is tuple else None
 
 
@@ -81,7 +81,7 @@ def _has_no_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def is_array(kind: Any) -> bool:
-    """Whether it is the type of an array, or of a dictionary of arrays."""
+    """Whether this is the type of an array, or of a dictionary of arrays."""
     origin = typing.get_origin(kind)
     return origin is np.ndarray or (origin is dict and is_array(typing.get_args(kind)[1]))
 
@@ -91,17 +91,17 @@ def _has_arrays(kind: Any) -> bool:
 
 
 def write_text(group: h5py.Group, name: str, text: str) -> h5py.Dataset:
-    """A text that every viewer shows. What HDF5 can't hold (a NUL, half a surrogate pair) is written visibly."""
+    """Write a text that every viewer shows; NUL and halves of surrogate pairs, which HDF5 cannot store, are replaced."""
     return group.create_dataset(name, data=visible(text), dtype=TEXT)
 
 
 def visible(text: str) -> str:
-    """A text without what files can't hold."""
+    """Return a text with replacements for characters that files cannot store."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
 
 
 def as_json(value: Any) -> str:
-    """Plain values as JSON in one line. Raises TypeError for others."""
+    """Return plain values as JSON in one line. Raises TypeError for other values."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
@@ -109,7 +109,7 @@ def as_json(value: Any) -> str:
 
 
 def write_record(group: h5py.Group, record: Any, without: str = "") -> None:
-    """Writes the fields of a record into a group. without: name of a field that is left out."""
+    """Write the fields of a record into a group. without: name of a field that is left out."""
     found = [field for field in fields(type(record)) if field.name != without]
     for field in found:
         if not field.attribute:
@@ -151,7 +151,7 @@ def _write_field(group: h5py.Group, field: StoredField, value: Any) -> None:
 
 
 def _columns(field: StoredField) -> list[StoredField]:
-    """Of a table: numbers, then texts."""
+    """Return the columns of a table: numbers, then texts."""
     if field.columns:
         kinds = typing.get_args(field.item)
         return [
@@ -182,9 +182,9 @@ def _cell(column: StoredField, value: Any) -> Any:
 
 
 def read_record(source: Checked, kind: type[Record], group: str = "", **others: Any) -> Record:
-    """The record that `write_record` wrote in a group; fields that are not there have their default.
+    """Return the record that `write_record` wrote in a group; missing fields have their default.
 
-    others: fields that are not read. Raises FileError where something required is missing, or of another kind.
+    others: values of fields that are not read. Raises FileError if a required value is missing or of another type.
     """
     values = {}
     for field in fields(kind):
@@ -195,7 +195,7 @@ def read_record(source: Checked, kind: type[Record], group: str = "", **others: 
 
 
 def read_field(source: Checked, kind: type[Any], name: str) -> Any:
-    """One field of a record at the top of a file."""
+    """Return one field of a record at the top of a file."""
     field = next(field for field in fields(kind) if field.name == name)
     return _read_field(source, field, field.path)
 
@@ -229,7 +229,7 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
 
 
 def _count(field: StoredField) -> int | None:
-    """How many numbers a tuple has; None: any."""
+    """Return the length of a tuple of numbers; None: any."""
     kinds = typing.get_args(field.kind)
     return None if Ellipsis in kinds else len(kinds)
 
@@ -242,7 +242,7 @@ def _read_attribute(source: Checked, field: StoredField, path: str) -> Any:
 
 
 def _read_groups(source: Checked, field: StoredField, path: str) -> tuple[Any, ...]:
-    """Records with arrays, in the order of their first field, after which their groups are named."""
+    """Return records with arrays, in the order of their first field, which names their groups."""
     key = fields(field.item)[0].name
     found = []
     for name in source.group(path):
@@ -283,7 +283,7 @@ def _text(value: Any) -> str:
 
 
 def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A record as what JSON can hold, and its arrays by their names beside it."""
+    """Return the plain values of a record for JSON, and its arrays by name."""
     plain: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for field in fields(type(record)):
@@ -304,7 +304,7 @@ def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any]) -> Record:
-    """What `to_json` took apart. Raises KeyError or TypeError where something is missing or unknown."""
+    """Return the record of `to_json`. Raises KeyError or TypeError if something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
         raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")

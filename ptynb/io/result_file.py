@@ -1,4 +1,4 @@
-"""Result files: everything worth keeping of a reconstruction, in HDF5. `ptynb/result_file.md` says what is where."""
+"""Result files: the stored record of a reconstruction, in HDF5; `ptynb/result_file.md` describes the format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb result"
 UNNAMED = 2
-"""The last version from before settings were renamed; each table of renamed ones raises it by one."""
+"""The last version from before settings were renamed; each table of renamed settings increments it."""
 VERSION = UNNAMED + len(TABLES)
 BACKGROUND = "background/background"
 CENTRED = "centred"
@@ -37,7 +37,7 @@ def save_result(result: Result, path: str | Path) -> Path:
     result : Result
         The result.
     path : str or Path
-        Of the file.
+        File to write.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def save_result(result: Result, path: str | Path) -> Path:
     Raises
     ------
     FileError
-        The folder does not exist or the file cannot be written ("file.not-writable").
+        If the folder does not exist or the file cannot be written ("file.not-writable").
     """
     path = Path(path).expanduser()
     with replacing(path) as file:
@@ -94,17 +94,17 @@ def load_result(path: str | Path) -> Result:
     Parameters
     ----------
     path : str or Path
-        Of a file that `save_result` has written.
+        File written by `save_result`.
 
     Returns
     -------
     Result
-        The result, settings under their present names.
+        The result, with the current names of settings.
 
     Raises
     ------
     FileError
-        There is no such file ("file.not-found"), it is no result ("file.unknown-format"), of a newer version
+        If the file is missing ("file.not-found"), no result ("file.unknown-format"), of a newer version
         ("file.unsupported-version"), incomplete ("file.incomplete") or damaged ("file.damaged").
     """
     path = Path(path).expanduser()
@@ -135,7 +135,7 @@ def _read(source: Checked) -> Result:
 
 
 def _arrays(source: Checked) -> dict[str, Any]:
-    """What all versions have in common."""
+    """Return the values that all versions have."""
     object = source.dataset("object")
     origin = source.numbers(object, "origin", 2)
     pixel = source.numbers(object, "pixel_size", 2) if "pixel_size" in object.attrs else None
@@ -173,7 +173,7 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
 
 
 def _with_present_names(result: Result, known: int) -> Result:
-    """Settings, and the record of their changes, under the names of today. known: tables that the writer knew."""
+    """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return replace(
         result,
         settings=translated(result.settings, Settings, known),
@@ -183,7 +183,7 @@ def _with_present_names(result: Result, known: int) -> Result:
 
 
 def _with_centred_background(source: Checked, result: Result) -> Result:
-    """Files without the attribute `order` hold the background of a far field with the zero frequency first."""
+    """Files without the attribute `order` store the background of a far field with the zero frequency first."""
     found = result.parameters.get(BACKGROUND)
     if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
         return result
@@ -191,5 +191,5 @@ def _with_centred_background(source: Checked, result: Result) -> Result:
 
 
 def is_result(file: h5py.File) -> bool:
-    """Whether ptynb wrote this file as a result."""
+    """Whether this file is a result written by ptynb."""
     return bool(file.attrs.get("format") == FORMAT)

@@ -1,13 +1,13 @@
 """ptynb's own scan files.
 
 /                 attributes: format = "ptynb scan", version = 1, name, centred, clip_negative
-/patterns         (pattern, y, x) counts, one chunk a pattern
+/patterns         (pattern, y, x) counts, one chunk per pattern
 /positions        (pattern, yx) float64, object pixels
 /mask             (y, x) bool, True where the detector works (optional)
 /probe, /object   complex first guesses (optional)
 /geometry         attributes: wavelength [m], detector_pixel (y, x) [m], and distance [m], or in the near field
                   focus_to_sample and sample_to_detector [m]; with tilted planes detector_steps (yx, 3) [m],
-                  detector_centre (3) [m], beam (3) and sample_normal (3) in the place of these (optional)
+                  detector_centre (3) [m], beam (3) and sample_normal (3) instead of these (optional)
 /truth/object, /truth/probe   of a simulated scan (optional)
 """
 
@@ -166,7 +166,7 @@ def _read_geometry(checked: Checked) -> AnyGeometry:
         return kind(**lengths, detector_pixel=(height, width))
     except FileError:
         raise
-    except ValueError as error:  # of a geometry that can't be
+    except ValueError as error:  # for an impossible geometry
         raise FileError(f"{checked.path}: {error}", code="scan.implausible-metadata") from None
 
 

@@ -1,4 +1,4 @@
-"""Identity of a scan, as results record it."""
+"""Identity of a scan, as stored in results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GEOMETRIES: tuple[type[AnyGeometry], ...] = (Geometry, NearField, TiltedGeometry
 
 
 def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
-    """The identity of a scan. counts: the sum of all counts, if known."""
+    """Return the identity of a scan. counts: the sum of all counts, if known."""
     loaded, geometry = scan.loaded or Loaded(""), scan.geometry
     digest = scan.metadata_digest
     prepared = bool(loaded.digest) and (loaded.digest, loaded.steps) != (digest, scan.preparation_steps)

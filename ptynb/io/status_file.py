@@ -1,11 +1,11 @@
-"""What a run shows of itself in a folder: `status.json` and three pictures, replaced again and again as it goes on.
+"""Status of a run in a folder: `status.json` and three pictures, replaced repeatedly while it runs.
 
 {"format": "ptynb status", "version": 1, "name", "scan", "state", "epoch", "target", "update", "updates_per_epoch",
  "losses": [...], "seconds": [...], "changes": [[epoch, name], ...], "engines", "written": ISO time,
  "picture": {"epoch", "update", "limits": {name: [low, high]}, "powers": [...]}, "kept"}
 
-The folder may be a copy from another machine, so nothing in it is trusted: a file counts once it is whole, what is no
-number or no short text is left out, and no link is followed.
+The folder may be a copy from another machine, so its content is not trusted: a file is used once it is complete, values
+that are not numbers or short texts are left out, and links are not followed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ VERSION = 1
 PICTURES = ("amplitude", "phase", "probe")
 STATES = ("loading", "ready", "running", "paused", "failed", "closed")
 MOST_BYTES = 32 * 2**20
-"""Of a file; a status of a hundred thousand epochs has 4 MB."""
+"""Maximum size of a file [bytes]; a status of a hundred thousand epochs has 4 MB."""
 MOST_LETTERS = 300
 NOT_WHOLE = "status.json is not whole (yet)"
 STILL_SECONDS = 30.0
-"""A run that shows nothing new for longer, and for longer than some epochs, has stopped showing itself."""
+"""Time without an update after which a run is reported as not updating, if it is also longer than some epochs."""
 
 
 @dataclass(frozen=True)
 class StatusReport:
-    """What a run says of itself. Numbers are finite; losses and seconds: of each epoch, None where it has none.
+    """Status of a run. Numbers are finite; losses and seconds: of each epoch, None if not available.
 
     changes: (epochs completed before it, name of the setting). limits: (low, high) of each picture's colours.
     """
@@ -62,12 +62,12 @@ class StatusReport:
 
     @property
     def title(self) -> str:
-        """What is reconstructed, and under which name."""
+        """Name of the scan and of the run."""
         return f"{self.scan} ({self.name})" if self.scan and self.name else self.scan or self.name
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What a person wants to know, in a few words each."""
+        """Short texts that describe the state of the run."""
         loss, seconds = _last(self.losses), _last(self.seconds)
         epoch = f"epoch {self.epoch} of {self.target}" if self.target else f"epoch {self.epoch}"
         if self.update:
@@ -83,7 +83,7 @@ class StatusReport:
 
 
 def status_text(name: str, scan: str, status: Status, picture: dict[str, Any] | None, kept: str | None) -> bytes:
-    """The content of a `status.json`. picture: of the pictures beside it; kept: name of the newest checkpoint."""
+    """Content of a `status.json`. picture: of the pictures beside it; kept: name of the newest checkpoint."""
     values = {
         "format": FORMAT,
         "version": VERSION,
@@ -107,28 +107,28 @@ def status_text(name: str, scan: str, status: Status, picture: dict[str, Any] | 
 
 
 class Folder:
-    """A folder that a run shows itself in; it may come later. Looked at by one thread."""
+    """A folder with the status of a run, which need not exist yet. For use by one thread."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser().absolute()
         self.shown: StatusReport | None = None
-        """The newest whole status."""
+        """The newest complete status."""
         self.pictures: dict[str, bytes] = {}
-        """The newest whole pictures, JPEG, by name."""
+        """The newest complete pictures, JPEG, by name."""
         self.problem = ""
-        """Why there is nothing to see, or nothing newer."""
+        """Why there is no status, or no newer one."""
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._changed_at: float | None = None
 
     def look(self) -> bool:
-        """Takes over what is new; whether anything was."""
+        """Read new files; return whether there were any."""
         changed = False
         content = self._read("status.json")
         if content is not None:
             shown, problem = read_status(content)
             if shown is not None:
                 self.shown, changed = shown, True
-            # While a file is being copied, what was read before holds.
+            # While a file is being copied, the previous content stays valid.
             self.problem = "" if problem == NOT_WHOLE and self.shown is not None else problem
         elif self.shown is None and not self.problem:
             self.problem = f"waiting for a run to show itself in {self.path}"
@@ -140,27 +140,27 @@ class Folder:
 
     @property
     def age(self) -> float | None:
-        """Seconds since a file was last written, as far as can be known here; None where there is none."""
+        """Seconds since a file was last written, as far as it can be determined here; None if there is none."""
         return None if self._changed_at is None else max(0.0, time.time() - self._changed_at)
 
     @property
     def written(self) -> str:
-        """The same in words: 'last written 3 minutes ago'."""
+        """The same as text: 'last written 3 minutes ago'."""
         words = "" if self.age is None else f"last written {ago(self.age)}"
         return f"{words}; nothing new since" if self.still else words
 
     @property
     def still(self) -> bool:
-        """Whether a run that is not said to have ended has shown nothing new for too long."""
+        """Whether a run that has not reported its end has written nothing for too long."""
         if self.shown is None or self.age is None or self.shown.state not in ("running", "loading", "unknown"):
             return False
         epochs = [seconds for seconds in self.shown.seconds[-3:] if seconds is not None]
         return self.age > max(STILL_SECONDS, 3 * max(epochs, default=0.0))
 
     def _read(self, name: str) -> bytes | None:
-        """The content of a regular file in the folder, if it has changed since the last time."""
+        """Return the content of a regular file in the folder, if it has changed since the last call."""
         with contextlib.suppress(OSError):
-            # No link is followed, and a pipe, which might never answer, is not waited for.
+            # Links are not followed, and opening does not block on a pipe.
             flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             handle = os.open(self.path / name, flags)
             with os.fdopen(handle, "rb") as file:
@@ -169,7 +169,7 @@ class Folder:
                 if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES or self._seen.get(name) == seen:
                     return None
                 content = file.read(MOST_BYTES)
-            # Seen for the first time it may be old; later it was written just now, by whatever clock.
+            # On the first read the file may be old; later it was written just now, whatever its time stamp.
             known = self._seen.get(name) is not None
             written = time.time() if known else min(found.st_mtime, time.time())
             self._changed_at = max(self._changed_at or 0.0, written)
@@ -179,7 +179,7 @@ class Folder:
 
 
 def read_status(content: bytes) -> tuple[StatusReport | None, str]:
-    """What the content of a `status.json` says, or None and why not."""
+    """Return the status in the content of a `status.json`, or None and the reason."""
     try:
         values = json.loads(content)
     except (ValueError, RecursionError):
@@ -229,7 +229,7 @@ def ago(seconds: float) -> str:
 
 
 def _text(value: Any) -> str:
-    """A short text in one line; what is none is shown as what it is."""
+    """Return a short text in one line; other values by their representation."""
     text = "" if value is None else value if isinstance(value, str) else str(value)[:MOST_LETTERS]
     return " ".join(text[:MOST_LETTERS].encode(errors="replace").decode().split())
 

@@ -1,6 +1,6 @@
-"""The threads of widgets: `Actions` carries out clicks in order, `repeat` updates a view at a pace.
+"""The threads of widgets: `Actions` carries out clicks in order, `repeat` updates a view periodically.
 
-A callback of a widget only puts an action in a queue and returns. A click then never waits for an engine, works the
+A callback of a widget only queues an action and returns. Thus a click never waits for an engine, works the
 same wherever the notebook runs callbacks, and its error is shown in the widget.
 """
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Action = Callable[[], Any]
 SHORTEST_PAUSE = 0.02
-"""Seconds between two updates of a view, however long they take."""
+"""Time between two updates of a view, independent of their duration [s]."""
 
 
 class Actions:
@@ -26,7 +26,7 @@ class Actions:
 
     complain: called with the exception of an action, and with None before each action, which removes the message.
     done: called after each action. say: called with the line of Python of an action that succeeded.
-    All three are methods of the widget, held by weak references: the thread ends when the widget is deleted or by
+    All three are methods of the widget, stored as weak references: the thread ends when the widget is deleted or by
     `close`.
     """
 
@@ -111,7 +111,7 @@ def _carry_out(queue: _Queue, complain: Method, done: Method | None, say: Method
     def guarded(step: Action) -> None:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - shown to the user; the next action is carried out all the same
+        except Exception as error:  # noqa: BLE001 - shown to the user; the next action is still executed
             try:
                 call(complain, error)
             except Exception:  # as in a widget that is being closed
@@ -152,11 +152,11 @@ def repeat(
     soon: threading.Event | None = None,
     over: Callable[[View], bool] = lambda view: False,
 ) -> threading.Event:
-    """Calls `work` in a thread of this name every so many seconds, until the view is closed or deleted.
+    """Calls `work` periodically in a thread of this name until the view is closed or deleted.
 
-    work: may return after how many seconds it is to be called again. complain: called with the exception of `work`,
-    and with None when `work` succeeds again. over: whether nothing will change any more; `work` is called once more.
-    Returns `soon`: set, it makes the thread call `work`, or see that the view was closed, at once.
+    work: may return the delay of its next call [s]. complain: called with the exception of `work`,
+    and with None when `work` succeeds again. over: whether the view is final; `work` is called once more.
+    Returns `soon`: setting it makes the thread call `work`, or check whether the view was closed, immediately.
     """
     soon = soon or threading.Event()
     arguments = (weakref.ref(view), seconds, work, complain, soon, over)
@@ -180,7 +180,7 @@ def _repeat(
         view = reference()
         if view is None or view.closed:
             return
-        last = over(view)  # before the work: a view that holds a scan must not keep it alive afterwards
+        last = over(view)  # before the work: a view with a reference to a scan must not keep it alive afterwards
         pause: float | None = None
         try:
             pause = work(view)

@@ -1,4 +1,4 @@
-// A list to choose from that tells the keys of what is chosen; native, so that keyboards and screen readers know it.
+// A list that sends the keys of selected options; native, so that keyboards and screen readers support it.
 
 function render({ model, el }) {
   const whole = document.createElement("div");
@@ -12,7 +12,7 @@ function render({ model, el }) {
   head.setAttribute("aria-hidden", "true");
   const select = document.createElement("select");
   select.dataset.lmSuppressShortcuts = "true";
-  // Beside the list, not around it: its name would have all that is in the list in it.
+  // Beside the list, not around it: otherwise its accessible name would include all options.
   select.id = `ptynb-choice-${Math.random().toString(36).slice(2)}`;
   name.htmlFor = select.id;
   column.append(head, select);
@@ -27,7 +27,7 @@ function render({ model, el }) {
     }
     if (chosen.size === 0) select.selectedIndex = -1;
   };
-  // What stays keeps its element, and with it the place to which a reader has scrolled.
+  // Unchanged options keep their elements, and thus the scroll position.
   const list = () => {
     const options = model.get("options");
     const wanted = new Set(options.map(([key]) => key));

@@ -56,7 +56,7 @@ def _close_parts(widget: ipywidgets.Widget) -> None:
 
 
 def put(widget: ipywidgets.HTML, value: str) -> None:
-    """Sets the value if it differs, so that no message is sent to the browser without need."""
+    """Sets the value if it differs, to avoid needless messages to the browser."""
     if widget.value != value:
         widget.value = value
 

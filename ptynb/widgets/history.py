@@ -132,7 +132,7 @@ class History(Whole):
             self._refreshing = False
             self._enable()
 
-    # At a click: the action for what is selected now, whatever is selected when it is carried out
+    # At a click: the action for the current selection, which may differ when the action is executed
 
     def _to_restore(self) -> Action | None:
         checkpoint = self._selection()
@@ -242,7 +242,7 @@ class History(Whole):
 def history(recon: Any) -> History:
     """Return a list of the checkpoints and branches of a reconstruction, with buttons to restore, save and switch.
 
-    As the last line of a cell it appears below it. Checkpoints are written as `Checkpointing` says, and by a button.
+    As the last line of a cell it appears below it. Checkpoints are written as set in `Checkpointing`, and by a button.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def loss_curve(
 ) -> str:
     """SVG text of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
 
-    r_factors: (epochs completed, R-factor), on the same axis: dashed, with squares. seconds: of each epoch; where they
+    r_factors: (epochs completed, R-factor), on the same axis: dashed, with squares. seconds: of each epoch; if they
     are given, the axis below is the time that epochs took.
 
     Values that are not positive and finite have no logarithm and are left out. Colours follow the notebook's theme.

@@ -13,7 +13,7 @@ LABELS = 10
 """Largest number of labels on a logarithmic axis."""
 FAINT = 'stroke-opacity="0.15"'
 ROUNDED = 1e-9
-"""Tolerance of ticks, as a part of their step."""
+"""Tolerance of ticks, as a fraction of their step."""
 
 Point = tuple[float, float]
 

@@ -12,7 +12,7 @@ from ptynb.widgets.svg_axes import Point, decades, decimal, drawable, line, line
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 112, 30, 36
 NAME_HEIGHT = 13
-"""Smallest distance of names."""
+"""Smallest vertical distance of names."""
 NAME_LENGTH = 13
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 """The colours of M. Okabe and K. Ito for all kinds of colour vision, with a darker yellow for white pages."""
@@ -33,8 +33,8 @@ class Curve:
 class CurvePanel:
     """Curves with common axes.
 
-    logarithmic: whether heights are logarithms; a value that is not positive is left out then. lowest, highest: of
-    the height, where it is linear; None: that of the curves. marks: (place, text) of dotted lines.
+    logarithmic: whether heights are logarithms; a value that is not positive is left out then. lowest, highest: limits
+    of a linear height axis; None: those of the curves. marks: (coordinate, text) of dotted lines.
     """
 
     title: str

@@ -104,7 +104,7 @@ def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_fi
         status, out, errors = ended(process)
         assert status == 130 if process is begun[1] else status != 0, errors  # torchrun has a status of its own
         [kept] = states(tmp_path / f"{name}.states")
-        found = re.search(r"The state after epoch (\d+) is kept in (\S+)\. Go on with: (.*)\n", out)
+        found = re.search(r"The checkpoint of epoch (\d+) is in (\S+)\. Continue with: (.*)\n", out)
         assert found.groups()[1:] == (str(kept), command)
         assert not (tmp_path / f"{name}.h5").exists()
         done.append((int(found[1]), kept))
@@ -115,7 +115,7 @@ def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_fi
     for process, (_, kept) in zip(resumed, done, strict=True):
         status, out, errors = ended(process)
         assert status == 0, errors
-        assert f"Going on from {kept}." in out
+        assert f"Continuing from {kept}." in out
         assert f" epoch {last}/{last} loss " in out
 
     of_ranks, of_cluster = pt.load_result(tmp_path / "out.h5"), pt.load_result(tmp_path / "cluster.h5")
@@ -202,13 +202,13 @@ def test_a_signal_keeps_the_state_and_says_how_to_go_on(plan, alone, tmp_path, c
     thread.join()
     said[0] += capsys.readouterr().out
     [kept] = states(tmp_path / "out.states")
-    assert re.search(rf"The state after epoch \d+ is kept in {re.escape(str(kept))}\. Go on with: AGAIN\n", said[0])
+    assert re.search(rf"The checkpoint of epoch \d+ is in {re.escape(str(kept))}\. Continue with: AGAIN\n", said[0])
     assert signal.getsignal(number) == before
 
 
 def test_a_result_that_could_not_be_written_is_told_before_anything_is_computed(plan, alone, tmp_path, capsys):
     assert alone(plan(MANY), result=tmp_path / "none" / "out.h5") == 1
-    assert "which is no folder to write in; make it first" in " ".join(capsys.readouterr().err.split())
+    assert "which is not a writable folder; create it first" in " ".join(capsys.readouterr().err.split())
 
 
 def test_neither_torchrun_nor_a_pod_loads_a_cluster_or_widgets():

@@ -69,8 +69,8 @@ def test_a_full_disk_is_told_once_and_the_last_good_state_stays(ranks: Ranks, tm
     )
     assert (answer["state"], answer["epoch"]) == ("closed", 10)
     assert [len(told) for told in answer["told"]] == [0, 1, 1, 1, 2]
-    assert "state after epoch 4 could not be kept" in answer["told"][1][0]
-    assert "the last good one is" in answer["told"][1][0]
+    assert "checkpoint of epoch 4 could not be written" in answer["told"][1][0]
+    assert "the latest one is" in answer["told"][1][0]
     assert answer["good"] == [2, 2, 2, 8, 8]
     first, both = ["state-00002.h5"], ["state-00002.h5", "state-00008.h5"]
     assert answer["names"] == [first, first, first, both, both], "nothing half written may stay"
@@ -103,7 +103,7 @@ def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> 
 
     keeper.take(short, keeper.order(), (1, 0, 0))
     assert (keeper.successes, keeper.failures) == (0, 1)
-    assert "could not be copied: no room" in keeper.notices[-1]
+    assert "could not be copied for a checkpoint: no room" in keeper.notices[-1]
     keeper._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
     keeper.take(short, keeper.order(), (2, 0, 0))
     assert keeper.failures == 2

@@ -239,7 +239,7 @@ def test_what_a_crash_left_is_listed_and_ended(
     shutil.rmtree(runtime_dir.folder_of(without_controller))
     lines = listing(capsys)
     assert lines[without_controller].endswith("its folder is gone")
-    assert all(" nobody " in lines[name] for name in crashed.paused)
+    assert all(" none " in lines[name] for name in crashed.paused)
     assert main.main(["stop", "--orphaned"]) == 0
     assert not [one for one in own if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     assert not any(runtime_dir.folder_of(name).exists() for name in crashed.paused)
@@ -311,9 +311,9 @@ def test_the_lease_is_told_while_nobody_holds_it() -> None:
         runtime_dir.write(
             folder, "holder.json", {"pid": 2**22 + 1, "start": 0.0, "machine": keepalive.machine(), "lease": 3600.0}
         )
-        assert ps_command.holder(found(folder.name)) == "nobody"
+        assert ps_command.holder(found(folder.name)) == "none"
         runtime_dir.write(folder, "alone.json", {"since": time.time() - 480})
-        assert ps_command.holder(found(folder.name)) == "nobody, lease ends in 52 min"
+        assert ps_command.holder(found(folder.name)) == "none, ends in 52 min"
     finally:
         shutil.rmtree(folder)
 

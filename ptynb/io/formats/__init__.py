@@ -1,1 +1,1 @@
-"""Files of others, one format a file: what each says of a scan."""
+"""Readers of other programs' files, one module per format."""

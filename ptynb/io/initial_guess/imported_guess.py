@@ -20,17 +20,17 @@ class InitialGuessWarning(PtynbWarning):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImportedGuess:
-    """Object, probe and positions that a package found.
+    """Object, probe and positions of another package's result.
 
     package: name for messages. path: file it was read from; None: in memory.
     probe: complex (mode, y, x), centred in its window (index n // 2); any scale.
-    object: complex (y, x) or (slice, y, x); None where it cannot be placed.
+    object: complex (y, x) or (slice, y, x); None if its position is unknown.
     positions: (pattern, yx) float64, top-left corners of the probe's windows in pixels of `object`; None: not stored.
     pixel_size: (y, x) of an object pixel [m]; None: not stored.
     origin: (y, x) scan coordinates of the object's first pixel; only of ptynb's own results.
     thickness: distance between two slices [m]. curved: whether the package multiplies the exit wave by the phase
         exp(iπ r² / (λ z)) of the propagation to the detector, which in ptynb is part of the probe.
-    notes: what could not be imported, as sentences.
+    notes: messages about what could not be imported.
     """
 
     package: str

@@ -1,6 +1,6 @@
 """Search in HDF5 files without a convention: by names that many programs use, and by shape.
 
-Nothing that is found like this is certain, so each find is a remark for the user.
+Results of such a search are uncertain, so each is noted for the user.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ SPREAD = 1e-3
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number in SI (energies in eV), its place in the file, and a remark; value is None for an unknown unit."""
+    """A number in SI (energies in eV), its path in the file, and a remark; value is None for an unknown unit."""
 
     value: float | None
     place: str
@@ -92,14 +92,14 @@ class Quantity:
 
 
 class Notes:
-    """Places in the file of what a reader found, and remarks for the user."""
+    """Paths in the file of what a reader found, and remarks for the user."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
         self.sentences: list[str] = []
 
     def at(self, name: str, place: str) -> None:
-        """Note the place of a value."""
+        """Record the path of a value."""
         self.places[name] = place
 
     def add(self, sentence: str) -> None:
@@ -108,7 +108,7 @@ class Notes:
             self.sentences.append(sentence)
 
     def number(self, name: str, found: Quantity | None) -> float | None:
-        """The value of a quantity; its place and its remark are noted."""
+        """Return the value of a quantity, and record its path and its remark."""
         if found is None:
             return None
         self.add(found.note)
@@ -118,7 +118,7 @@ class Notes:
 
 
 def where(item: h5py.Dataset | h5py.Group) -> str:
-    """The name of an object in its file."""
+    """Return the name of an object in its file."""
     name: str = item.name
     return name.lstrip("/")
 

@@ -1,4 +1,4 @@
-"""What a format's reader returns, and what it gets."""
+"""Input and output of the readers of formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptynb.settings.load_options import LoadOptions
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileRecord:
-    """What a file contains of a scan; None where it contains nothing.
+    """Content of a file with a scan; None for what is missing.
 
     format: name of the format ("CXI").
     frames: patterns (pattern, y, x); centred: whether the zero frequency is at index n // 2.

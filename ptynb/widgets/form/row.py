@@ -204,7 +204,7 @@ def fitting_unit(setting: Setting, value: Any) -> str:
 
 
 def text_of(value: Any, setting: Setting, unit: str) -> str:
-    """A value of the settings as text in this unit; "" for None; what is not a number as it was typed."""
+    """A value of the settings as text in this unit; "" for None; other input is returned unchanged."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -14,7 +14,7 @@ from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
 
 LISTED = 500
-"""Suspicious patterns in the list at most; the text above counts all."""
+"""Largest number of suspicious patterns in the list; the text above counts all."""
 
 
 class PositionsPanel(InspectorPanel):

@@ -48,7 +48,7 @@ class PreparePanel(InspectorPanel):
         self._tell()
 
     def draw(self) -> None:
-        """The chosen pattern before and after."""
+        """Draws the chosen pattern before and after the steps."""
         after, index = self._scans[-1], self.state.index
         pictures = [
             pattern_picture(
@@ -59,7 +59,7 @@ class PreparePanel(InspectorPanel):
         show(self._view, pictures)
 
     def renew(self) -> None:
-        """The steps have been taken, or are for another scan."""
+        """Updates the panel after the steps were applied or the scan changed."""
         self._steps, self._scans = [], [self.state.scan]
         self._tell()
 

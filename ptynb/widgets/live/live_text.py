@@ -39,7 +39,7 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
 
 
 def _scaling_hint(settings: Settings, engines: int) -> str:
-    """Where each engine has a batch of its own: how to scale learning rates to the global batch."""
+    """If each engine has its own batch: how to scale learning rates to the global batch."""
     each = settings.batch_per == "engine" and engines > 1
     return (
         f"; settings.scale_for_engines({engines}) scales learning rates chosen for a batch of {settings.batch} to it"

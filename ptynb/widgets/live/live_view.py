@@ -1,6 +1,6 @@
 """The live view: the state of a reconstruction while it runs, and its controls.
 
-Three threads serve it, none of them the kernel's: one updates pictures and figures at the pace of the screen, one
+It has three threads besides the kernel's: one updates pictures and figures at the rate of the screen, one
 requests what may take longer (patterns, positions, the state of engines), one carries out clicks in order. Callbacks of
 widgets only put an action in a queue, so that a click never waits for a picture.
 """
@@ -30,13 +30,13 @@ REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""
 HEALTH_SECONDS = 2.0
 TEXT_SECONDS = 0.5
-"""Interval of text and curves: nobody reads faster, and pages draw slowly."""
+"""Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
 TRIES = 4
 """How often within the interval of pictures the screen is checked again when it was not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
 NO_PICTURES = ("failed", "closed", "recovering")
-"""States in which engines are not asked for pictures."""
+"""States in which no pictures are requested from engines."""
 
 
 class Live(Whole):
@@ -124,7 +124,7 @@ class Live(Whole):
     def refresh(self) -> float | None:
         """Shows the current state, and new pictures if the screen is ready for them.
 
-        Returns the seconds until the next try where there are new pictures and the screen is not ready.
+        Returns the seconds until the next try if there are new pictures and the screen is not ready.
         """
         recon = self._recon
         status = recon.last_status()
@@ -142,7 +142,7 @@ class Live(Whole):
         if self._text_is_due(state):
             put(self._summary, summary(recon, status, state, recon.epochs))
             self._draw_curve()
-        # The status is up to 0.1 s old: while running, there are newer pictures than it says.
+        # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
         if state in NO_PICTURES or not new:
             return None
@@ -152,7 +152,7 @@ class Live(Whole):
         return None
 
     def _text_is_due(self, state: str) -> bool:
-        """Every `TEXT_SECONDS`; at once after a change of settings or choice, and at the end."""
+        """Every `TEXT_SECONDS`; immediately after a change of settings or choice, and at the end."""
         subject, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
         if subject == self._text_of and now - self._text_at < TEXT_SECONDS and not self._recon.closed:
             return False

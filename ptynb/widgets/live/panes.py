@@ -18,7 +18,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
 MOST_MODES = 12
 REST = 20.0
-"""Pictures take at most one part in so many of the time of updates."""
+"""Pictures take at most 1 in this number of parts of the time of updates."""
 PROBE_SECONDS = 0.25
 """Interval of pictures of the probe, which changes slowly and costs a page as much as the object."""
 
@@ -129,7 +129,7 @@ class Panes:
         return REST * pictures.cost
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
-        """Every `PROBE_SECONDS`, and at once where something else was chosen."""
+        """Every `PROBE_SECONDS`, and immediately if the choice changed."""
         if self._probe_shown is None or self._probe_shown[2] != request:
             return True
         return time.monotonic() - self._probe_at >= PROBE_SECONDS
@@ -182,7 +182,7 @@ class Panes:
 
 
 def _limit(field: ipywidgets.BoundedIntText, count: int) -> None:
-    """Chooses the first value instead of one above the number that there are."""
+    """Chooses the first value instead of one above the available number."""
     if field.value > count:
         field.value = field.min
 

@@ -36,7 +36,7 @@ class Board {
     }
   }
 
-  /** Listens to the kernel, and starts from what it says now. */
+  /** Registers listeners for the kernel, and applies its current state. */
   follow() {
     this.on("change:frame", () => this.take());
     this.on("change:tables change:colours change:percentiles", () => this.recolour());
@@ -52,7 +52,7 @@ class Board {
     this.take();
   }
 
-  /** Sets a trait, and tells the kernel a few times a second at most. */
+  /** Sets a trait, and sends it to the kernel at most a few times per second. */
   says(trait, value) {
     this.model.set(trait, value);
     this.timer ??= setTimeout(() => {
@@ -82,7 +82,7 @@ class Board {
     this.decoding = false;
   }
 
-  /** Forgets a frame that was not drawn. */
+  /** Discards a frame that was not drawn. */
   drop() {
     this.waiting?.bitmaps.forEach((bitmap) => bitmap?.close());
     this.waiting = null;
@@ -113,7 +113,7 @@ class Board {
     for (const pane of this.panes.values()) if (pane.pointer || pane.cross) this.tell(pane);
   }
 
-  /** Tells how fine pictures have to be. Only what changed on this page: other pages that show the same may differ. */
+  /** Sends the required resolution of pictures, only if it changed on this page: other pages may differ. */
   measure() {
     const scales = [...this.panes.values()].filter((pane) => !pane.empty).map((pane) => pane.place.scale);
     if (scales.length === 0) return;
@@ -160,7 +160,7 @@ class Board {
     for (const pane of this.panes.values()) {
       if (pane.stage !== target || !contentRect.width) continue;
       pane.resize(contentRect.width, contentRect.height);
-      // At once: a canvas of a new size is empty until it is drawn.
+      // Immediately: a canvas of a new size is empty until it is drawn.
       pane.draw();
     }
   }
@@ -191,7 +191,7 @@ class Board {
       this.sent = this.get("tables");
       this.tables = tablesOf(this.sent);
     }
-    // The kernel may still be sending a map that was asked for just now.
+    // The kernel may still be sending a map that was requested just before.
     const table = this.tables[name] ?? this.tables.gray;
     pane.colour(table, this.get("cyclic").includes(name) ? [0, 100] : this.get("percentiles"));
     if (pane.select.options.length !== Object.keys(this.tables).length) {
@@ -299,13 +299,13 @@ class Board {
     }
   }
 
-  // What the user points at
+  // Cursor
 
   get erase() {
     return this.get("erase");
   }
 
-  /** Takes over where the mouse is in a pane: a point of the screen, or null. live: how eagerly it is read out. */
+  /** Sets the mouse position in a pane: a point of the screen, or null. live: politeness of the screen reader. */
   point(pane, point, live) {
     pane.pointer = point;
     pane.readout.setAttribute("aria-live", live);

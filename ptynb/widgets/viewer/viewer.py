@@ -1,4 +1,4 @@
-"""Viewer: pictures side by side in the notebook, at the pace of the browser.
+"""Viewer: pictures side by side in the notebook, at the rate of the browser.
 
 A frame is one message with all pictures. The browser confirms a frame when it is drawn, and the next one is sent while
 at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
@@ -269,7 +269,7 @@ class Viewer(anywidget.AnyWidget):
 
     @traitlets.observe("shown")
     def _confirmed(self, change: Any) -> None:
-        # The fastest of several pages sets the pace.
+        # The fastest of several pages determines the rate.
         self._drawn = max(self._drawn, change["new"])
 
     @traitlets.observe("colours")

@@ -1,5 +1,5 @@
-// Where a picture lies in its pane. A view is {y, x, scale}: the parts of the picture that are in the pane's middle, and
-// how much larger it is than fits. Sizes of panes are in screen pixels, extents of pictures in pixels of the array.
+// Position of a picture in its pane. A view is {y, x, scale}: the centre of the pane as fractions of the picture, and
+// the magnification relative to the whole picture. Sizes of panes are in screen pixels, extents of pictures in pixels of the array.
 
 const MOST_SCALE = 400;
 const WHOLE = { y: 0.5, x: 0.5, scale: 1 };
@@ -7,7 +7,7 @@ const WHOLE = { y: 0.5, x: 0.5, scale: 1 };
 const within = (value, low, high) => Math.min(Math.max(value, low), high);
 const fit = (room, extent) => Math.min(room.width / extent.x, room.height / extent.y);
 
-/** The view with no more of the pane left empty than must be. */
+/** The view, limited so that as little as possible of the pane is empty. */
 function bounded(view, room, extent) {
   const scale = within(view.scale, 1, MOST_SCALE);
   const middle = (part, size, space) => {
@@ -17,7 +17,7 @@ function bounded(view, room, extent) {
   return { y: middle(view.y, extent.y, room.height), x: middle(view.x, extent.x, room.width), scale };
 }
 
-/** {scale, left, top}: screen pixels for one of the array, and where its corner lies on the screen. */
+/** {scale, left, top}: screen pixels per array pixel, and the position of the array's corner on the screen. */
 function placed(view, room, extent) {
   const inside = bounded(view, room, extent);
   const scale = fit(room, extent) * inside.scale;
@@ -28,7 +28,7 @@ function placed(view, room, extent) {
 const toArray = (place, point) => ({ y: (point.y - place.top) / place.scale, x: (point.x - place.left) / place.scale });
 const toScreen = (place, point) => ({ y: place.top + point.y * place.scale, x: place.left + point.x * place.scale });
 
-/** The view in which this pixel of the array lies at this point of the screen. */
+/** The view in which this pixel of the array is at this point of the screen. */
 function holding(pixel, point, scale, room, extent) {
   const size = fit(room, extent) * scale;
   const y = (pixel.y + (room.height / 2 - point.y) / size) / extent.y;
@@ -36,7 +36,7 @@ function holding(pixel, point, scale, room, extent) {
   return bounded({ y, x, scale }, room, extent);
 }
 
-/** The view larger by a factor, with what is at this point of the screen staying there. */
+/** The view larger by a factor, about this point of the screen. */
 function zoomed(view, room, extent, point, factor) {
   const scale = within(view.scale * factor, 1, MOST_SCALE);
   return holding(toArray(placed(view, room, extent), point), point, scale, room, extent);

@@ -1,4 +1,4 @@
-// Mouse and keyboard on a pane. `board` is what the pane is in: view(pane), look(pane, view), click, stroke, point.
+// Mouse and keyboard on a pane. `board` is the interface of the viewer: view(pane), look(pane, view), click, stroke, point.
 
 const STILL = 4;
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -17,7 +17,7 @@ function listen(pane, board) {
     (event) => {
       const lines = event.deltaMode === 1 ? 33 : 1;
       const factor = Math.exp(-0.002 * within(event.deltaY * lines, -300, 300));
-      // The page scrolls past a picture that nobody asked to zoom, and where a whole picture can't get smaller.
+      // The page scrolls unless zoom was requested, and if a whole picture cannot become smaller.
       const asked = event.ctrlKey || stage.contains(stage.getRootNode().activeElement);
       if (event.ctrlKey && !pane.empty) event.preventDefault(); // else the browser would zoom the page
       if (pane.empty || !asked || (factor < 1 && pane.view.scale <= 1)) return;
@@ -65,7 +65,7 @@ function listen(pane, board) {
   stage.addEventListener("pointerleave", () => board.point(pane, null, "off"));
 
   stage.addEventListener("click", (event) => {
-    // The second click of a double one, which shows the whole picture, is none of its own.
+    // The second click of a double click, which shows the whole picture, is not a separate click.
     const under = pane.under(pointOf(event));
     if (under && !dragged && !pane.brush && event.detail <= 1) board.click(under.pane, under.at);
   });
@@ -80,7 +80,7 @@ function listen(pane, board) {
   });
 }
 
-/** Does what a key stands for; whether it stands for something. */
+/** Executes the action of a key; returns whether it has one. */
 function pressed(pane, board, event) {
   const { room, extent, view } = pane;
   const arrow = ARROWS[event.key];

@@ -1,5 +1,5 @@
-// What is drawn over a picture: points and where they moved, cross, strokes and brush, scale bar. Everything has a light
-// and a dark edge, so that it is seen on any colours without relying on its own.
+// Overlay of a picture: points and their displacements, cross, strokes and brush, scale bar. Everything has a light
+// and a dark edge, so that it is visible on any colour.
 
 const LIGHT = "#ffffff";
 const DARK = "rgba(0, 0, 0, 0.75)";

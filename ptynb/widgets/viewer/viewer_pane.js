@@ -1,10 +1,10 @@
-// One pane: a picture, what is drawn over it, and what is written around it.
+// One pane: a picture, its overlay, and the text around it.
 
 const KEYS =
   "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
   "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away.";
 
-/** An element; Lab's own keys are kept away from those that take the focus. */
+/** An element; JupyterLab's shortcuts are disabled in those that take the focus. */
 function make(name, className, properties = {}) {
   const element = document.createElement(name);
   if (className) element.className = className;
@@ -73,7 +73,7 @@ class Pane {
     return this.picture === null || this.source.width === 0 || this.room.width === 0;
   }
 
-  /** Takes over a picture; its bitmap is read and left to whoever made it. */
+  /** Sets the picture; its bitmap is read, and the caller has to close it. */
   take(picture, bitmap) {
     const before = this.picture;
     this.picture = picture;
@@ -184,7 +184,7 @@ class Pane {
     if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));
   }
 
-  /** {pane, at}: whose picture is at a point of the screen, and which pixel of its array; null beside it. */
+  /** {pane, at}: the picture at a point of the screen, and the pixel of its array; null outside. */
   under(point) {
     if (this.empty) return null;
     const pane = this.beside && point.x > this.beside.at * this.room.width ? this.beside.pane : this;
@@ -193,10 +193,10 @@ class Pane {
     return at.y < 0 || at.x < 0 || at.y >= extent.y || at.x >= extent.x ? null : { pane, at };
   }
 
-  /** What the picture says about a pixel of the array, in words. */
+  /** The value of a pixel of the array as text. */
   valueText(at) {
     const { picture, source, levels } = this;
-    // Where somebody knows better than the grey levels: a report, which holds the arrays.
+    // Exact values if available, as in a report, which contains the arrays.
     if (picture.valueAt) return picture.valueAt(Math.floor(at.y), Math.floor(at.x));
     const [row, column] = [Math.floor(at.y / picture.reduction), Math.floor(at.x / picture.reduction)];
     if (!picture.limits) return `≈ ${complexText(this.context.getImageData(column, row, 1, 1).data)}`;
@@ -206,7 +206,7 @@ class Pane {
     return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
   }
 
-  /** Frees the memory of the canvases now rather than some time later. */
+  /** Frees the memory of the canvases immediately. */
   end() {
     for (const canvas of [this.canvas, this.overlay, this.source, this.bar]) canvas.width = canvas.height = 0;
     this.levels = this.image = this.pixels = null;
@@ -214,7 +214,7 @@ class Pane {
   }
 }
 
-/** Sets a text if it is another one. */
+/** Sets a text if it differs. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

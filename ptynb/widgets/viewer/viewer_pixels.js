@@ -2,7 +2,7 @@
 
 const DECODE = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
 
-/** A picture's file, or its pixels, as a bitmap; null where the browser can't read it. */
+/** A picture's file, or its pixels, as a bitmap; null if the browser cannot read it. */
 async function decoded({ image }) {
   try {
     return await createImageBitmap(image instanceof ImageData ? image : new Blob([image]), DECODE);
@@ -47,18 +47,18 @@ function stretched(table, [low, high]) {
   return table.map((_, level) => table[Math.round((255 * Math.min(Math.max(level - low, 0), high - low)) / (high - low))]);
 }
 
-/** The value that a level stands for: the middle of those that have it. */
+/** The value of a level: the middle of its interval. */
 function valueOf(level, [low, high]) {
   return low + ((high - low) * (level + 0.5)) / 256;
 }
 
-/** The limits that the contrast leaves of a picture's. */
+/** The limits of a picture after contrast. */
 function narrowed([low, high], [bottom, top]) {
   const step = (high - low) / 255;
   return [low + bottom * step, low + top * step];
 }
 
-/** A number with as many digits as a step of the grey levels deserves. */
+/** A number with the digits that a step of the grey levels resolves. */
 function numberText(value, [low, high]) {
   const step = Math.abs(high - low) / 255;
   const largest = Math.max(Math.abs(low), Math.abs(high));
@@ -67,7 +67,7 @@ function numberText(value, [low, high]) {
   return value.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
 
-/** What colours of a complex picture say: hue is the phase, brightness the amplitude. */
+/** The meaning of colours of a complex picture: hue is the phase, brightness the amplitude. */
 function complexText([red, green, blue]) {
   const most = Math.max(red, green, blue);
   const percent = `${Math.round((100 * most) / 255)}% of the largest`;

@@ -1,4 +1,4 @@
-// The row of tools above the panes: contrast, zoom, brush; labelled controls of the browser's own.
+// The row of tools above the panes: contrast, zoom, brush; labelled native controls.
 
 const MOUSE =
   "The wheel zooms a picture that was clicked or has the focus, and any with Ctrl held; elsewhere it scrolls the page. " +
