@@ -91,7 +91,7 @@ def _has_arrays(kind: Any) -> bool:
 
 
 def write_text(group: h5py.Group, name: str, text: str) -> h5py.Dataset:
-    """Write a text that every viewer shows; NUL and halves of surrogate pairs, which HDF5 cannot store, are replaced."""
+    """Write a text that every viewer shows; NUL and halves of surrogate pairs (not storable) are replaced."""
     return group.create_dataset(name, data=visible(text), dtype=TEXT)
 
 
