@@ -178,7 +178,7 @@ def test_a_folder_with_states_is_gone_on_from_only_where_that_was_asked_for(plan
     run = plan(2)
     assert alone(run, resume=True) == 0  # where none is, it begins
     assert alone(run) == 1
-    assert "holds states of a run before, the newest state-00002.h5; go on from it with --resume" in " ".join(
+    assert "contains checkpoints of an earlier run, the newest state-00002.h5; continue from it with --resume" in " ".join(
         capsys.readouterr().err.split()
     )
     assert alone(run, resume=True, epochs=5) == 0
