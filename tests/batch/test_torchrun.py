@@ -178,8 +178,9 @@ def test_a_folder_with_states_is_gone_on_from_only_where_that_was_asked_for(plan
     run = plan(2)
     assert alone(run, resume=True) == 0  # where none is, it begins
     assert alone(run) == 1
-    assert "contains checkpoints of an earlier run, the newest state-00002.h5; continue from it with --resume" in " ".join(
-        capsys.readouterr().err.split()
+    assert (
+        "contains checkpoints of an earlier run, the newest state-00002.h5; continue from it with --resume"
+        in " ".join(capsys.readouterr().err.split())
     )
     assert alone(run, resume=True, epochs=5) == 0
     assert [epoch.number for epoch in pt.load_result(tmp_path / "out.h5").epochs] == [1, 2, 3, 4, 5]
