@@ -43,8 +43,8 @@ from ptynb.settings.cluster_options import (
     SshCluster,
     SshOptions,
     checked,
-    documented,
 )
+from ptynb.settings.field_docs import documented_by
 from ptynb.table import gigabytes
 
 LEASE_SECONDS = 3600.0
@@ -66,7 +66,7 @@ Launch = Callable[[str, Path], Launcher]
 """Makes the launcher of the cluster with this name and folder."""
 
 
-@documented(LocalCluster, engines="n")
+@documented_by(LocalCluster, engines="n")
 class Cluster:
     """Engines on this machine: one per GPU, or CPU engines that share the cores.
 
@@ -112,7 +112,7 @@ class Cluster:
         self.start()
 
     @classmethod
-    @documented(SlurmCluster)
+    @documented_by(SlurmCluster)
     def slurm(
         cls,
         nodes: int | None = None,
@@ -167,7 +167,7 @@ class Cluster:
         return cluster
 
     @classmethod
-    @documented(SshCluster)
+    @documented_by(SshCluster)
     def ssh(
         cls,
         hosts: Mapping[str, int | None] | Sequence[str],

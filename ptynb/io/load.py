@@ -84,8 +84,7 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
     """Open a scan in any supported format, recognised by its content.
 
     Metadata are read now, patterns when they are needed: the first and the last one are checked here, the others when
-    an engine reads them. Options replace what the file has wrong, or add what it lacks. One number for `step`,
-    `detector_pixel` or `angular_pixel` is used for y and x.
+    an engine reads them. Options replace what the file has wrong, or add what it lacks.
 
     Parameters
     ----------

@@ -197,7 +197,10 @@ class EngineClient:
             self._note_sent(number)
 
     def order(self, kind: Any, value: Any = None) -> None:
-        """Send a command and wait until all engines have applied it; after a recovery it is sent again."""
+        """Send a command and wait until rank 0 has applied it; after a recovery it is sent again.
+
+        The others apply it before the same update, which may be some milliseconds later.
+        """
         while True:
             generation = self._generation
             number = self.command(kind, value)

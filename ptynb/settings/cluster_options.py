@@ -1,15 +1,14 @@
 """Options of clusters: the one list that `ptynb.Cluster`, run files and the command line follow.
 
 Each entry of a `TypedDict` below has type, range, default and description of one option. They are keywords of
-`Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`documented` adds them to signature and docstring), fields
-of the section `cluster` of a run file, and options of the command line (`ptynb.cli.cluster_arguments`).
+`Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`field_docs.documented_by` adds them to signature and
+docstring), fields of the section `cluster` of a run file, and options of the command line
+(`ptynb.cli.cluster_arguments`).
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -17,9 +16,6 @@ from typing import (
     Literal,
     Self,
     TypedDict,
-    TypeVar,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -30,7 +26,6 @@ from ptynb.exceptions import ClusterError, InvalidValueError, SettingsError
 from ptynb.settings.validation import MOST_SECONDS, TRUST, SettingsModel
 
 Device = Literal["auto", "cpu", "cuda"]
-Target = TypeVar("Target")
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
@@ -263,52 +258,3 @@ def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:
         return section(**values)
     except SettingsError as error:
         raise ClusterError(str(error), code="argument.invalid-value") from None
-
-
-def documented(section: type[ClusterSection], **names: str) -> Callable[[Target], Target]:
-    """Replace `**options` in a signature and {options} in a docstring by the fields of a section.
-
-    names: of parameters, by field, where they differ.
-    """
-
-    def apply(target: Target) -> Target:
-        function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
-        signature = inspect.signature(function)
-        explicit = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        types, lines, keywords = get_type_hints(section), [], []
-        for name, field in section.model_fields.items():
-            if name == "kind":
-                continue
-            name = names.get(name, name)
-            if name not in signature.parameters:
-                keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
-                keywords.append(keyword.replace(annotation=types[name]))
-            optional = (
-                "" if field.is_required() else ", optional" if field.default is None else f", default {field.default!r}"
-            )
-            about = (field.description or "").replace("; none:", ". None:").replace("; auto:", ". 'auto':")
-            lines += [f"{name} : {type_text(field.annotation)}{optional}", f"    {about}."]
-        positional = [one for one in explicit if one.kind is not one.KEYWORD_ONLY]
-        own_keywords = [one for one in explicit if one.kind is one.KEYWORD_ONLY]
-        function.__signature__ = signature.replace(parameters=[*positional, *keywords, *own_keywords])
-        margin = re.search(r"^( *)\{options\}", target.__doc__ or "", re.MULTILINE)
-        if margin:
-            target.__doc__ = (target.__doc__ or "").replace("{options}", f"\n{margin[1]}".join(lines))
-        return target
-
-    return apply
-
-
-def type_text(annotation: Any) -> str:
-    """A type as numpydoc writes it: 'int', "{'auto', 'cpu'}", 'dict of str to int', 'sequence of str'."""
-    inner = [one for one in get_args(annotation) if one is not type(None) and one is not ...]
-    origin = get_origin(annotation)
-    if origin is Literal:
-        return "{" + ", ".join(map(repr, inner)) + "}"
-    if origin is Annotated:
-        return type_text(inner[0])
-    if origin is tuple:
-        return f"sequence of {type_text(inner[0])}"
-    if origin is dict:
-        return f"mapping of {type_text(inner[0])} to {type_text(inner[1])}, or sequence of {type_text(inner[0])}"
-    return " or ".join(map(type_text, inner)) if inner else annotation.__name__

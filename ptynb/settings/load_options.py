@@ -7,19 +7,19 @@ To add an option, add a field here, and use it where scans are made (`ptynb.io.l
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
+from pydantic.config import JsonDict
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbError, SettingsError
+from ptynb.settings.field_docs import DOCUMENTED_TYPE, documented_by
 from ptynb.settings.validation import SettingsModel
 from ptynb.text import quoted
 
@@ -44,6 +44,7 @@ def _pair(value: Any) -> Any:
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Finite = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+FILE_OR_ARRAY: JsonDict = {DOCUMENTED_TYPE: "str, Path or array_like"}
 ONE_OR_TWO = BeforeValidator(_pair)
 """Of a pair (y, x): one number may be given for both."""
 
@@ -57,17 +58,19 @@ class LoadOptions(SettingsModel):
     positions: FileOrArray = Field(
         default=None,
         description="Positions (pattern, yx) of the probe on the sample: name of a dataset, or file (.npy, text)",
+        json_schema_extra=FILE_OR_ARRAY,
     )
     mask: FileOrArray = Field(
         default=None,
         description="Mask (y, x), true where the detector works: name of a dataset, or file (.npy, .h5, text)",
+        json_schema_extra=FILE_OR_ARRAY,
     )
     units: Literal["metres", "pixels"] = Field(
         default="metres", description="Unit of the given positions: metres, or pixels of the object"
     )
     raster: tuple[Count, Count] | None = Field(default=None, description="Rows and columns of a raster scan")
     step: Annotated[tuple[Finite, Finite] | None, ONE_OR_TWO] = Field(
-        default=None, description="Step of a raster scan (y, x) [m]"
+        default=None, description="Step of a raster scan (y, x), or one number for both [m]"
     )
     rotation: Finite | None = Field(
         default=None, description="Rotation of the scan relative to the detector, from x towards y [rad]"
@@ -77,10 +80,10 @@ class LoadOptions(SettingsModel):
     voltage: Positive | None = Field(default=None, description="Acceleration voltage of electrons [V]")
     distance: Positive | None = Field(default=None, description="Distance from the sample to the detector [m]")
     detector_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
-        default=None, description="Size of a detector pixel (y, x) [m]"
+        default=None, description="Size of a detector pixel (y, x), or one number for both [m]"
     )
     angular_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
-        default=None, description="Angle of a detector pixel seen from the sample (y, x) [rad]"
+        default=None, description="Angle of a detector pixel seen from the sample (y, x), or one number for both [rad]"
     )
     clip_negative: bool = Field(default=False, description="Set negative counts to 0; otherwise they are an error")
     links: Literal["folder", "anywhere"] = Field(
@@ -194,45 +197,6 @@ def takes_load_options(
                 )
             return function(path, LoadOptions.from_arguments(arguments))
 
-        path = inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="str | Path")
-        returned = inspect.signature(function).return_annotation
-        call.__signature__ = inspect.Signature([path, *_parameters()], return_annotation=returned)  # type: ignore[attr-defined]
-        call.__doc__ = (function.__doc__ or "").replace("{options}", _described())
-        return call  # type: ignore[return-value]
+        return documented_by(LoadOptions)(call)  # type: ignore[return-value]
 
     return decorate
-
-
-def _parameters() -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=type_text(name))
-        for name, field in LoadOptions.model_fields.items()
-    ]
-
-
-def type_text(name: str) -> str:
-    """The type of an option, as it is written in a docstring."""
-    field = LoadOptions.model_fields[name]
-    if field.annotation is Any:
-        return "str, Path or array_like"
-    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not NoneType]
-    if get_origin(field.annotation) is Literal:
-        return f"{{{', '.join(map(repr, kinds))}}}"
-    text = ", ".join(_kind_name(kind) for kind in kinds)
-    return f"float or {text}" if ONE_OR_TWO in field.metadata else text
-
-
-def _kind_name(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return f"({', '.join(_kind_name(inner) for inner in get_args(kind))})"
-    return _kind_name(get_args(kind)[0]) if get_origin(kind) is Annotated else str(kind.__name__)
-
-
-def _described() -> str:
-    """The numpydoc entries of all options, indented as in a docstring of a function."""
-    entries = (
-        f"{name} : {type_text(name)}, {'optional' if field.default is None else f'default {field.default!r}'}\n"
-        f"        {field.description}."
-        for name, field in LoadOptions.model_fields.items()
-    )
-    return "\n    ".join(entries)

@@ -38,6 +38,9 @@ def continued(recon, epochs):
     return told(recon)
 
 def standing(recon):
+    sent = recon.status()[0].applied
+    while any(one.applied < sent for one in recon.status()):
+        time.sleep(0.01)
     return [[one.state, one.epoch, one.update] for one in recon.status()]
 """
 

@@ -19,7 +19,7 @@ import torch
 import ptynb as pt
 from ptynb.cluster import cluster as cluster_module
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import RenderRequest
+from ptynb.data.snapshot import RenderRequest, Status
 from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
 from ptynb.planning import memory as rooms
@@ -36,7 +36,14 @@ def recon(request: pytest.FixtureRequest, cluster: pt.Cluster, scan: Scan) -> It
 
 
 def place(recon: pt.Reconstruction) -> list[tuple[int, int]]:
-    return [(status.epoch, status.update) for status in recon.status()]
+    return [(status.epoch, status.update) for status in statuses_after_commands(recon)]
+
+
+def statuses_after_commands(recon: pt.Reconstruction) -> tuple[Status, ...]:
+    """When all engines have applied the commands that rank 0 has applied: another may be some milliseconds late."""
+    sent = recon.status()[0].applied
+    until(lambda: all(status.applied >= sent for status in recon.status()))
+    return recon.status()
 
 
 def until(condition: object, seconds: float = 20) -> None:
@@ -103,9 +110,9 @@ def test_a_change_of_rates_is_recorded_on_all_engines_at_the_same_update(recon: 
     recon.start(2000)
     until(lambda: recon.epoch >= 1)
     recon.settings = recon.settings.replace(object={"learning_rate": 0.004})
-    records = [status.changes for status in recon.status()]
-    assert [status.rates["object"] for status in recon.status()] == [0.004] * len(records)
-    assert set(records) == {recon.changes}
+    statuses = statuses_after_commands(recon)
+    assert {status.rates["object"] for status in statuses} == {0.004}
+    assert {status.changes for status in statuses} == {recon.changes}
     assert [(change.name, change.old, change.new) for change in recon.changes] == [
         ("object.learning_rate", 0.01, 0.004)
     ]

@@ -52,8 +52,11 @@ def test_signature_and_documentation_have_every_option(function):
         name: one.default for name, one in FIELDS.items()
     }
     assert list(parameters) == list(FIELDS)
-    documented = re.findall(r"^    (\w+) : .*\n        (.*)\.$", function.__doc__, re.MULTILINE)
-    assert documented[1:] == [(name, field.description) for name, field in FIELDS.items()]
+    text = function.__doc__.partition("Returns\n")[0]
+    documented = re.findall(r"^    (\w+) : .*\n((?:        .*\n)+)", text, re.MULTILINE)[1:]
+    assert [name for name, _ in documented] == list(FIELDS)
+    for name, description in documented:
+        assert " ".join(description.split()).startswith(f"{FIELDS[name].description}."), name
 
 
 def test_run_files_have_every_option():
