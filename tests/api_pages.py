@@ -6,6 +6,7 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pdoc
 import pdoc.render
@@ -20,7 +21,8 @@ CONSTRAINED = re.compile(r"(?:typing\.)?Annotated\[([^\n]*?), FieldInfo\((?:[^\[
 
 def build(folder: Path) -> list[Path]:
     """Write the pages, one of `ptynb` and one of each public module, and return their paths."""
-    homes = sorted(set(ptynb._MODULES.values()))
+    public = [getattr(ptynb, name) for name in ptynb.__all__]
+    homes = sorted(value.__name__ for value in public if isinstance(value, ModuleType))
     for home in homes:
         module = import_module(home)
         if not hasattr(module, "__all__"):

@@ -38,7 +38,9 @@ PARTS = {
         (*SCREEN, "tests/widgets/test_lab.py", "tests/widgets/test_workbench.py"),
     ),
     "leaks": Part(("tests/faults/test_leaks.py",), (*PROCESSES, "tests/faults/test_leaks.py")),
-    "notebooks": Part((), ("notebooks", "ptynb/__init__.py", "ptynb/app", "tests/test_notebooks.py")),
+    "notebooks": Part(
+        (), ("notebooks", "ptynb/__init__.py", "ptynb/__init__.pyi", "ptynb/app", "tests/test_notebooks.py")
+    ),
     "recovery": Part(
         ("tests/physics/test_recovery.py",), (*MODEL, "ptynb/simulation", "tests/physics/test_recovery.py")
     ),

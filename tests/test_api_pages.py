@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import ptynb
 
@@ -16,8 +17,10 @@ def test_all_public_names_have_their_place_on_the_pages(tmp_path):
     pages = {str(Path(line).relative_to(tmp_path)): Path(line).read_text() for line in answer.stdout.splitlines()}
     main = pages["ptynb.html"]
     shown = set(re.findall(r'id="([\w.]+)"', main))
-    assert not {name for name in ptynb._HOMES if name not in shown}
-    for home in ptynb._MODULES.values():
+    modules = {name for name in ptynb.__all__ if isinstance(getattr(ptynb, name), ModuleType)}
+    assert not {*ptynb.__all__} - modules - shown
+    for name in modules:
+        home = getattr(ptynb, name).__name__
         own = pages[f"{home.replace('.', '/')}.html"]
         assert re.search(r'<section id="\w+">', own), f"the page of {home} is empty"
     assert 'id="Reconstruction.start"' in main

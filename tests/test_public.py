@@ -3,6 +3,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,16 +11,18 @@ import ptynb
 from tests.pairs import each
 
 
-def names_for_type_checkers() -> dict[str, str]:
-    tree = ast.parse(Path(ptynb.__file__).read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+def homes() -> dict[str, str]:
+    """Module that each name of the stub is imported from."""
     found = {}
-    for statement in block.body:
-        assert isinstance(statement, ast.ImportFrom), ast.unparse(statement)
-        for alias in statement.names:
-            assert alias.asname == alias.name, f"{alias.name} is not re-exported as itself"
-            found[alias.name] = statement.module
+    for statement in ast.parse(Path(ptynb.__file__).with_suffix(".pyi").read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                assert alias.asname == alias.name, f"{alias.name} is not re-exported as itself"
+                found[alias.name] = f"ptynb.{statement.module}" if statement.module else "ptynb"
     return found
+
+
+HOMES = homes()
 
 
 def modules_after(statement: str) -> set[str]:
@@ -29,24 +32,19 @@ def modules_after(statement: str) -> set[str]:
     return set(answer.stdout.split("LOADED", 1)[1].split())
 
 
-def test_type_checkers_see_the_same_names_and_homes_as_the_interpreter():
-    modules = {name: home.rpartition(".")[0] for name, home in ptynb._MODULES.items()}
-    assert names_for_type_checkers() == ptynb._HOMES | modules
-    assert sorted(ptynb.__all__) == sorted(ptynb._HOMES | modules)
-    assert set(dir(ptynb)) == {*ptynb.__all__, "__version__"}
+def test_type_checkers_see_the_same_names_as_the_interpreter():
+    assert ptynb.__all__ == sorted(HOMES)
+    assert dir(ptynb) == sorted(HOMES)
 
 
-@each("name", ptynb._MODULES)
-def test_every_public_module_is_the_one_of_its_home(name):
-    assert getattr(ptynb, name) is import_module(ptynb._MODULES[name])
-    assert getattr(ptynb, name).__doc__
-
-
-@each("name", ptynb._HOMES)
+@each("name", HOMES)
 def test_every_public_name_is_the_one_its_home_defines(name):
-    value = getattr(ptynb, name)
-    assert value is getattr(import_module(ptynb._HOMES[name]), name)
-    assert value.__module__ == ptynb._HOMES[name]
+    value, home = getattr(ptynb, name), HOMES[name]
+    if isinstance(value, ModuleType):
+        assert value is import_module(f"{home}.{name}")
+    else:
+        assert value is getattr(import_module(home), name)
+        assert value.__module__ == home
     assert value.__doc__
 
 
