@@ -20,7 +20,7 @@ Array = NDArray[Any]
 FEWEST = 16
 """Smallest side of the common area [pixels]."""
 DRIFT = 0.1
-"""Pixel sizes count as equal if the objects are displaced by less than this over their sides [pixels]."""
+"""Pixel sizes are taken as equal if the objects are displaced by less than this over their sides [pixels]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Placed:
     """The object of a result on the pixels of the comparison.
 
     field: complex (y, x). origin: (y, x) of its first pixel in the coordinates of the scan [pixels of the comparison].
-    illuminated: the illuminated part. resampled: whether it was interpolated from other pixels.
+    illuminated: illuminated area of `field`. resampled: whether it was interpolated from other pixels.
     """
 
     field: Array
@@ -38,7 +38,7 @@ class Placed:
 
     @property
     def covered(self) -> Area:
-        """The illuminated part in the coordinates of the scan [pixels of the comparison]."""
+        """Illuminated area in the coordinates of the scan [pixels of the comparison]."""
         return _moved(self.illuminated, self.origin)
 
 
@@ -136,7 +136,7 @@ class Together:
         return next(iter(self.placed))
 
     def covered(self, name: str) -> Array:
-        """Return an object over the common area; of one that is not comparable, its illuminated part.
+        """Return an object over the common area; for a result that is not comparable, its illuminated area.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Together:
 
 
 def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | None = None) -> Placed:
-    """Return the object of a result on pixels of this size [m]; slice as in `Together`.
+    """Return the object of a result on pixels of size `pixel_size` [m]; `slice` as in `Together`.
 
     If one of the pixel sizes is unknown, the pixels are taken as equal. Others are interpolated by cubic splines, after
     smoothing to the resolution of larger pixels. Raises InvalidValueError if the slice does not exist.
@@ -270,7 +270,7 @@ def independence(one: Result, other: Result) -> str:
 
 
 def are_halves(one: Result, other: Result) -> bool:
-    """Whether two results are those of the halves of a scan from `split_scan`, with independent noise."""
+    """Whether two results are of the two halves of a scan from `split_scan`, which have independent noise."""
     scans = [result.metadata.get("scan", "").rpartition(", half ") for result in (one, other)]
     return scans[0][0] == scans[1][0] != "" and {scan[2] for scan in scans} == {"1 of 2", "2 of 2"}
 
@@ -327,7 +327,7 @@ def _rows_that_differ(columns: list[dict[str, Any]]) -> dict[str, tuple[Any, ...
 
 
 def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of every field; entries of lists by their kinds."""
+    """Yield (dotted name, value) of every field of nested mappings; items of lists are named by their kinds."""
     for name, value in values.items():
         if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
             kinds = [str(item.get("kind", number)) for number, item in enumerate(value, start=1)]
@@ -348,7 +348,7 @@ def _chosen(result: Result, slice: int | None) -> Array:
 
 
 def illuminated(result: Result) -> Area:
-    """Return the illuminated part of a result's object, limited to its array."""
+    """Return the illuminated area of a result's object, limited to its array."""
     area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (_slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))

@@ -18,11 +18,11 @@ from ptynb.preparation.selection import select
 Indices = NDArray[np.int64]
 NEIGHBOURS = 8
 LONE = 3.0
-"""Distance to the nearest position from which one is far from others [typical distances]."""
+"""Distance to the nearest position from which a position is far from others [typical distances]."""
 SAME = 0.05
 """Distance within which two positions are the same [typical distances]."""
 FENCE = 2.0
-"""Distance from the quartiles from which a position is outside [interquartile ranges]; 0.5: edge of the scan."""
+"""Distance from the quartiles from which a position is outside [interquartile ranges]; the scan's edge is at 0.5."""
 DARK = 0.1
 """Fraction of the median counts below which a pattern is dark."""
 SIGMAS = 8.0
@@ -30,7 +30,7 @@ SIGMAS = 8.0
 LEAST_CHANGE, LEAST_SHIFT = 0.2, 0.5
 """Smallest deviations of counts (relative) and of the centre of mass [detector pixels] that are reported."""
 CEILING = 255
-"""Counts from which a maximum of several pixels in several patterns is taken as saturation."""
+"""Counts above which a maximum shared by several pixels and patterns is taken as saturation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,14 @@ class Suspicious:
     Parameters
     ----------
     found : Mapping of str to ndarray of int64
-        Reason -> indices in order; reasons without patterns are missing.
+        Indices in increasing order by reason; reasons without patterns are missing.
     """
 
     found: Mapping[str, Indices] = field(default_factory=dict)
 
     @property
     def indices(self) -> Indices:
-        """All indices, each once."""
+        """All indices, each once, in increasing order."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *self.found.values()]))
 
     def reasons(self, index: int) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def suspicious_positions(positions: NDArray[np.float64]) -> dict[str, Indices]:
 
 
 def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
-    """Return positions far from both neighbours in time, which are close to each other; if the scan has a path."""
+    """Return positions far from their neighbours in time, if these are close to each other and the scan has a path."""
     step = np.hypot(*np.diff(positions, axis=0).T)
     if not len(step) or np.median(step) > LONE * usual:
         return np.zeros(0, np.int64)
@@ -166,7 +166,7 @@ def _against(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64
 
 
 def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:
-    """Return patterns with pixels at the maximum of the type, or at a maximum that several pixels have."""
+    """Return which patterns reach the maximum of their type, or a maximum that several pixels and patterns share."""
     brightest = np.nan_to_num(seen.brightest)
     type_ = scan.frames.dtype
     full = float(np.iinfo(type_).max) if np.issubdtype(type_, np.integer) else np.inf

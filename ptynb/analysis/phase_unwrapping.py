@@ -114,7 +114,7 @@ def _unwrapped(phase: NDArray[np.float64], reliable: NDArray[np.bool_]) -> NDArr
 
 
 def _straight(layer: Array, weights: Array, scale: bool) -> Array:
-    """One layer (y, x) of `without_ramp`."""
+    """Remove ramp and constant from one layer (y, x), as `without_ramp`."""
     power = weights * np.abs(layer) ** 2
     if not (np.isfinite(power).all() and power.any()):
         raise InvalidValueError(

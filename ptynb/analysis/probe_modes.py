@@ -82,8 +82,8 @@ def orthogonal_modes(probe: Array) -> Array:
 def propagated(field: Array, pixel: tuple[float, float], wavelength: float, distance: float) -> Array:
     """Propagate a field (…, y, x) by `distance` [m] in free space, positive downstream, with the angular spectrum.
 
-    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)), without evanescent waves. The field is 0
-    around its window, and light that leaves the window is lost instead of wrapping around.
+    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)); evanescent waves are removed. The field is 0
+    outside its window, and light that leaves the window is lost instead of wrapping around.
 
     pixel: (y, x) [m]. wavelength: [m].
     """

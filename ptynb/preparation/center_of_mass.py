@@ -78,9 +78,9 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     scan : Scan
         Far-field scan.
     move_probe : bool, default True
-        Whether to apply the ramp to the probe guess; False for a centred guess that was made without the patterns.
+        Whether to apply the ramp to the probe guess; False for a centred guess not derived from the patterns.
     mean : array_like, optional
-        Mean pattern (y, x) in the order of the patterns, or that of some of them; by default all patterns are read.
+        Mean pattern (y, x) of all or some patterns, in their pixel order; by default all patterns are read.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
 
 
 def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
-    """Return a given mean pattern, centred and 0 at bad pixels."""
+    """Return a mean pattern from the user, centred and 0 at bad pixels."""
     given = np.asarray(mean, dtype=np.float64)
     if given.shape != scan.pattern_shape:
         raise InvalidValueError(
@@ -133,7 +133,7 @@ def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
 
 
 def _moved(field: Array, shift: tuple[int, int]) -> Array:
-    """Shift field (…, y, x): pixel i + shift moves to pixel i, others are 0."""
+    """Shift a field (…, y, x): pixel i + shift moves to pixel i, pixels without source become 0."""
     out = np.zeros_like(field)
     target, source = [], []
     for side, distance in zip(field.shape[-2:], shift, strict=True):

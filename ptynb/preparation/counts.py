@@ -17,7 +17,7 @@ from ptynb.preparation.center_of_mass import mean_pattern
 def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:
     """Subtract a dark image from each pattern.
 
-    Negative values stay in the patterns (their mean is unbiased, as for `bin`) and count as 0 in a reconstruction:
+    Negative values stay in the patterns (so that means are unbiased, as for `bin`) and count as 0 in a reconstruction:
     `clip_negative` is set.
 
     Parameters
@@ -107,7 +107,7 @@ def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
 
 
 def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | None = None) -> Scan:
-    """Scale the patterns. Scaled counts no longer have Poisson statistics.
+    """Scale the patterns by one factor, or each by its own. Scaled counts no longer have Poisson statistics.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
         Mean sum of a pattern over good pixels after scaling all patterns by one factor; reads all patterns once.
         Guess and ground truth of the probe are scaled, too.
     monitor : array_like, optional
-        Incident intensity (pattern,) of each pattern in any unit. Each pattern is divided by its own, relative to the
-        mean, which removes fluctuations of the beam and preserves the mean intensity.
+        Incident intensity (pattern,) of each pattern in any unit. Each pattern is divided by it, relative to the mean,
+        which removes fluctuations of the beam and preserves the mean intensity.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def _with_mean(scan: Scan, counts: float) -> Scan:
 
 
 def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return `values` as an image of the detector, finite at good pixels and 0 at bad ones."""
+    """Return `values` as a detector image (y, x), finite at good pixels and 0 at bad ones."""
     try:
         image = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -42,7 +42,7 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     centre : (int, int), optional
         Pixel (y, x) at the centre of the window; by default the zero frequency.
     move_probe : bool, default True
-        Whether the probe guess is shifted, too; False for a guess that was made without the patterns and is centred.
+        Whether the probe guess is shifted, too; False for a centred guess not derived from the patterns.
 
     Returns
     -------

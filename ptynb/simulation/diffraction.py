@@ -1,6 +1,6 @@
-"""Diffraction patterns of a given object, in plain numpy and independent of the reconstruction's model.
+"""Diffraction patterns of a known object, in plain numpy and independent of the reconstruction's model.
 
-Each propagation step of the reconstruction (between two slices, to the detector) is divided into several finer ones.
+Each propagation step of the reconstruction (between two slices, to the detector) is divided into several smaller ones.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def simulate_diffraction(
     background : array_like
         Background, a number or (y, x) [counts].
     oversampling : int
-        Samples along y and x that are summed to a detector pixel.
+        Number of samples along y and x that are summed to a detector pixel.
     blur : float
         Standard deviation of the detector's point spread function [detector pixels].
     saturation : float, optional
@@ -127,7 +127,7 @@ def simulate_diffraction(
 
 @dataclass(frozen=True)
 class _Beam:
-    """Propagation of waves from the probe to the detector."""
+    """Propagation from the probe to the detector."""
 
     geometry: Geometry | NearField | None
     window: tuple[int, int]
@@ -137,7 +137,7 @@ class _Beam:
     def intensity(
         self, objects: Complex, probe: Complex, place: NDArray[np.float64], tilt: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Σ over states and modes of |wave|² (y, x); in the far field the zero frequency is in the middle."""
+        """Return the pattern (y, x): Σ |wave|² over probe modes, mean over object modes; the far field is centred."""
         corner = np.rint(place).astype(int)
         entering = moved(probe, place - corner)
         rows, columns = (slice(corner[axis], corner[axis] + self.window[axis]) for axis in (0, 1))
@@ -153,14 +153,14 @@ class _Beam:
 
     def _detected(self, wave: Complex, rest: NDArray[np.float64]) -> Complex:
         if isinstance(self.geometry, NearField):
-            wave = moved(wave, -rest)  # the detector is fixed to the probe, which was shifted by the rest
+            wave = moved(wave, -rest)  # the detector is fixed to the probe, which was shifted by the subpixel part
             for _ in range(self.steps):
                 wave = self._free(wave, self.geometry.effective_distance / self.steps, np.zeros(2))
             return wave
         return np.fft.fftshift(np.fft.fft2(wave, norm="ortho"), axes=(-2, -1))
 
     def _free(self, wave: Complex, distance: float, tilt: NDArray[np.float64]) -> Complex:
-        """Free-space propagation by plane waves, each with the phase k_z z; a tilted beam moves by z tan(tilt)."""
+        """Propagate in free space: each plane wave has the phase k_z z, and a tilted beam moves by z tan(tilt)."""
         assert self.geometry is not None
         pixel = self.geometry.object_pixel(self.window)
         y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(self.window, pixel, strict=True))
@@ -197,7 +197,7 @@ def _recorded(intensity: NDArray[np.float64], oversampling: int, blur: float) ->
 
 
 def _cut(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
-    """The centre of a probe's window, of the size of a pattern."""
+    """Return the centre of the probe window, of the size of a pattern."""
     height, width = (side // oversampling for side in probe.shape[-2:])
     top, left = probe.shape[-2] // 2 - height // 2, probe.shape[-1] // 2 - width // 2
     return probe[:, top : top + height, left : left + width]

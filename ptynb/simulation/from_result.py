@@ -46,7 +46,7 @@ def simulate_from_result(
     seed : int
         Seed of the random numbers.
     guesses : bool
-        Whether the object, too, is an initial guess of the scan; a reconstruction then begins at the level of the
+        Whether the object is an initial guess of the scan, too; a reconstruction then begins at the level of the
         noise.
 
     Returns
@@ -131,25 +131,25 @@ def _geometry(result: Result) -> Geometry | NearField | None:
 
 
 def _thickness(result: Result) -> float | None:
-    """Distance between two slices [m]: the optimised one, or else that of the settings."""
+    """Return the distance between two slices [m]: the optimised one, or else that of the settings."""
     found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
     return None if found is None else float(found)
 
 
 def _tilt(result: Result, own: bool) -> Array:
-    """Tilt of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
+    """Return the tilt of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
     given = result.settings.get("tilt", {})
     found = np.asarray(result.parameters.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
     return found if own and len(found) > 1 else found.mean(0)
 
 
 def _background(result: Result) -> Array | float:
-    """Background [counts], centred."""
+    """Return the background [counts], centred."""
     return result.parameters.get("background/background", 0.0)
 
 
 def _probes(result: Result) -> Array:
-    """The probe (mode, y, x), or (pattern, mode, y, x) if its first mode varies."""
+    """Return the probe (mode, y, x), or (pattern, mode, y, x) if its first mode varies."""
     ways, shares = (result.parameters.get(f"variations/{name}") for name in ("ways", "coefficients"))
     if ways is None or shares is None:
         return result.probe
@@ -159,7 +159,7 @@ def _probes(result: Result) -> Array:
 
 
 def _mean_counts(result: Result, probe: Array, positions: NDArray[np.float64]) -> float:
-    """Mean counts of a pattern without background; propagation to the detector conserves energy."""
+    """Return the mean counts of a pattern without background; propagation to the detector conserves energy."""
     power = (np.abs(probe) ** 2).sum(-3)
     power = power if power.ndim == 3 else power[None]
     passed = np.abs(result.projection) ** 2
