@@ -137,8 +137,7 @@ def zone_plate_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
 
     References
     ----------
@@ -200,8 +199,7 @@ def focused_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
 
     References
     ----------
@@ -258,8 +256,7 @@ def pinhole_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
     """
     check_grid(window, pixel, wavelength)
     check_positive(diameter, "diameter of the pinhole", "m")
