@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,7 @@ class Together:
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
-                area = _shared(one.covered, area)
+                area = _intersection(one.covered, area)
             except ValueError as error:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
@@ -152,7 +152,7 @@ class Together:
             one = self.placed[name]
             return one.field[_moved(self.area, one.origin, back=True)]
         result = self.results[name]
-        field = _chosen(result, self.slice if self.slice is not None and self.slice < len(result.slices) else None)
+        field = _field_of(result, self.slice if self.slice is not None and self.slice < len(result.slices) else None)
         return field[illuminated(result)]
 
     def registered(self, one: str, other: str) -> Registered:
@@ -229,7 +229,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
             f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.",
             code="argument.invalid-value",
         )
-    field, area = _chosen(result, slice), illuminated(result)
+    field, area = _field_of(result, slice), illuminated(result)
     own = result.pixel_size
     if own is None or pixel_size is None:
         return Placed(field, result.origin, area)
@@ -288,7 +288,10 @@ def settings_that_differ(results: Mapping[str, Result]) -> dict[str, tuple[Any, 
     dict of str to tuple
         Dotted name -> value in each result; None if it has none.
     """
-    return _rows_that_differ([dict(entries(result.settings)) for result in results.values()])
+    columns = [dict(entries(result.settings)) for result in results.values()]
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = {name: tuple(column.get(name) for column in columns) for name in names}
+    return {name: row for name, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
 def facts_of(result: Result) -> dict[str, Any]:
@@ -320,12 +323,6 @@ def facts_of(result: Result) -> dict[str, Any]:
     }
 
 
-def _rows_that_differ(columns: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    names: Iterable[str] = dict.fromkeys(name for column in columns for name in column)
-    rows = {name: tuple(column.get(name) for column in columns) for name in names}
-    return {name: row for name, row in rows.items() if any(value != row[0] for value in row[1:])}
-
-
 def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted name, value) of every field of nested mappings; items of lists are named by their kinds."""
     for name, value in values.items():
@@ -342,7 +339,7 @@ def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
 
 
-def _chosen(result: Result, slice: int | None) -> Array:
+def _field_of(result: Result, slice: int | None) -> Array:
     field: Array = result.projection if slice is None else result.slices[slice]
     return field
 
@@ -355,7 +352,7 @@ def illuminated(result: Result) -> Area:
     return y, x
 
 
-def _shared(one: Area, other: Area | None) -> Area:
+def _intersection(one: Area, other: Area | None) -> Area:
     if other is not None:
         y, x = (_slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
         one = (y, x)

@@ -114,26 +114,26 @@ def suspicious_positions(positions: NDArray[np.float64]) -> dict[str, Indices]:
         return {}
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
     apart = nearest[nearest > 0]
-    usual = float(np.median(apart)) if len(apart) else 0.0
+    typical = float(np.median(apart)) if len(apart) else 0.0
     low, high = np.percentile(positions, [25, 75], axis=0)
-    reach = FENCE * np.maximum(high - low, usual)
+    reach = FENCE * np.maximum(high - low, typical)
     outside = ((positions < low - reach) | (positions > high + reach)).any(1)
     return {
-        "same place": np.flatnonzero(nearest <= SAME * usual),
-        "far from others": np.flatnonzero((nearest > LONE * usual) & ~outside),
+        "same place": np.flatnonzero(nearest <= SAME * typical),
+        "far from others": np.flatnonzero((nearest > LONE * typical) & ~outside),
         "outside": np.flatnonzero(outside),
-        "off the path": _off_the_path(positions, usual),
+        "off the path": _off_the_path(positions, typical),
     }
 
 
-def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
+def _off_the_path(positions: NDArray[np.float64], typical: float) -> Indices:
     """Return positions far from their neighbours in time, if these are close to each other and the scan has a path."""
     step = np.hypot(*np.diff(positions, axis=0).T)
-    if not len(step) or np.median(step) > LONE * usual:
+    if not len(step) or np.median(step) > LONE * typical:
         return np.zeros(0, np.int64)
     bridge = np.hypot(*(positions[2:] - positions[:-2]).T)
-    far = 2 * LONE * usual
-    return 1 + np.flatnonzero((step[:-1] > far) & (step[1:] > far) & (bridge <= LONE * usual))
+    far = 2 * LONE * typical
+    return 1 + np.flatnonzero((step[:-1] > far) & (step[1:] > far) & (bridge <= LONE * typical))
 
 
 def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
@@ -151,16 +151,16 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
     bright = known[~dark]
     if len(bright) > 2 * NEIGHBOURS and median > 0:
         _, around = cKDTree(scan.positions[bright]).query(scan.positions[bright], k=NEIGHBOURS + 1)
-        change = _against(np.log(seen.sums[bright])[:, None], around)[:, 0]
+        change = _minus_neighbours(np.log(seen.sums[bright])[:, None], around)[:, 0]
         bound = max(SIGMAS * 1.4826 * float(np.median(np.abs(change))), np.log1p(LEAST_CHANGE))
         found["brighter"], found["darker"] = bright[change > bound], bright[change < -bound]
-        shift = np.hypot(*_against(seen.moments[bright], around).T)
+        shift = np.hypot(*_minus_neighbours(seen.moments[bright], around).T)
         # The length of a vector of two normal variables has a median of 1.177 standard deviations.
         found["shifted"] = bright[shift > max(SIGMAS * float(np.median(shift)) / 1.1774, LEAST_SHIFT)]
     return found
 
 
-def _against(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
+def _minus_neighbours(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
     """Return each value (pattern, …) minus the median of its neighbours."""
     return values - np.median(values[around[:, 1:]], axis=1)
 

@@ -95,7 +95,7 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
         area = _shared_area(object.shape, reference.shape, offset)
     fit = _Fit.of(object, reference, area, offset)
     shifts = {(0.0, 0.0), _coarse_shift(fit.candidate, fit.reference)}
-    starts = [_straightened(fit, shift) for shift in sorted(shifts, key=lambda shift: np.hypot(*shift))]
+    starts = [_without_ramp(fit, shift) for shift in sorted(shifts, key=lambda shift: np.hypot(*shift))]
     straight, parameters, ramp = min(starts, key=lambda start: start[0].error(start[1]))
     registered = _with_ramp(straight.solve(parameters), ramp)
     for part, side, moved in zip(fit.area, object.shape, registered.shift, strict=True):
@@ -181,7 +181,7 @@ class _Fit:
             tried_factor = self._factor(tried)
             tried_error = self._error(tried, tried_factor)
             tried_gradient = self._gradient(tried, tried_slopes, tried_factor)
-            curvature = _improved(curvature, step[:count], tried_gradient - gradient)
+            curvature = _bfgs_update(curvature, step[:count], tried_gradient - gradient)
             if tried_error < error:
                 gain = error - tried_error
                 parameters, moved, gradient = parameters + step, tried, tried_gradient
@@ -279,17 +279,17 @@ class _Fit:
         return float(np.linalg.norm(factor * moved - self.reference) / np.linalg.norm(self.reference))
 
 
-def _improved(curvature: Array, step: Array, change: Array) -> Array:
+def _bfgs_update(curvature: Array, step: Array, change: Array) -> Array:
     """Update the curvature by the change of the gradient over a step (BFGS formula); it stays positive definite."""
-    bent = float(step @ change)
+    measured = float(step @ change)
     product = curvature @ step
     expected = float(step @ product)
-    if not bent > 0.01 * expected > 0:
+    if not measured > 0.01 * expected > 0:
         return curvature
-    return curvature - np.outer(product, product) / expected + np.outer(change, change) / bent
+    return curvature - np.outer(product, product) / expected + np.outer(change, change) / measured
 
 
-def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, Array]:
+def _without_ramp(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, Array]:
     """Return the fit with the ramp at this shift removed from the object, its parameters, and that ramp.
 
     A ramp is discontinuous at the border of the object, so that a Fourier shift would cause ringing in the area.

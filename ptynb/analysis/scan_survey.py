@@ -302,10 +302,10 @@ def _octaves(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.bincount(bins, minlength=OCTAVES + 1)
 
 
-def _sample(count: int, wanted: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
+def _sample(count: int, size: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
     """Yield the indices of about `wanted` evenly spread patterns in portions, by groups that are stored together."""
     groups = -(-count // together)
-    chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-wanted // together))).astype(np.int64))
+    chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-size // together))).astype(np.int64))
     indices = (chosen[:, None] * together + np.arange(together)).ravel()
     indices = indices[indices < count]
     for start in range(0, len(indices), step):

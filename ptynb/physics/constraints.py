@@ -78,10 +78,10 @@ def orthogonal_modes(probe: Tensor) -> Tensor:
     """
     flat = probe.flatten(1)
     _, vectors = torch.linalg.eigh(flat @ flat.conj().T)
-    turned = vectors.flip(1).conj().T @ flat
-    overlaps = turned @ flat.conj().T
-    nearest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
-    return (turned * torch.polar(torch.ones_like(nearest.abs()), -nearest.angle())).reshape(probe.shape)
+    rotated = vectors.flip(1).conj().T @ flat
+    overlaps = rotated @ flat.conj().T
+    largest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
+    return (rotated * torch.polar(torch.ones_like(largest.abs()), -largest.angle())).reshape(probe.shape)
 
 
 def disc(window: tuple[int, int], radius: float, edge: float, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -302,8 +302,8 @@ def _(constraint: settings.DCTThreshold, model: Model) -> None:
 def _(constraint: settings.PositivePhase, model: Model) -> None:
     object = model.object.values
     phase = object.angle()
-    wanted = phase - constraint.strength * phase.clamp(max=0)
-    model.object.set(torch.polar(object.abs(), wanted))
+    new_phase = phase - constraint.strength * phase.clamp(max=0)
+    model.object.set(torch.polar(object.abs(), new_phase))
 
 
 @impose.register
@@ -318,8 +318,8 @@ def _(constraint: settings.AmplitudeLimits, model: Model) -> None:
 def _(constraint: settings.AmplitudePhaseCoupling, model: Model) -> None:
     object = model.object.values
     amplitude, phase = object.abs(), object.angle()
-    tied = torch.exp(-constraint.ratio * phase)
-    model.object.set(torch.polar(amplitude + constraint.strength * (tied - amplitude), phase))
+    coupled = torch.exp(-constraint.ratio * phase)
+    model.object.set(torch.polar(amplitude + constraint.strength * (coupled - amplitude), phase))
 
 
 @impose.register
@@ -328,12 +328,12 @@ def _(constraint: settings.Denoise, model: Model) -> None:
     object = model.object.values
     match constraint.norm:
         case "tv":
-            calmer = total_variation_step(object, constraint.amount)
+            denoised = total_variation_step(object, constraint.amount)
         case "l1":
-            calmer = 1 + shrunk(object - 1, constraint.amount)
+            denoised = 1 + shrunk(object - 1, constraint.amount)
         case "l2":
-            calmer = 1 + (object - 1) / (1 + constraint.amount)
-    model.object.set(calmer)
+            denoised = 1 + (object - 1) / (1 + constraint.amount)
+    model.object.set(denoised)
 
 
 @impose.register
@@ -348,7 +348,7 @@ def _(constraint: settings.Smooth, model: Model) -> None:
 def _(constraint: settings.ObjectSupport, model: Model) -> None:
     object = model.object.values
     rims = [round(constraint.margin * side) for side in model.window]
-    model.object.set(torch.where(_under_windows(model, rims), object, torch.ones_like(object)))
+    model.object.set(torch.where(_inside_windows(model, rims), object, torch.ones_like(object)))
 
 
 @impose.register
@@ -378,7 +378,7 @@ def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
     """
     object, probe = model.object.values, model.probe.values
     product = object[0].prod(0)
-    lit = _under_windows(model, [side // 4 for side in model.window])
+    lit = _inside_windows(model, [side // 4 for side in model.window])
     slope = ramp_of(product, lit.to(product.real))
     model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))
     model.probe.set(probe * plane_wave(probe.shape, slope))
@@ -427,7 +427,7 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
         tilt.angles.copy_(smooth)
 
 
-def _under_windows(model: Model, rims: Sequence[int]) -> Tensor:
+def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
     corners = model.all_positions().round().long() + torch.tensor(rims)
     inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])

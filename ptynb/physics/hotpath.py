@@ -54,7 +54,7 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
     probes = probes if probes.ndim == 4 else probes[None]
     if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
         raise InvalidValueError(
-            f"probes is {_named(probes)} and shifts {_named(shifts)}; expected (pattern or 1, mode, y, x) and "
+            f"probes is {_text(probes)} and shifts {_text(shifts)}; expected (pattern or 1, mode, y, x) and "
             "(pattern, 2).",
             code="array.shape-mismatch",
         )
@@ -87,71 +87,71 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     return waves
 
 
-def far_field_patterns(given: Illumination) -> Tensor:
+def far_field_patterns(illumination: Illumination) -> Tensor:
     """Return the intensities (pattern, y, x) on the detector: `moved_probes`, `exit_waves` and `far_field_intensity`.
 
     Raises ValueError as `exit_waves` does.
     """
-    object, corners, probes, shifts, kernel = given
+    object, corners, probes, shifts, kernel = illumination
     window = _window(object, corners, probes, kernel, shifts)
     if compiled_for(probes.device, window, kernel):
-        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, given)
+        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, illumination)
         return patterns
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
 
 
-def far_field_misfit(given: Illumination, detection: Detection) -> Tensor:
+def far_field_misfit(illumination: Illumination, detection: Detection) -> Tensor:
     """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `far_field_patterns`, a sum (scalar).
 
     Loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to object,
     probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the object, or
     `compiled_for` is False.
     """
-    _check(given, detection)
-    value: Tensor = compiled_descent().Misfit.apply(*varied(given, detection), given, detection)
+    _check(illumination, detection)
+    value: Tensor = compiled_descent().Misfit.apply(*varied(illumination, detection), illumination, detection)
     return value
 
 
 def far_field_descent(
-    given: Illumination, detection: Detection, factor: float
+    illumination: Illumination, detection: Detection, factor: float
 ) -> tuple[float, *tuple[Tensor | None, ...]]:
     """Return the value of `far_field_misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
     Gradients are computed for tensors that require them, else None; the caller has to accumulate them.
     """
-    _check(given, detection)
-    wanted = [tensor is not None and tensor.requires_grad for tensor in varied(given, detection)]
-    descent = compiled_descent().Descent(given, detection, wanted)
+    _check(illumination, detection)
+    required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
+    descent = compiled_descent().Descent(illumination, detection, required)
     value: float = descent.value()
     return value, *descent.gradients(factor)
 
 
-def varied(given: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
+def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
     """Return the tensors for which the misfit has gradients: object, probes, shifts, weights and background."""
-    return given.object, given.probes, given.shifts, detection.weights, detection.background
+    return illumination.object, illumination.probes, illumination.shifts, detection.weights, detection.background
 
 
-def _check(given: Illumination, detection: Detection) -> None:
+def _check(illumination: Illumination, detection: Detection) -> None:
     """Raise ValueError if shapes do not match, or there is no compiled step."""
-    object, corners, probes, shifts, kernel = given
-    held, rows, mask, _, weights, background, _ = detection
+    object, corners, probes, shifts, kernel = illumination
+    stored, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts)
-    numbers = np.arange(len(held)) if rows is None else rows.numpy()
+    indices = np.arange(len(stored)) if rows is None else rows.numpy()
     if (
-        held.shape[1:] != window
-        or len(numbers) != len(corners)
-        or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(held))
+        stored.shape[1:] != window
+        or len(indices) != len(corners)
+        or (len(indices) and not 0 <= indices.min() <= indices.max() < len(stored))
         or (mask is not None and mask.shape != window)
     ):
         raise InvalidValueError(
-            f"stored has shape {tuple(held.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
-            f"{numbers.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
+            f"stored has shape {tuple(stored.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
+            f"{indices.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
             code="array.shape-mismatch",
         )
-    for name, own, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
-        if own is not None and (own.shape != shape or own.dtype != probes.real.dtype):
+    for name, tensor, shape in (("weights", weights, corners.shape[:1]), ("background", background, stored.shape[1:])):
+        if tensor is not None and (tensor.shape != shape or tensor.dtype != probes.real.dtype):
             raise InvalidValueError(
-                f"{name} is {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
+                f"{name} is {_text(tensor)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
             )
     if not compiled_for(probes.device, window, kernel):
         raise InvalidValueError(
@@ -180,10 +180,10 @@ def _window(
     tensors = object, window_origins, probes, kernel, shifts
     shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
-    kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
-    if not fitting or len(kinds) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
+    dtypes = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
+    if not fitting or len(dtypes) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
         raise InvalidValueError(
-            f"object is {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} "
+            f"object is {_text(object)}, probes {_text(probes)}, kernel {_text(kernel)} and shifts {_text(shifts)} "
             f"for {len(window_origins)} patterns; expected one complex type, (state, slice, y, x), (pattern or 1, "
             "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and window_origins (pattern, 2) "
             "int64.",
@@ -209,7 +209,7 @@ def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape 
     )
 
 
-def _named(tensor: Tensor | None) -> str:
+def _text(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 

@@ -118,9 +118,9 @@ def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: 
     mean_pattern: (y, x) [counts], in the pixel order of `Batch`.
     """
     if scan.object is not None:
-        given = torch.from_numpy(scan.object).to(dtype)
-        slices = given if given.ndim == 3 and len(given) == settings.slices.count else None
-        slices = split_in_depth(given.reshape(given.shape[-2:]), settings.slices.count) if slices is None else slices
+        array = torch.from_numpy(scan.object).to(dtype)
+        slices = array if array.ndim == 3 and len(array) == settings.slices.count else None
+        slices = split_in_depth(array.reshape(array.shape[-2:]), settings.slices.count) if slices is None else slices
     else:
         slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
     object = object_states(slices, settings.object.modes, settings.seed)
@@ -171,8 +171,8 @@ def make_model(
         component.active = not [*component.parameters()]
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
-        seen = propagation.points.covered.to(device, dtype)
-        mask = seen if mask is None else mask * seen
+        covered = propagation.points.covered.to(device, dtype)
+        mask = covered if mask is None else mask * covered
     return Model(
         Object(object, settings.object.parametrization == "amplitude_phase"),
         probe_part,
@@ -206,15 +206,15 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
 def _detector_components(
     scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
 ) -> list[ModelComponent]:
-    detector, found = settings.detector, list[ModelComponent]()
+    detector, components = settings.detector, list[ModelComponent]()
     if detector.oversampling > 1:
-        found.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
+        components.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
     if detector.psf_sigma > 0:
-        found.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
-    found.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
+        components.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
+    components.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
     if detector.saturation is not None:
-        found.append(Saturation(detector.saturation))
-    return found
+        components.append(Saturation(detector.saturation))
+    return components
 
 
 def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:

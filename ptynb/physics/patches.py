@@ -37,8 +37,8 @@ def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tenso
             field[..., y : y + height, x : x + width].add_(source)
         return field
     indices = _flat_indices(field, window_origins, (height, width)).reshape(-1)
-    layers = _real(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
-    sources = _real(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
+    layers = _real_view(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
+    sources = _real_view(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
     layers.index_add_(1, indices, sources)
     return field
 
@@ -58,7 +58,7 @@ def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int])
         )
 
 
-def _real(values: Tensor) -> Tensor:
+def _real_view(values: Tensor) -> Tensor:
     """Return a real view: (…, 2) of complex values, (…, 1) of real ones."""
     return torch.view_as_real(values) if values.is_complex() else values[..., None]
 

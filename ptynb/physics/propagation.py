@@ -46,7 +46,7 @@ def angular_spectrum_kernel(
     """
     check_grid(window, pixel, wavelength)
     if device is None:
-        device = next((given.device for given in (distance, tilt) if isinstance(given, Tensor)), torch.device("cpu"))
+        device = next((value.device for value in (distance, tilt) if isinstance(value, Tensor)), torch.device("cpu"))
     y, x = (
         torch.fft.fftfreq(side, pitch, dtype=torch.float64, device=device)
         for side, pitch in zip(window, pixel, strict=True)
@@ -59,12 +59,12 @@ def angular_spectrum_kernel(
     if tilt is not None:
         slope = tilt.to(device, torch.float64).tan()[..., None, None]
         turns = turns - length * (y * slope[..., 0, :, :] + x * slope[..., 1, :, :])
-    kept = square < wavelength**-2
+    transmitted = square < wavelength**-2
     if band_limited:
         far = length.detach().abs()
         for frequency, side, pitch in ((y, window[0], pixel[0]), (x, window[1], pixel[1])):
-            kept = kept & (far * frequency.abs() <= side * pitch / 2 * axial)
-    return torch.polar(kept.to(turns).expand_as(turns), 2 * torch.pi * turns)
+            transmitted = transmitted & (far * frequency.abs() <= side * pitch / 2 * axial)
+    return torch.polar(transmitted.to(turns).expand_as(turns), 2 * torch.pi * turns)
 
 
 def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> float:

@@ -69,18 +69,18 @@ def resampling(
             code="array.shape-mismatch",
         )
     half = np.array(window) / 2
-    seen = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)
-    points = np.where(seen, frequencies, 0.0)
+    inside = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)
+    points = np.where(inside, frequencies, 0.0)
     real = dtype.to_real()
     centre = np.array([side // 2 for side in window])
     turns = points @ (centre / np.array(window))
-    factor = np.where(seen[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
-    weights = [_inverse_bell(side) for side in window]
+    factor = np.where(inside[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
+    weights = [_inverse_transform(side) for side in window]
     return Resampling(
         weights=torch.from_numpy(np.outer(*weights)).to(device, real),
         matrix=_matrix(window, points.reshape(-1, 2)).to(device, real),
         factor=torch.from_numpy(factor).to(device, dtype),
-        covered=torch.from_numpy(seen[..., 0]).to(device),
+        covered=torch.from_numpy(inside[..., 0]).to(device),
     )
 
 
@@ -93,21 +93,21 @@ def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
     batch = fine.shape[:-2]
     columns = torch.view_as_real(fine.reshape(-1, fine.shape[-2] * fine.shape[-1])).movedim(0, 1).flatten(1)
     values = torch.sparse.mm(points.matrix, columns).unflatten(1, (-1, 2)).movedim(0, 1)
-    found = torch.view_as_complex(values.contiguous())
-    return found.reshape(*batch, *points.factor.shape) * points.factor
+    spectra = torch.view_as_complex(values.contiguous())
+    return spectra.reshape(*batch, *points.factor.shape) * points.factor
 
 
 def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
     """Return the interpolation matrix of points (point, yx) on the oversampled spectrum: sparse (point, sample)."""
-    indices, heights = [], []
+    indices, weights = [], []
     for axis, side in enumerate(window):
-        place = FINER * points[:, axis]
-        first = np.ceil(place - TAPS / 2)
+        position = FINER * points[:, axis]
+        first = np.ceil(position - TAPS / 2)
         samples = first[:, None] + np.arange(TAPS)
-        heights.append(_bell(place[:, None] - samples))
+        weights.append(_kaiser_bessel(position[:, None] - samples))
         indices.append(samples.astype(np.int64) % (FINER * side))
     columns = indices[0][:, :, None] * (FINER * window[1]) + indices[1][:, None, :]
-    values = heights[0][:, :, None] * heights[1][:, None, :]
+    values = weights[0][:, :, None] * weights[1][:, None, :]
     rows = np.repeat(np.arange(len(points)), TAPS * TAPS)
     return torch.sparse_coo_tensor(
         torch.from_numpy(np.stack([rows, columns.reshape(-1)])),
@@ -117,19 +117,19 @@ def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
     ).coalesce()
 
 
-_STEEPNESS = math.pi * math.sqrt((TAPS / FINER * (FINER - 0.5)) ** 2 - 0.8)
+_BETA = math.pi * math.sqrt((TAPS / FINER * (FINER - 0.5)) ** 2 - 0.8)
 
 
-def _bell(distance: Reals) -> Reals:
+def _kaiser_bessel(distance: Reals) -> Reals:
     """Return the Kaiser-Bessel window I₀(β √(1 - (2u/w)²)) over a width of w samples, 1 in the middle."""
     inside = np.clip(1 - (2 * distance / TAPS) ** 2, 0, None)
-    bell: Reals = np.i0(_STEEPNESS * np.sqrt(inside)) / np.i0(_STEEPNESS)
-    return bell
+    values: Reals = np.i0(_BETA * np.sqrt(inside)) / np.i0(_BETA)
+    return values
 
 
-def _inverse_bell(side: int) -> Reals:
+def _inverse_transform(side: int) -> Reals:
     """Return the reciprocal of the interpolation window's transform, at pixels of the field counted from the centre."""
     turns = math.pi * TAPS * (np.arange(side) - side // 2) / (FINER * side)
-    root = np.sqrt(_STEEPNESS**2 - turns**2)
-    inverse: Reals = np.i0(_STEEPNESS) * root / (TAPS * np.sinh(root))
+    root = np.sqrt(_BETA**2 - turns**2)
+    inverse: Reals = np.i0(_BETA) * root / (TAPS * np.sinh(root))
     return inverse

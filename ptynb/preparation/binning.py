@@ -69,9 +69,9 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
     if scan.is_far_field:
         start = middle_start(scan.pattern_shape, window)
-        beside = _beside(scan.pattern_shape, factors)
+        offset = _zero_frequency_offset(scan.pattern_shape, factors)
         positions = scan.positions + start
-        fields = carried(scan, probe=lambda field: cut(ramped(field, beside), start, window))
+        fields = carried(scan, probe=lambda field: cut(ramped(field, offset), start, window))
     else:
         positions = scan.positions / factors
         scale = math.sqrt(factors[0] * factors[1])
@@ -156,7 +156,7 @@ def resample(scan: Scan, factor: float) -> Scan:
     )
 
 
-def _beside(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
+def _zero_frequency_offset(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
     """Return the distance from the old zero frequency to the centre of its block, the new one [old pixels]."""
     y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
     return y, x
@@ -198,18 +198,18 @@ def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: 
 def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the weights of the old pixels in the new ones (new, old), and which new ones are on the detector."""
     size = old / new
-    places = (np.arange(new) - new // 2) * size + old // 2
+    centres = (np.arange(new) - new // 2) * size + old // 2
     pixels = np.arange(old)
     edge = 1e-9
     if size >= 1:
-        high = np.minimum(places[:, None] + size / 2, pixels + 0.5)
-        low = np.maximum(places[:, None] - size / 2, pixels - 0.5)
+        high = np.minimum(centres[:, None] + size / 2, pixels + 0.5)
+        low = np.maximum(centres[:, None] - size / 2, pixels - 0.5)
         shared = np.maximum(high - low, 0)
         part = shared.sum(1) / size
         return shared / np.maximum(part, edge)[:, None], part >= 0.5 - edge
-    inside = np.clip(places, 0, old - 1)
+    inside = np.clip(centres, 0, old - 1)
     hat = np.maximum(1 - np.abs(inside[:, None] - pixels), 0)
-    return size * hat, (places >= -0.5 - edge) & (places <= old - 0.5 + edge)
+    return size * hat, (centres >= -0.5 - edge) & (centres <= old - 0.5 + edge)
 
 
 def _interpolated(

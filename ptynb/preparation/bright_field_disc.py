@@ -166,9 +166,9 @@ def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, rad
     angles = np.arange(RAYS) * (2 * math.pi / RAYS)
     distances = np.arange(0.5 * radius, 1.5 * radius + 1, 0.125)
     directions = np.stack([np.sin(angles), np.cos(angles)])
-    places = centre[:, None, None] + directions[:, :, None] * distances
-    heights = ndimage.map_coordinates(np.where(good, mean, 0), places, order=1)
-    bad = ndimage.map_coordinates((~good).astype(np.float64), places, order=1) > 1e-9
+    points = centre[:, None, None] + directions[:, :, None] * distances
+    heights = ndimage.map_coordinates(np.where(good, mean, 0), points, order=1)
+    bad = ndimage.map_coordinates((~good).astype(np.float64), points, order=1) > 1e-9
     falls = (heights[:, :-1] >= level) & (heights[:, 1:] < level)
     far = np.where(falls, np.abs(distances[:-1] - radius), np.inf)
     at = far.argmin(1)

@@ -111,8 +111,8 @@ def carried(
     Types are preserved. None leaves the probes or objects unchanged.
     """
     return {
-        "probe": _changed(scan.probe, probe),
-        "object": _changed(scan.object, object),
+        "probe": _applied(scan.probe, probe),
+        "object": _applied(scan.object, object),
         "ground_truth": carried_truth(scan.ground_truth, probe=probe, object=object),
     }
 
@@ -124,10 +124,10 @@ def carried_truth(
     object: Callable[[Array], Array] | None = None,
 ) -> Truth | None:
     """Return the ground truth with these functions applied to its probe and object; None changes nothing."""
-    return None if truth is None else Truth(_changed(truth.object, object), _changed(truth.probe, probe))
+    return None if truth is None else Truth(_applied(truth.object, object), _applied(truth.probe, probe))
 
 
-def _changed(field: Any, function: Callable[[Array], Array] | None) -> Any:
+def _applied(field: Any, function: Callable[[Array], Array] | None) -> Any:
     if field is None or function is None:
         return field
     return np.ascontiguousarray(function(field).astype(field.dtype, copy=False))
@@ -144,13 +144,13 @@ def with_room(
         corners = np.rint(positions).astype(int)
         near = np.maximum(0, -corners.min(0))
         far = np.maximum(0, corners.max(0) + window - object.shape[-2:])
-        object = _grown(object, near, far)
+        object = _extended(object, near, far)
         positions = positions + near
-        truth = carried_truth(truth, object=lambda field: _grown(field, near, np.zeros(2, int)))
+        truth = carried_truth(truth, object=lambda field: _extended(field, near, np.zeros(2, int)))
     return {"positions": positions, "object": object, "ground_truth": truth}
 
 
-def _grown(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:
+def _extended(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:
     widths = [(0, 0)] * (field.ndim - 2) + [(int(a), int(b)) for a, b in zip(near, far, strict=True)]
     return np.pad(field, widths, constant_values=1)
 

@@ -100,7 +100,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
             code="scan.near-field",
         )
     facing_geometry(scan, "centring")
-    known_mean = None if mean is None else _fitting(scan, mean)
+    known_mean = None if mean is None else _checked_mean(scan, mean)
     scan = as_centred(scan)
     pattern = mean_pattern(scan) if known_mean is None else known_mean
     if not pattern.any():
@@ -120,16 +120,16 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     )
 
 
-def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
+def _checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
     """Return a mean pattern from the user, centred and 0 at bad pixels."""
-    given = np.asarray(mean, dtype=np.float64)
-    if given.shape != scan.pattern_shape:
+    pattern = np.asarray(mean, dtype=np.float64)
+    if pattern.shape != scan.pattern_shape:
         raise InvalidValueError(
-            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.",
+            f"The mean pattern has shape {pattern.shape}; expected that of a pattern, {scan.pattern_shape}.",
             code="array.shape-mismatch",
         )
-    given = known(scan.mask, given)
-    return given if scan.centred else np.fft.fftshift(given)
+    pattern = known(scan.mask, pattern)
+    return pattern if scan.centred else np.fft.fftshift(pattern)
 
 
 def _moved(field: Array, shift: tuple[int, int]) -> Array:

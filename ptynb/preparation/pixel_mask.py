@@ -85,9 +85,9 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
             f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
             code="argument.invalid-value",
         )
-    seen = _statistics(scan)
-    kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
-    working = seen.finite if scan.mask is None else seen.finite & scan.mask
+    statistics = _statistics(scan)
+    kinds = judged(scan, statistics, factor=factor, sigmas=sigmas)
+    working = statistics.finite if scan.mask is None else statistics.finite & scan.mask
     found: NDArray[np.bool_] = working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
     return found
 
@@ -108,16 +108,16 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
     mean, variance = seen.mean, seen.variance
     if shifted:
         mean, variance, good = np.fft.fftshift(mean), np.fft.fftshift(variance), np.fft.fftshift(good)
-    around = _neighbours(np.where(good, mean, np.nan))
-    counted = np.isfinite(around).sum(0)
-    ordered = np.sort(around, axis=0)  # NaN comes last
+    neighbours = _neighbours(np.where(good, mean, np.nan))
+    available = np.isfinite(neighbours).sum(0)
+    sorted_neighbours = np.sort(neighbours, axis=0)  # NaN comes last
     # In a corner, or among bad pixels, there are too few neighbours to ignore two.
-    left_out = np.where(counted >= 5, 2, 0)
-    high = np.take_along_axis(ordered, np.maximum(counted - 1 - left_out, 0)[None], 0)[0]
-    low = np.take_along_axis(ordered, left_out[None], 0)[0]
+    left_out = np.where(available >= 5, 2, 0)
+    high = np.take_along_axis(sorted_neighbours, np.maximum(available - 1 - left_out, 0)[None], 0)[0]
+    low = np.take_along_axis(sorted_neighbours, left_out[None], 0)[0]
     typical = _median(_neighbours(np.where(good, variance, np.nan)))
     error = sigmas * np.sqrt((variance + typical) / seen.patterns)
-    enough = counted >= 3
+    enough = available >= 3
     hot = good & enough & (mean > factor * high + error)
     dead = good & enough & (low > factor * mean + error)
     stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)

@@ -109,12 +109,12 @@ def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, 
     derivatives: from `weighted_gradients`. spread: standard deviation of the field [detector pixels], for the message.
     Raises ScanError if the field is not a gradient in any orientation.
     """
-    found = []
+    candidates = []
     for transposed in (False, True):
         z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
         angle = float(np.angle((z**2).sum()) / 2)
-        found.append((curl_of(derivatives, angle, transposed), angle, transposed))
-    curl, angle, transposed = min(found)
+        candidates.append((curl_of(derivatives, angle, transposed), angle, transposed))
+    curl, angle, transposed = min(candidates)
     if not derivatives.any() or curl > MOST_CURL:
         raise ScanError(
             f"The centres of mass of the patterns vary by {spread:.3g} pixels and are not a gradient in any "

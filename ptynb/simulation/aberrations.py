@@ -67,7 +67,7 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
     Raises ValueError for an unknown name, an aberration given twice (as C12 and A1), values that are not finite, or
     an azimuth of a round aberration.
     """
-    found: dict[str, tuple[float, float]] = {}
+    converted: dict[str, tuple[float, float]] = {}
     for name, value in aberrations.items():
         if name not in _KRIVANEK:
             known = ", ".join(f"{krivanek} ({haider})" for krivanek, haider, _ in _FAMILIES)
@@ -77,7 +77,7 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
                 code="argument.invalid-value",
             )
         krivanek, factor = _KRIVANEK[name]
-        if krivanek in found:
+        if krivanek in converted:
             raise InvalidValueError(
                 f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; use one of the two names.",
                 code="argument.conflict",
@@ -94,8 +94,8 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
                 "magnitude alone.",
                 code="argument.invalid-value",
             )
-        found[krivanek] = (factor * magnitude, azimuth)
-    return found
+        converted[krivanek] = (factor * magnitude, azimuth)
+    return converted
 
 
 def haider_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float]]:

@@ -328,11 +328,11 @@ def propagate(
     padded = (2 * window[0], 2 * window[1])
     y, x = frequencies(padded, pixel)
     rays = slopes(y, x, wavelength)
-    kept = np.isfinite(rays[0])
+    transmitted = np.isfinite(rays[0])
     for slope, side, size in zip(rays, window, pixel, strict=True):
-        kept &= abs(distance) * np.where(kept, slope, 0) <= side * size
+        transmitted &= abs(distance) * np.where(transmitted, slope, 0) <= side * size
     spectrum = np.fft.fft2(field.astype(np.complex128), s=padded, axes=(-2, -1))
-    kernel = np.where(kept, np.exp(1j * free_space(y, x, wavelength, distance)), 0)
+    kernel = np.where(transmitted, np.exp(1j * free_space(y, x, wavelength, distance)), 0)
     moved = np.fft.ifft2(spectrum * kernel, axes=(-2, -1))[..., : window[0], : window[1]]
     _check_lost(field, spectrum, moved, rays, pixel, distance)
     return moved
@@ -350,22 +350,22 @@ def _check_lost(
 
     rays: slopes |dy/dz| and |dx/dz| of each plane wave (y, x).
     """
-    window, runs = field.shape[-2:], np.isfinite(rays[0])
-    power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
-    sent = float(power.sum()) / runs.size
-    if not (math.isfinite(sent) and sent > 0):
+    window, finite = field.shape[-2:], np.isfinite(rays[0])
+    power = (np.abs(spectrum) ** 2).reshape(-1, *finite.shape).sum(0)[finite]
+    total = float(power.sum()) / finite.size
+    if not (math.isfinite(total) and total > 0):
         raise InvalidValueError(
             "field is zero, evanescent or not finite; expected a field with propagating waves.",
             code="argument.invalid-value",
         )
-    lost = 1 - float((np.abs(moved) ** 2).sum()) / sent
+    lost = 1 - float((np.abs(moved) ** 2).sum()) / total
     if lost <= MOST_LOST:
         return
     light = (np.abs(field) ** 2).reshape(-1, *window).sum(0)
     needed = []
     for axis, (side, size) in enumerate(zip(window, pixel, strict=True)):
-        begins = _holding(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
-        needed.append(max(side, 2 * math.ceil((begins + abs(distance) * _holding(rays[axis][runs], power)) / size)))
+        extent = _extent(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
+        needed.append(max(side, 2 * math.ceil((extent + abs(distance) * _extent(rays[axis][finite], power)) / size)))
     raise InvalidValueError(
         f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; use one "
         f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance.",
@@ -373,7 +373,7 @@ def _check_lost(
     )
 
 
-def _holding(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
+def _extent(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
     """Return the smallest `reach` along an axis beyond which there is at most half of the allowed loss of `power`."""
     order = np.argsort(reach)
     share = np.cumsum(power[order])

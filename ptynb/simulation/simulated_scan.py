@@ -146,14 +146,14 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
     along = (np.arange(window) - window // 2) / window
     y, x = np.meshgrid(along, along, indexing="ij")
     shapes = (np.ones_like(x), x, y, x * y, x**2 - y**2, x**2 + y**2, x**3, y**3)
-    found: list[Complex] = []
+    orthonormal: list[Complex] = []
     for shape in shapes[:modes]:
         mode = main * shape
-        for other in found:
+        for other in orthonormal:
             mode = mode - other * np.vdot(other, mode)
-        found.append(mode / np.linalg.norm(mode))
+        orthonormal.append(mode / np.linalg.norm(mode))
     powers = np.array(MODE_POWERS[:modes])
-    probe = np.array(found) * np.sqrt(powers / powers.sum())[:, None, None]
+    probe = np.array(orthonormal) * np.sqrt(powers / powers.sum())[:, None, None]
     return probe * math.sqrt(photons), focus(0.75 * defocus)[None] * math.sqrt(photons)
 
 
