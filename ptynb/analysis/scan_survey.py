@@ -303,7 +303,7 @@ def _octaves(counts: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _sample(count: int, size: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices of about `wanted` evenly spread patterns in portions, by groups that are stored together."""
+    """Yield the indices of about `size` evenly spread patterns in portions, by groups that are stored together."""
     groups = -(-count // together)
     chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-size // together))).astype(np.int64))
     indices = (chosen[:, None] * together + np.arange(together)).ravel()
