@@ -1,6 +1,6 @@
 """Analysis of scans and reconstructions: survey, bad pixels, rotation, resolution, probes, comparisons.
 
-No function changes a scan; `with_mask` and `leave_out` return a new one, as those of `ptynb.preparation`.
+No function changes a scan; `with_mask` and `leave_out` return a new one, as functions of `ptynb.preparation` do.
 """
 
 from ptynb.analysis.bad_pixels import BadPixels as BadPixels

@@ -15,7 +15,7 @@ from ptynb.preparation.pixel_mask import Statistics, judged
 
 @dataclass(frozen=True, eq=False)
 class BadPixels:
-    """Bad pixels (y, x), in the order of the patterns, except for those masked in the scan.
+    """Bad pixels (y, x) except those masked in the scan, in the order of the patterns.
 
     Parameters
     ----------

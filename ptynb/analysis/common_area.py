@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 FEWEST = 16
 """Smallest side of the common area [pixels]."""
 DRIFT = 0.1
-"""Pixel sizes count as equal if the objects are displaced by less than this over their sides [pixels]."""
+"""Pixel sizes are taken as equal if the objects are displaced by less than this over their sides [pixels]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Placed:
     """The object of a result on the pixels of the comparison.
 
     field: complex (y, x). origin: (y, x) of its first pixel in the coordinates of the scan [pixels of the comparison].
-    illuminated: the illuminated part. resampled: whether it was interpolated from other pixels.
+    illuminated: illuminated area of `field`. resampled: whether it was interpolated from other pixels.
     """
 
     field: Array
@@ -38,7 +38,7 @@ class Placed:
 
     @property
     def covered(self) -> Area:
-        """The illuminated part in the coordinates of the scan [pixels of the comparison]."""
+        """Illuminated area in the coordinates of the scan [pixels of the comparison]."""
         return _moved(self.illuminated, self.origin)
 
 
@@ -121,7 +121,7 @@ class Together:
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
-                area = _shared(one.covered, area)
+                area = _intersection(one.covered, area)
             except ValueError as error:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
@@ -136,7 +136,7 @@ class Together:
         return next(iter(self.placed))
 
     def covered(self, name: str) -> Array:
-        """Return an object over the common area; of one that is not comparable, its illuminated part.
+        """Return an object over the common area; for a result that is not comparable, its illuminated area.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Together:
             one = self.placed[name]
             return one.field[_moved(self.area, one.origin, back=True)]
         result = self.results[name]
-        field = _chosen(result, self.slice if self.slice is not None and self.slice < len(result.slices) else None)
+        field = _field_of(result, self.slice if self.slice is not None and self.slice < len(result.slices) else None)
         return field[illuminated(result)]
 
     def registered(self, one: str, other: str) -> Registered:
@@ -219,7 +219,7 @@ class Together:
 
 
 def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | None = None) -> Placed:
-    """Return the object of a result on pixels of this size [m]; slice as in `Together`.
+    """Return the object of a result on pixels of size `pixel_size` [m]; `slice` as in `Together`.
 
     If one of the pixel sizes is unknown, the pixels are taken as equal. Others are interpolated by cubic splines, after
     smoothing to the resolution of larger pixels. Raises InvalidValueError if the slice does not exist.
@@ -229,7 +229,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
             f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.",
             code="argument.invalid-value",
         )
-    field, area = _chosen(result, slice), illuminated(result)
+    field, area = _field_of(result, slice), illuminated(result)
     own = result.pixel_size
     if own is None or pixel_size is None:
         return Placed(field, result.origin, area)
@@ -270,7 +270,7 @@ def independence(one: Result, other: Result) -> str:
 
 
 def are_halves(one: Result, other: Result) -> bool:
-    """Whether two results are those of the halves of a scan from `split_scan`, with independent noise."""
+    """Whether two results are of the two halves of a scan from `split_scan`, which have independent noise."""
     scans = [result.metadata.get("scan", "").rpartition(", half ") for result in (one, other)]
     return scans[0][0] == scans[1][0] != "" and {scan[2] for scan in scans} == {"1 of 2", "2 of 2"}
 
@@ -288,7 +288,10 @@ def settings_that_differ(results: Mapping[str, Result]) -> dict[str, tuple[Any, 
     dict of str to tuple
         Dotted name -> value in each result; None if it has none.
     """
-    return _rows_that_differ([dict(entries(result.settings)) for result in results.values()])
+    columns = [dict(entries(result.settings)) for result in results.values()]
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = {name: tuple(column.get(name) for column in columns) for name in names}
+    return {name: row for name, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
 def facts_of(result: Result) -> dict[str, Any]:
@@ -320,14 +323,8 @@ def facts_of(result: Result) -> dict[str, Any]:
     }
 
 
-def _rows_that_differ(columns: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    names: Iterable[str] = dict.fromkeys(name for column in columns for name in column)
-    rows = {name: tuple(column.get(name) for column in columns) for name in names}
-    return {name: row for name, row in rows.items() if any(value != row[0] for value in row[1:])}
-
-
 def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of every field; entries of lists by their kinds."""
+    """Yield (dotted name, value) of every field of nested mappings; items of lists are named by their kinds."""
     for name, value in values.items():
         if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
             kinds = [str(item.get("kind", number)) for number, item in enumerate(value, start=1)]
@@ -342,20 +339,20 @@ def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
 
 
-def _chosen(result: Result, slice: int | None) -> Array:
+def _field_of(result: Result, slice: int | None) -> Array:
     field: Array = result.projection if slice is None else result.slices[slice]
     return field
 
 
 def illuminated(result: Result) -> Area:
-    """Return the illuminated part of a result's object, limited to its array."""
+    """Return the illuminated area of a result's object, limited to its array."""
     area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (_slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
     return y, x
 
 
-def _shared(one: Area, other: Area | None) -> Area:
+def _intersection(one: Area, other: Area | None) -> Area:
     if other is not None:
         y, x = (_slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
         one = (y, x)

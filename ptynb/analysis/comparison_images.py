@@ -41,7 +41,7 @@ def objects(
     measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
     measure = measures.get(quantity, np.asarray)
     values = {
-        name: measure(_flat(field, flatten if registered and name in together.placed else None))
+        name: measure(_flattened(field, flatten if registered and name in together.placed else None))
         for name, field in fields.items()
     }
     limits = None if quantity == "complex" else images.limits_of(values[together.first])
@@ -97,7 +97,7 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
     return fields, problems
 
 
-def _flat(field: Array, flatten: tuple[Array, Array] | None) -> Array:
+def _flattened(field: Array, flatten: tuple[Array, Array] | None) -> Array:
     down, across = images.flattening(field) if flatten is None else flatten
     flat: Array = field * down[:, None] * across[None, :]
     return flat

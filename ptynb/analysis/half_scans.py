@@ -13,7 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 
 NEIGHBOURS = 8
-"""Nearest positions that are taken into account: those around one in a raster."""
+"""Number of nearest positions that are taken into account: the neighbours in a raster."""
 
 
 def split_scan(scan: Scan) -> tuple[Scan, Scan]:
@@ -57,11 +57,11 @@ def split_scan(scan: Scan) -> tuple[Scan, Scan]:
 
 
 def in_second_half(positions: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which positions (pattern, yx) belong to the second half (pattern,); the halves differ by at most one.
+    """Return which positions (pattern, yx) belong to the second half, (pattern,); the halves differ by at most one.
 
-    One after another, each position joins the half with the smaller weight of its neighbours, the inverse fourth power
-    of their distances; finally the larger half transfers the positions that fit least. The parity of the index would
-    give stripes for a raster with an even number of columns.
+    One after another, each position joins the half with the smaller total weight among its neighbours, the weight being
+    the inverse fourth power of the distance; finally the larger half transfers the positions that fit least. The parity
+    of the index would give stripes for a raster with an even number of columns.
     """
     count = len(positions)
     distances, indices = cKDTree(positions).query(positions, min(NEIGHBOURS, count - 1) + 1)

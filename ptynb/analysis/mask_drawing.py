@@ -99,14 +99,14 @@ def with_mask(scan: Scan, mask: ArrayLike | None) -> Scan:
 
 
 class MaskHistory:
-    """A mask and its earlier versions."""
+    """A mask (y, x) and its earlier versions, for undo."""
 
     def __init__(self, mask: Mask) -> None:
         self._masks = [mask.copy()]
 
     @property
     def mask(self) -> Mask:
-        """The present mask; a copy."""
+        """Copy of the current mask."""
         return self._masks[-1].copy()
 
     @property
@@ -115,7 +115,7 @@ class MaskHistory:
         return len(self._masks) > 1
 
     def change(self, mask: Mask) -> bool:
-        """Store a new mask of the same shape and return whether it differs; only the last versions are stored."""
+        """Store a new mask of the same shape and return whether it differs; the oldest of many versions are dropped."""
         assert mask.shape == self._masks[-1].shape
         differs = not np.array_equal(mask, self._masks[-1])
         if differs:

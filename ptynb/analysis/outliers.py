@@ -18,11 +18,11 @@ from ptynb.preparation.selection import select
 Indices = NDArray[np.int64]
 NEIGHBOURS = 8
 LONE = 3.0
-"""Distance to the nearest position from which one is far from others [typical distances]."""
+"""Distance to the nearest position from which a position is far from others [typical distances]."""
 SAME = 0.05
 """Distance within which two positions are the same [typical distances]."""
 FENCE = 2.0
-"""Distance from the quartiles from which a position is outside [interquartile ranges]; 0.5: edge of the scan."""
+"""Distance from the quartiles from which a position is outside [interquartile ranges]; the scan's edge is at 0.5."""
 DARK = 0.1
 """Fraction of the median counts below which a pattern is dark."""
 SIGMAS = 8.0
@@ -30,7 +30,7 @@ SIGMAS = 8.0
 LEAST_CHANGE, LEAST_SHIFT = 0.2, 0.5
 """Smallest deviations of counts (relative) and of the centre of mass [detector pixels] that are reported."""
 CEILING = 255
-"""Counts from which a maximum of several pixels in several patterns is taken as saturation."""
+"""Counts above which a maximum shared by several pixels and patterns is taken as saturation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,14 @@ class Suspicious:
     Parameters
     ----------
     found : Mapping of str to ndarray of int64
-        Reason -> indices in order; reasons without patterns are missing.
+        Indices in increasing order by reason; reasons without patterns are missing.
     """
 
     found: Mapping[str, Indices] = field(default_factory=dict)
 
     @property
     def indices(self) -> Indices:
-        """All indices, each once."""
+        """All indices, each once, in increasing order."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *self.found.values()]))
 
     def reasons(self, index: int) -> tuple[str, ...]:
@@ -114,26 +114,26 @@ def suspicious_positions(positions: NDArray[np.float64]) -> dict[str, Indices]:
         return {}
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
     apart = nearest[nearest > 0]
-    usual = float(np.median(apart)) if len(apart) else 0.0
+    typical = float(np.median(apart)) if len(apart) else 0.0
     low, high = np.percentile(positions, [25, 75], axis=0)
-    reach = FENCE * np.maximum(high - low, usual)
+    reach = FENCE * np.maximum(high - low, typical)
     outside = ((positions < low - reach) | (positions > high + reach)).any(1)
     return {
-        "same place": np.flatnonzero(nearest <= SAME * usual),
-        "far from others": np.flatnonzero((nearest > LONE * usual) & ~outside),
+        "same place": np.flatnonzero(nearest <= SAME * typical),
+        "far from others": np.flatnonzero((nearest > LONE * typical) & ~outside),
         "outside": np.flatnonzero(outside),
-        "off the path": _off_the_path(positions, usual),
+        "off the path": _off_the_path(positions, typical),
     }
 
 
-def _off_the_path(positions: NDArray[np.float64], usual: float) -> Indices:
-    """Return positions far from both neighbours in time, which are close to each other; if the scan has a path."""
+def _off_the_path(positions: NDArray[np.float64], typical: float) -> Indices:
+    """Return positions far from their neighbours in time, if these are close to each other and the scan has a path."""
     step = np.hypot(*np.diff(positions, axis=0).T)
-    if not len(step) or np.median(step) > LONE * usual:
+    if not len(step) or np.median(step) > LONE * typical:
         return np.zeros(0, np.int64)
     bridge = np.hypot(*(positions[2:] - positions[:-2]).T)
-    far = 2 * LONE * usual
-    return 1 + np.flatnonzero((step[:-1] > far) & (step[1:] > far) & (bridge <= LONE * usual))
+    far = 2 * LONE * typical
+    return 1 + np.flatnonzero((step[:-1] > far) & (step[1:] > far) & (bridge <= LONE * typical))
 
 
 def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
@@ -151,22 +151,22 @@ def suspicious_patterns(scan: Scan, seen: Survey) -> dict[str, Indices]:
     bright = known[~dark]
     if len(bright) > 2 * NEIGHBOURS and median > 0:
         _, around = cKDTree(scan.positions[bright]).query(scan.positions[bright], k=NEIGHBOURS + 1)
-        change = _against(np.log(seen.sums[bright])[:, None], around)[:, 0]
+        change = _minus_neighbours(np.log(seen.sums[bright])[:, None], around)[:, 0]
         bound = max(SIGMAS * 1.4826 * float(np.median(np.abs(change))), np.log1p(LEAST_CHANGE))
         found["brighter"], found["darker"] = bright[change > bound], bright[change < -bound]
-        shift = np.hypot(*_against(seen.moments[bright], around).T)
+        shift = np.hypot(*_minus_neighbours(seen.moments[bright], around).T)
         # The length of a vector of two normal variables has a median of 1.177 standard deviations.
         found["shifted"] = bright[shift > max(SIGMAS * float(np.median(shift)) / 1.1774, LEAST_SHIFT)]
     return found
 
 
-def _against(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
+def _minus_neighbours(values: NDArray[np.float64], around: Indices) -> NDArray[np.float64]:
     """Return each value (pattern, …) minus the median of its neighbours."""
     return values - np.median(values[around[:, 1:]], axis=1)
 
 
 def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:
-    """Return patterns with pixels at the maximum of the type, or at a maximum that several pixels have."""
+    """Return which patterns reach the maximum of their type, or a maximum that several pixels and patterns share."""
     brightest = np.nan_to_num(seen.brightest)
     type_ = scan.frames.dtype
     full = float(np.iinfo(type_).max) if np.issubdtype(type_, np.integer) else np.inf

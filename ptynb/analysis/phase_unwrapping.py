@@ -61,7 +61,7 @@ def without_ramp(
             )
         weights = weights * weight
     layers = object.reshape(-1, *shape)
-    return np.stack([_straight(layer, weights, scale) for layer in layers]).reshape(object.shape)
+    return np.stack([_layer_without_ramp(layer, weights, scale) for layer in layers]).reshape(object.shape)
 
 
 def unwrapped_phase(object: Array, mask: Array | None = None) -> NDArray[np.float64]:
@@ -113,8 +113,8 @@ def _unwrapped(phase: NDArray[np.float64], reliable: NDArray[np.bool_]) -> NDArr
     return values - 2 * np.pi * np.round(values[reliable].mean() / (2 * np.pi))
 
 
-def _straight(layer: Array, weights: Array, scale: bool) -> Array:
-    """One layer (y, x) of `without_ramp`."""
+def _layer_without_ramp(layer: Array, weights: Array, scale: bool) -> Array:
+    """Remove ramp and constant from one layer (y, x), as `without_ramp`."""
     power = weights * np.abs(layer) ** 2
     if not (np.isfinite(power).all() and power.any()):
         raise InvalidValueError(
@@ -129,8 +129,8 @@ def _straight(layer: Array, weights: Array, scale: bool) -> Array:
     columns = np.stack(np.broadcast_arrays(1.0, y[:, None], x[None, :])).reshape(3, -1)
     normal = (columns * power.ravel()) @ columns.T
     for _ in range(ITERATIONS):
-        rest = np.angle(layer * _plane(plane, y, x).conj())
-        change = np.linalg.lstsq(normal, columns @ (power * rest).ravel(), rcond=None)[0]
+        residual = np.angle(layer * _plane(plane, y, x).conj())
+        change = np.linalg.lstsq(normal, columns @ (power * residual).ravel(), rcond=None)[0]
         plane = plane + change
         if np.abs(change * (1, *layer.shape)).max() < 1e-10:
             break

@@ -82,12 +82,12 @@ def orthogonal_modes(probe: Array) -> Array:
 def propagated(field: Array, pixel: tuple[float, float], wavelength: float, distance: float) -> Array:
     """Propagate a field (…, y, x) by `distance` [m] in free space, positive downstream, with the angular spectrum.
 
-    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)), without evanescent waves. The field is 0
-    around its window, and light that leaves the window is lost instead of wrapping around.
+    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)); evanescent waves are removed. The field is 0
+    outside its window, and light that leaves the window is lost instead of wrapping around.
 
     pixel: (y, x) [m]. wavelength: [m].
     """
-    return _after(_padded_transform(field), field.shape[-2:], pixel, wavelength, distance)
+    return _propagated_spectrum(_padded_transform(field), field.shape[-2:], pixel, wavelength, distance)
 
 
 def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distances: Iterable[float]) -> Floats:
@@ -133,7 +133,7 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
     for mode in modes:
         spectrum = _padded_transform(mode)
         for plane, position in zip(stack, positions, strict=True):
-            plane += np.abs(_after(spectrum, mode.shape, pixel, wavelength, float(position))) ** 2
+            plane += np.abs(_propagated_spectrum(spectrum, mode.shape, pixel, wavelength, float(position))) ** 2
     return stack
 
 
@@ -192,7 +192,7 @@ def _padded_transform(field: Array) -> Array:
     return np.fft.fft2(field, s=tuple(3 * side for side in field.shape[-2:]))
 
 
-def _after(
+def _propagated_spectrum(
     spectrum: Array, window: tuple[int, ...], pixel: tuple[float, float], wavelength: float, distance: float
 ) -> Array:
     """Return the field (…, y, x) in its window after `distance`, from its `_padded_transform`.

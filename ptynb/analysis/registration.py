@@ -1,10 +1,10 @@
 """Registration: the shift, the complex factor and the linear phase ramp that fit one object to another.
 
-It takes about a second on one core for 1024 x 1024 pixels, also of noisy objects: the curvature of the squared
-difference is estimated from the slopes of one object times those of the other, to which independent noise does not
-contribute, and is then updated from the change of the gradient. The curvature of Gauss and Newton, of one object with
-itself, is dominated by noise and gives steps that are too short (a hundred iterations). Both slopes are used for the
-same reason by S. Benhimane and E. Malis, IROS 2004, 943.
+Registration takes about a second on one core for 1024 x 1024 pixels, also of noisy objects: the curvature of the
+squared difference is estimated from the products of the slopes of one object with those of the other, to which
+independent noise does not contribute, and is then updated from the change of the gradient. The Gauss-Newton curvature,
+of one object with itself, is dominated by noise and gives steps that are too short (a hundred iterations). S. Benhimane
+and E. Malis, IROS 2004, 943, use the slopes of both for the same reason.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Area = tuple[slice, slice]
 ITERATIONS = 100
 """Largest number of iterations; five are usual if the objects are similar."""
 LEAST_CURVATURE = 1e-3
-"""Smallest curvature, relative to that of an object with itself."""
+"""Smallest eigenvalue of the curvature, relative to the curvature of an object with itself."""
 LARGEST_STEP = 1.0
 """Longest step [pixels]; the curvature is not valid beyond."""
 SMALLEST_STEP = 1e-6
-"""Length of the last step [pixels, and radians over the area]."""
+"""Length of a step at which the iteration ends [pixels, and radians over the area]."""
 STEP = 2
-"""Distance of the factors in the products for the search [pixels]; less sensitive to noise than 1."""
+"""Distance of the two factors in the products for the coarse search [pixels]; less sensitive to noise than 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
         area = _shared_area(object.shape, reference.shape, offset)
     fit = _Fit.of(object, reference, area, offset)
     shifts = {(0.0, 0.0), _coarse_shift(fit.candidate, fit.reference)}
-    starts = [_straightened(fit, shift) for shift in sorted(shifts, key=lambda shift: np.hypot(*shift))]
+    starts = [_without_ramp(fit, shift) for shift in sorted(shifts, key=lambda shift: np.hypot(*shift))]
     straight, parameters, ramp = min(starts, key=lambda start: start[0].error(start[1]))
     registered = _with_ramp(straight.solve(parameters), ramp)
     for part, side, moved in zip(fit.area, object.shape, registered.shift, strict=True):
@@ -110,7 +110,7 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
 
 
 def registered_near(object: Array, reference: Array, area: Area, offset: tuple[int, int] = (0, 0)) -> Registered:
-    """As `register`, for a shift that is known to about a pixel: without the search."""
+    """Register as `register`, without the search, for a shift that is known to about a pixel."""
     fit = _Fit.of(object, reference, area, offset)
     return fit.solve(fit.start((0.0, 0.0)))
 
@@ -120,8 +120,8 @@ class _Fit:
     """The least-squares problem with the parameters (shift y, shift x, ramp y, ramp x).
 
     The best factor follows from the others (variable projection).
-    object: whole; area: in its pixels; ramped: whether there is a ramp, which real images do not have.
-    reference: inside the area; reference_slopes: its derivatives along y and x.
+    object: whole array. area: compared area, in pixels of the object. ramped: whether a ramp is fitted; not for real
+    images. reference: inside the area. reference_slopes: its derivatives along y and x.
     """
 
     object: Array
@@ -166,7 +166,7 @@ class _Fit:
         return self._error(moved, self._factor(moved))
 
     def solve(self, parameters: Array) -> Registered:
-        """Minimise by a damped Newton method, with Broyden updates of the curvature."""
+        """Minimise the error by a damped Newton method, with BFGS updates of the curvature."""
         damping = 1e-3
         moved, slopes = self._moved(parameters)
         factor = self._factor(moved)
@@ -181,7 +181,7 @@ class _Fit:
             tried_factor = self._factor(tried)
             tried_error = self._error(tried, tried_factor)
             tried_gradient = self._gradient(tried, tried_slopes, tried_factor)
-            curvature = _improved(curvature, step[:count], tried_gradient - gradient)
+            curvature = _bfgs_update(curvature, step[:count], tried_gradient - gradient)
             if tried_error < error:
                 gain = error - tried_error
                 parameters, moved, gradient = parameters + step, tried, tried_gradient
@@ -200,12 +200,12 @@ class _Fit:
 
     @property
     def _scales(self) -> Array:
-        """Factors from parameters to pixels, and to radians over the area."""
+        """Factors that convert parameters to pixels, and to radians over the area."""
         return np.array([1.0, 1.0, *self.reference.shape])
 
     @property
     def coordinates(self) -> tuple[Array, Array]:
-        """y and x of the object's pixels, relative to the centre of the area."""
+        """Coordinates y and x of the pixels of the object, relative to the centre of the area."""
         y, x = (
             np.arange(side) - (part.start + part.stop - 1) / 2
             for side, part in zip(self.object.shape, self.area, strict=True)
@@ -229,7 +229,7 @@ class _Fit:
         return moved, by
 
     def _rows(self, phase: Array) -> Array:
-        """Return the area's rows of the object filtered along y, still transformed along x."""
+        """Return the rows of the area of the object filtered along y, still Fourier-transformed along x."""
         return scipy.fft.ifft(self._spectrum * phase[:, None], axis=0, overwrite_x=True)[self.area[0]]
 
     def _columns(self, rows: Array, phase: Array) -> Array:
@@ -240,18 +240,19 @@ class _Fit:
         return scipy.fft.fft2(self.object)
 
     def _gradient(self, moved: Array, slopes: list[Array], factor: complex) -> Array:
-        """Gradient of half the squared difference; the best factor does not contribute."""
+        """Return the gradient of half the squared difference; the best factor does not contribute."""
         weighted = np.conj(factor) * (factor * moved - self.reference)
         return np.array([np.vdot(slope, weighted).real for slope in slopes])
 
     def _curvature(self, parameters: Array, moved: Array, slopes: list[Array], factor: complex) -> Array:
         """Return second derivatives of half the squared difference, from the slopes of both, made positive definite.
 
-        The power of the moved object is constant, except for what crosses the border of the area. So only its product
-        with the reference contributes, in which a second derivative of one is, by parts, the first derivatives of both.
+        The power of the shifted object is constant, except for what crosses the border of the area. So only its product
+        with the reference contributes; integrated by parts, a second derivative of one becomes the product of the first
+        derivatives of both.
         """
         of_reference = self._slopes_of_reference(parameters)
-        # The part that equals a change of the factor is not curvature.
+        # The component that is equivalent to a change of the factor is not curvature.
         along = np.array([np.vdot(moved, slope) for slope in of_reference]) / np.linalg.norm(moved)
         # Single products: stacked slopes took four times as long, since they exceed the cache.
         product = np.array([[(np.conj(factor) * np.vdot(one, other)).real for other in of_reference] for one in slopes])
@@ -278,20 +279,20 @@ class _Fit:
         return float(np.linalg.norm(factor * moved - self.reference) / np.linalg.norm(self.reference))
 
 
-def _improved(curvature: Array, step: Array, change: Array) -> Array:
-    """Update the curvature by the change of the gradient over a step (Broyden and others); it stays positive."""
-    bent = float(step @ change)
+def _bfgs_update(curvature: Array, step: Array, change: Array) -> Array:
+    """Update the curvature by the change of the gradient over a step (BFGS formula); it stays positive definite."""
+    measured = float(step @ change)
     product = curvature @ step
     expected = float(step @ product)
-    if not bent > 0.01 * expected > 0:
+    if not measured > 0.01 * expected > 0:
         return curvature
-    return curvature - np.outer(product, product) / expected + np.outer(change, change) / bent
+    return curvature - np.outer(product, product) / expected + np.outer(change, change) / measured
 
 
-def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, Array]:
-    """Return the problem without the ramp at this shift, its parameters, and that ramp.
+def _without_ramp(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, Array]:
+    """Return the fit with the ramp at this shift removed from the object, its parameters, and that ramp.
 
-    A ramp is discontinuous at the border of the object, so that a shift by Fourier phases would ring into the area.
+    A ramp is discontinuous at the border of the object, so that a Fourier shift would cause ringing in the area.
     """
     parameters = fit.start(shift)
     straight = fit.object * _ramp(*fit.coordinates, parameters[2:])
@@ -301,7 +302,7 @@ def _straightened(fit: _Fit, shift: tuple[float, float]) -> tuple[_Fit, Array, A
 def _with_ramp(registered: Registered, ramp: Array) -> Registered:
     """Convert the registration of an object times `ramp` (y, x) [rad/pixel] to that of the object.
 
-    exp(i ramp · (r - shift)) is the ramp and a constant.
+    The product with exp(i ramp · (r - shift)) is a ramp and a constant.
     """
     constant = np.exp(-1j * np.dot(ramp, registered.shift))
     total = (float(registered.ramp[0] + ramp[0]), float(registered.ramp[1] + ramp[1]))
@@ -342,8 +343,8 @@ def _ramp_between(candidate: Array, reference: Array) -> tuple[float, float]:
 def _coarse_shift(candidate: Array, reference: Array) -> tuple[float, float]:
     """Return the shift (y, x) [pixels] from the candidate to the reference.
 
-    In the products O(r + d) O*(r) of a pixel and a near one, a factor and a ramp are one constant, so that their
-    cross-correlation does not depend on them. Zero padding favours the nearest of equal peaks.
+    In the products O(r + d) O*(r) of two near pixels, a factor and a ramp become a constant, so that the
+    cross-correlation of products does not depend on them. Zero padding favours the nearest of equal peaks.
     """
     # Single precision is enough to find a peak, in half the time.
     shape = tuple(scipy.fft.next_fast_len(2 * side) for side in candidate.shape)
@@ -360,7 +361,7 @@ def _coarse_shift(candidate: Array, reference: Array) -> tuple[float, float]:
 
 
 def _products(field: Array, axis: int, shape: tuple[int, ...]) -> Array:
-    """Return the transform of O(r + d) O*(r) minus its mean, padded with 0 to `shape`."""
+    """Return the Fourier transform of O(r + d) O*(r) minus its mean, padded with 0 to `shape`, normalised."""
     along = np.moveaxis(field, axis, 0)
     products = np.moveaxis(along[STEP:] * along[:-STEP].conj(), 0, axis)
     products = products - products.mean()

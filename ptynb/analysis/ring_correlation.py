@@ -19,19 +19,19 @@ Floats = NDArray[np.float64]
 PixelSize = float | tuple[float, float]
 Threshold = Literal["half-bit", "one-bit", "one-seventh"]
 ONE_SEVENTH = 1 / 7
-"""The fixed threshold of Rosenthal and Henderson, J. Mol. Biol. 333, 721 (2003), for two halves of a measurement."""
+"""Fixed threshold of Rosenthal and Henderson, J. Mol. Biol. 333, 721 (2003), for two halves of a measurement."""
 
 FEWEST = 5.0
-"""Smallest number of independent coefficients of a ring that determines the resolution."""
+"""Smallest number of independent coefficients of a ring that is used to determine the resolution."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rings:
     """The rings of a Fourier transform (y, x) in FFT order, without the zero frequency.
 
-    frequencies: (ring,), centre of each [1/m, or 1/pixel without a pixel size].
+    frequencies: (ring,), centre of each ring [1/m, or 1/pixel without a pixel size].
     counts: (ring,), number of coefficients.
-    index: (y, x), ring of each coefficient; len(counts) if it is in none.
+    index: (y, x), ring of each coefficient; len(counts) if it belongs to none.
     """
 
     frequencies: NDArray[np.float64]
@@ -55,7 +55,7 @@ class Rings:
         return cls(float(width) * np.arange(1, count + 1, dtype=np.float64), counts, index)
 
     def sums(self, values: Array) -> NDArray[np.float64]:
-        """Return the sums of real `values` (…, y, x) over each ring and all leading axes (ring,)."""
+        """Return the sums of real `values` (…, y, x) over each ring and all leading axes, (ring,)."""
         flat = values.reshape(-1, *self.index.shape).sum(0)
         summed = np.bincount(self.index.ravel(), flat.ravel(), len(self.counts) + 1)
         return summed[: len(self.counts)].astype(np.float64)
@@ -68,7 +68,7 @@ def soft_window(shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def independent_counts(rings: Rings) -> NDArray[np.float64]:
-    """Return the number of independent coefficients in each ring (ring,) after `soft_window`: about half of all.
+    """Return the number of independent coefficients in each ring (ring,) under `soft_window`: about half of all.
 
     A window w correlates coefficients at a distance d by ρ(d), the normalised transform of w². The mean of products of
     n coefficients then has the variance of n² / Σ |ρ(a - b)|² independent ones, over all pairs a, b in the ring. For a
@@ -86,7 +86,7 @@ def independent_counts(rings: Rings) -> NDArray[np.float64]:
 def crossing(frequencies: Array, values: Array, threshold: Array | float) -> float | None:
     """Return the interpolated frequency at which `values` (ring,) first fall below `threshold`; None if they never do.
 
-    It is that of the first ring if this one is below already.
+    If the first ring is below already, return its frequency.
     """
     excess = np.asarray(values) - threshold
     below = np.flatnonzero(excess < 0)
@@ -247,7 +247,7 @@ def fourier_ring_correlation(
 
 
 def ring_correlation(one: Array, other: Array, pixel_size: PixelSize | None = None) -> RingCorrelation:
-    """`fourier_ring_correlation` of aligned images (y, x)."""
+    """Return `fourier_ring_correlation` of images (y, x) that are aligned already."""
     if min(one.shape) < 8:
         raise InvalidValueError(
             f"The area has {one.shape[0]} x {one.shape[1]} pixels; expected at least 8 x 8 for rings.",
@@ -265,14 +265,14 @@ def ring_correlation(one: Array, other: Array, pixel_size: PixelSize | None = No
 
 
 def windowed_transform(image: Array, window: Array) -> Array:
-    """Return the Fourier transform of an image (y, x) minus its weighted mean, under a window; FFT order."""
+    """Return the Fourier transform, in FFT order, of an image (y, x) minus its weighted mean, times a window."""
     return np.fft.fft2(window * (image - (window * image).sum() / window.sum()))
 
 
 def information_threshold(bits: float, independent: Array) -> Floats:
-    """Return the expected ring correlation if both images together contain `bits` per coefficient (ring,).
+    """Return the expected ring correlation (ring,) if both images together contain `bits` per coefficient.
 
-    independent: coefficients of each ring. With s = (2^bits - 1) / 2, the signal-to-noise ratio of one image, it is
+    independent: (ring,), coefficients. With s = (2^bits - 1) / 2, the signal-to-noise ratio of one image, it is
     (s + (2 sqrt(s) + 1) / sqrt(n)) / (s + 1 + 2 sqrt(s) / sqrt(n)), at most 1. van Heel and Schatz (2005).
     """
     ratio = (2**bits - 1) / 2

@@ -1,4 +1,4 @@
-"""Rotation between scan and detector, with figures of merit."""
+"""Rotation between scan and detector, with the fraction of curl before and after correction."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ScanRotation:
     Parameters
     ----------
     angle : float
-        Angle [rad] in (-π/2, π/2], from x towards y: clockwise as arrays are printed. An additional half turn fits as
+        Angle [rad] in (-π/2, π/2], from x towards y: clockwise as arrays are printed. Another half turn fits equally
         well, with the opposite phase.
     transposed : bool
         Whether y and x are exchanged first.
     curl_before : float
         Fraction of the field's variation that is curl before the correction; about one half for noise.
     curl_after : float
-        The same after the correction.
+        Fraction after the correction.
     """
 
     angle: float

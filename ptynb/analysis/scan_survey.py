@@ -1,7 +1,7 @@
 """Survey of a scan: statistics of each pattern and each pixel, collected in portions, an evenly spread sample first.
 
-A scan may be larger than memory. Of each portion, a few patterns, only some numbers per pattern and some images are
-stored. A survey can be made of any number of portions.
+A scan may be larger than memory: of each portion of a few patterns only some numbers per pattern and some images are
+stored. A survey is available after any number of portions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SAMPLE = 256
 PORTION = 2**21
 """Largest number of pixels of a portion: 32 patterns of 256 x 256, which take about 0.1 s."""
 RINGS = 48
-"""Number of rings, from which virtual detectors are summed."""
+"""Approximate number of rings, which are summed to virtual detectors."""
 LOWEST, OCTAVES = -20, 64
 """Exponent of the first octave of the histogram, 2^-20, and number of octaves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """Statistics of the surveyed patterns. Images are in the order of the patterns, with masked pixels as measured.
+    """Statistics of the surveyed patterns. Images have the pixel order of the patterns and include masked pixels.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Surveyor:
 
     @property
     def in_sample(self) -> bool:
-        """Whether the first sample is still being read."""
+        """Whether portions of the first sample are still to be read."""
         return self._taken < len(self._sample)
 
     def advance(self) -> bool:
@@ -195,7 +195,7 @@ class Surveyor:
         return False
 
     def survey(self) -> Survey:
-        """Return the survey of at least one portion."""
+        """Return the survey of the portions read so far, at least one."""
         assert self._rings is not None, "no portion was read"
         finite, patterns = self._finite, int(self._seen.sum())
         return Survey(
@@ -234,7 +234,7 @@ class Surveyor:
         self._seen[indices] = True
 
     def _count_pixels(self, more: int, patterns: NDArray[np.float64]) -> None:
-        """Update mean and sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
+        """Update mean, maximum and sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
         before = int(self._seen.sum())
         mean = patterns.mean(0)
         # The variance of a constant pixel has to be exactly 0, independent of rounding.
@@ -274,7 +274,7 @@ class Surveyor:
 
 
 def bright_radius(seen: Survey) -> float:
-    """Return the radius of the undiffracted beam, where the mean over a ring last falls below half its maximum.
+    """Return the radius of the undiffracted beam: that of the outermost ring with at least half the largest ring mean.
 
     It separates virtual bright-field and dark-field detectors (`Survey.annulus`).
 
@@ -302,10 +302,10 @@ def _octaves(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.bincount(bins, minlength=OCTAVES + 1)
 
 
-def _sample(count: int, wanted: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """Yield about `wanted` evenly spread patterns in portions, in groups that are stored together."""
+def _sample(count: int, size: int, together: int, step: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices of about `size` evenly spread patterns in portions, by groups that are stored together."""
     groups = -(-count // together)
-    chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-wanted // together))).astype(np.int64))
+    chosen = np.unique(np.linspace(0, groups - 1, max(min(8, groups), -(-size // together))).astype(np.int64))
     indices = (chosen[:, None] * together + np.arange(together)).ravel()
     indices = indices[indices < count]
     for start in range(0, len(indices), step):
@@ -313,7 +313,7 @@ def _sample(count: int, wanted: int, together: int, step: int) -> Iterator[NDArr
 
 
 def _spread(count: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """Yield all patterns in portions of neighbours, ordered so that the first ones are spread over the scan."""
+    """Yield all indices in portions of neighbours, ordered so that the first portions are spread over the scan."""
     portions = np.arange(-(-count // step))
     for portion in np.argsort(portions * ((math.sqrt(5) - 1) / 2) % 1, kind="stable").tolist():
         yield np.arange(portion * step, min((portion + 1) * step, count), dtype=np.int64)

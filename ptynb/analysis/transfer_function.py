@@ -62,8 +62,8 @@ def phase_retrieval_transfer_function(
     """Return Σ |⟨Ψ⟩| / Σ sqrt(I) in rings over all patterns: the mean of the waves over the measured amplitude.
 
     A constant phase of each pattern, and one phase ramp on the detector for all patterns of a reconstruction (a shift
-    of object and probe together), are removed against the first reconstruction. Several modes have no unique phases;
-    use the waves of the strongest one if it has nearly all the power.
+    of object and probe together), are removed relative to the first reconstruction. Several modes have no unique
+    phases; use the waves of the strongest one if it has nearly all the power.
 
     D. Shapiro et al., PNAS 102, 15343 (2005); H. N. Chapman et al., J. Opt. Soc. Am. A 23, 1179 (2006).
 
@@ -158,7 +158,7 @@ def _ratio(values: Floats, whole: Floats) -> Floats:
 
 
 def _in_phase(waves: Array, reference: Array, good: Array) -> Array:
-    """Remove the constant phase of each pattern and the common ramp of waves (pattern, y, x) against the reference."""
+    """Remove, relative to the reference, the phase of each pattern and the common ramp of waves (pattern, y, x)."""
     ratio = np.where(good, reference * waves.conj(), 0)
     steps = np.vdot(ratio[:, :-1], ratio[:, 1:]), np.vdot(ratio[:, :, :-1], ratio[:, :, 1:])
     y, x = (np.exp(1j * np.angle(step) * np.arange(side)) for step, side in zip(steps, ratio.shape[1:], strict=True))

@@ -1,4 +1,4 @@
-"""Reuse of arrays between updates: the system clears new memory first, which takes up to a fifth of an epoch."""
+"""Reuse of arrays between updates: the system clears newly allocated memory, which takes up to a fifth of an epoch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MOST = 8
-"""Maximum number of arrays kept; an update needs five."""
+"""Maximum number of unused arrays that are stored; an update needs five."""
 _spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
 
 
 def empty(shape: tuple[int, ...], like: Array) -> Array:
-    """Uninitialised array of this shape and of the dtype of `like`.
+    """Return an uninitialised array of this shape and of the dtype of `like`, reused if possible.
 
     Planes start at multiples of 64 bytes, as in torch: passes over them take up to a fifth less time.
     """
@@ -28,7 +28,7 @@ def empty(shape: tuple[int, ...], like: Array) -> Array:
 
 
 def give_back(*arrays: Array) -> None:
-    """Keep arrays for reuse; the caller must hold the only reference."""
+    """Store arrays for reuse; the caller must hold the only references."""
     if sum(len(spare) for spare in [*_spare.values()]) + len(arrays) > MOST:
         _spare.clear()
     for array in arrays:
@@ -36,5 +36,5 @@ def give_back(*arrays: Array) -> None:
 
 
 def forget() -> None:
-    """Release all arrays."""
+    """Release all stored arrays."""
     _spare.clear()

@@ -1,4 +1,4 @@
-"""Compilation of loops by numba, at the first call for each combination of array types."""
+"""Compilation of loops by numba, at the first call for each combination of argument types."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _VERSION = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a loop that releases the interpreter's lock; cached on disk if a folder is writable."""
+    """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable."""
     return _kept(functools.partial(numba.njit, nogil=True, fastmath=REORDER, error_model="numpy"), function)
 
 
 def callback(signature: Any, function: Callable[..., Any]) -> int:
-    """Address of a function that compiled loops can call; cached on disk like loops."""
+    """Return the address of a function, compiled so that loops can call it; cached on disk like loops."""
     address: int = _kept(functools.partial(numba.cfunc, signature), function).address
     return address
 
 
 def _kept(compiler: Callable[..., Callable[[Any], Any]], function: Callable[..., Any]) -> Any:
-    # numba checks changes of the file that contains a loop, not of those with the loops that it calls: the name of the
-    # cache covers all of them.
+    # numba recompiles a loop if its own file changes, but not if files with the loops that it calls change: the name in
+    # the cache contains a hash of all of them.
     function.__qualname__ += f"_{_VERSION}"
     try:
         return compiler(cache=True)(function)

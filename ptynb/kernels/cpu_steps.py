@@ -1,7 +1,7 @@
-"""The steps of the hot path on a CPU, separately or combined; same interface as `physics.torch_steps`.
+"""The steps of the hot path on a CPU, one by one or combined; same interface as `physics.torch_steps`.
 
 Each thread takes its patterns through all steps. Gradients of shared arrays are summed by each thread separately and
-then over threads, by rows; or, if an object is larger than a batch's waves, from the waves, by rows.
+then over threads, by rows; or, if an object is larger than the waves of a batch, from the waves, by rows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ptynb.kernels.step_kernels import Crossing, Moving, Seen
 
 Array = NDArray[Any]
 GUARD = 2**16
-"""Length of the memory behind an empty array: more than a row and a column of a window."""
+"""Length of the memory behind an empty array [numbers]: more than a row and a column of a window."""
 EMPTY, UNWRITTEN = ({np.dtype(kind): np.empty(GUARD, kind)[:0] for kind in (np.float32, np.float64)} for _ in range(2))
-"""Placeholders of missing arrays, for reading and for writing.
+"""Placeholders for missing arrays, for reading and for writing.
 
-A compiled loop first checks whether its arrays overlap, from the addresses of their rows, and sums in another order if
-they do. A separate empty array may be stored just before another array: the same loss then differed by 1e-10.
+A compiled loop first checks from the addresses of their rows whether its arrays overlap, and sums in another order if
+they do. An empty array allocated separately may lie just before another array: the same loss then differed by 1e-10.
 """
 
 
 class Move:
-    """P_jm = F⁻¹[R_j F[P_m]], without transforms if no shift is nonzero."""
+    """Probe shift P_jm = F⁻¹[R_j F[P_m]], without transforms if all shifts are 0."""
 
     def __init__(self, probes: Tensor, shifts: Tensor, of_probes: bool, of_shifts: bool, alone: bool = False) -> None:
-        """of_probes, of_shifts: gradients to compute. alone: a share stores the probes of one pattern at a time."""
+        """of_probes, of_shifts: which gradients to compute. alone: whether a share stores one pattern's probes only."""
         spectra, along = copied(probes), array(shifts)
         shares, patterns, (count, *planes) = thread_count.count(), len(along), spectra.shape
         plans = fft.plans(*planes[1:], spectra.dtype)
@@ -61,7 +61,7 @@ class Move:
         )
 
     def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None]:
-        """Gradients of the probes and of the shifts, as requested, times `factor`; call once."""
+        """Return the gradients of probes and shifts, if requested, times `factor`; call only once."""
         moving = self.moving
         probes = moving.spectra if self.shared else moving.moved
         if moving.of_probes and self.shared:
@@ -76,7 +76,7 @@ class Move:
 
 
 class Cross:
-    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]."""
+    """Propagation through the object: ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Cross:
         )
 
     def gradient(self, factor: float) -> Tensor | None:
-        """Gradient of the object, if requested, times `factor`; call once."""
+        """Return the gradient of the object, if requested, times `factor`; call only once."""
         if self.change is not None:
             parallel_sections.gather_object(self.crossing, factor, array(self.change))
         return self.change
@@ -202,7 +202,7 @@ class CompiledSummedIntensity(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, waves: Tensor) -> Tensor:
-        """Σ |Ψ|²."""
+        """Return Σ |Ψ|²."""
         given = _with_states(waves)
         squares = np.empty((len(given), *given.shape[-2:]), given.real.dtype)
         parallel_sections.add_squares(given, 1.0, squares)
@@ -211,7 +211,7 @@ class CompiledSummedIntensity(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
-        """2 (dL/dM) Ψ."""
+        """Return 2 (dL/dM) Ψ."""
         (waves,) = ctx.saved_tensors
         change = _with_states(waves).copy()
         parallel_sections.scale(change, array(outer[0]), 2.0)
@@ -221,7 +221,7 @@ class CompiledSummedIntensity(torch.autograd.Function):
 def amplitude_loss(
     model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float
 ) -> tuple[Tensor, Tensor]:
-    """`losses.AmplitudeLoss`: its value, a sum (scalar float64), and its slope (pattern, y, x).
+    """Return the value of `losses.AmplitudeLoss`, a sum (scalar float64), and its slope (pattern, y, x).
 
     Raises ValueError if shapes differ.
     """
@@ -245,7 +245,7 @@ def seen(
     background: Tensor | None,
     kind: np.dtype[Any],
 ) -> Seen:
-    """Arguments of the detector model for loops of this real type."""
+    """Return the arguments of the detector model for loops of this real type."""
     nothing = EMPTY[kind]
     own, plane, masked = (
         nothing.reshape((0,) * axes) if tensor is None else array(tensor)
@@ -259,13 +259,13 @@ def seen(
 
 
 def array(tensor: Tensor) -> Array:
-    """The tensor as a contiguous NumPy array."""
+    """Return the tensor as a contiguous NumPy array."""
     found: Array = tensor.numpy(force=True)
     return np.ascontiguousarray(found)
 
 
 def copied(tensor: Tensor) -> Array:
-    """Copy of the tensor as a NumPy array."""
+    """Return a copy of the tensor as a NumPy array."""
     given = tensor.numpy(force=True)
     copy = empty(given.shape, given)
     copy[...] = given

@@ -1,8 +1,8 @@
-"""Passes over memory, each a loop over rows of pixels, compiled by numba.
+"""Passes over memory: each function is a loop over rows of pixels, compiled by numba.
 
 torch takes one pass for every operation; here several operations share one. A share takes patterns, or rows of arrays
 that patterns have in common, so no two threads write the same pixel. The order of sums depends only on the number of
-threads: the same number gives the same bits, another number gives the same result up to rounding.
+threads: with the same number results are equal bit by bit, with another up to rounding.
 
 Arrays are numpy's: waves (pattern, state, mode, y, x), probes without states, object (state, slice, y, x), all
 complex; ramps along an axis (pattern, y or x) complex; real planes (pattern, y, x); corners (pattern, yx) int64.
@@ -20,7 +20,7 @@ from ptynb.kernels.compiler import compiled
 
 @compiled
 def _place(array: Any, pattern: int) -> int:
-    """Index of a pattern in an array that may have one entry for all patterns."""
+    """Return the index of a pattern in an array that may have a single entry for all patterns."""
     return pattern if array.shape[0] > 1 else 0
 
 
@@ -50,7 +50,7 @@ def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None
 
 @compiled
 def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
-    """out = factor · spectra · ramp; spectra, out: (one)."""
+    """out = factor · spectra · ramp. spectra, out: (one)."""
     _, modes, height, width = out.shape
     for pattern in range(first, last):
         own, place = _place(spectra, pattern), _place(out, pattern)
@@ -65,7 +65,7 @@ def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, 
 
 @compiled
 def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int) -> None:
-    """spectra · factor · ramp* in place."""
+    """spectra *= factor · ramp*, in place."""
     _, modes, height, width = spectra.shape
     for pattern in range(first, last):
         ramp = along_x[pattern]
@@ -79,7 +79,7 @@ def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: 
 
 @compiled
 def add_ramped(spectra: Any, along_y: Any, along_x: Any, first: int, last: int, out: Any) -> None:
-    """out (mode, y, x) += Σ_pattern spectra · ramp*; spectra: (one)."""
+    """out (mode, y, x) += Σ_pattern spectra · ramp*. spectra: (one)."""
     modes, height, width = out.shape
     for pattern in range(first, last):
         own, ramp = _place(spectra, pattern), along_x[pattern]
@@ -109,7 +109,7 @@ def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -
 
 @compiled
 def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int, out: Any) -> None:
-    """out = waves · the object's windows in this slice; waves: of one state, or of each. waves, out: (one)."""
+    """out = waves · windows of the object in slice `layer`; waves of one state, or of each. waves, out: (one)."""
     _, states, modes, height, width = out.shape
     for pattern in range(first, last):
         place, end = _place(waves, pattern), _place(out, pattern)
@@ -126,9 +126,10 @@ def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int
 
 @compiled
 def through_back(change: Any, waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int) -> None:
-    """Gradients of `through`, in place: `change` becomes waves* · change (of the windows), `waves` their gradient.
+    """Backward step of `through`, in place: `change` becomes the gradient of the windows, `waves` that of the waves.
 
-    The latter are window* · change, summed over states if these share their waves. change, waves: (one).
+    These are waves* · change and window* · change, the latter summed over states that share their waves. change, waves:
+    (one).
     """
     _, states, modes, height, width = change.shape
     each = waves.shape[1] > 1
@@ -167,7 +168,7 @@ def add_windows(
     shares: int,
     object: Any,
 ) -> None:
-    """Add factor · windows, all modes, to a share's rows of one slice of the object; windows: (one)."""
+    """Add factor · windows, all modes, to a share's rows of one slice of the object. windows: (one)."""
     _, states, modes, height, width = windows.shape
     scale = windows.real.dtype.type(factor)
     for pattern in range(first, last):
@@ -184,7 +185,7 @@ def add_windows(
 
 @compiled
 def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int, last: int) -> None:
-    """waves · factor · kernel (pattern, y, x) in place; kernel* if backwards. waves, kernel: (one)."""
+    """waves *= factor · kernel (pattern, y, x), in place; kernel* if backwards. waves, kernel: (one)."""
     _, states, modes, height, width = waves.shape
     for pattern in range(first, last):
         own, place = _place(kernel, pattern), _place(waves, pattern)
@@ -221,7 +222,7 @@ def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> N
 
 @compiled
 def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> None:
-    """waves · factor · planes (pattern, y, x) in place. waves, planes: (one).
+    """waves *= factor · planes (pattern, y, x), in place. waves, planes: (one).
 
     In place, since a loop with the same array as two arguments is not vectorised, and takes four times as long.
     """
@@ -248,7 +249,7 @@ def shift_slopes(
     last: int,
     out: Any,
 ) -> None:
-    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` along its shifts.
+    """out (pattern, yx) = factor · Re Σ_k (change · spectra*) (dR/ds)*, the derivative of `ramped` by its shifts.
 
     change, spectra: (one).
     """
@@ -275,7 +276,7 @@ def shift_slopes(
 
 @compiled
 def _along(sums: Any, ramp: Any, shift: float) -> float:
-    """Re Σ_k sums (dR/ds)* along one axis, with dR/ds = -2πi k R, and -π sin(πs) at the Nyquist frequency."""
+    """Return Re Σ_k sums (dR/ds)* along one axis, with dR/ds = -2πi k R, and -π sin(πs) at the Nyquist frequency."""
     side = len(ramp)
     total = 0.0
     for k in range(side):
@@ -291,9 +292,9 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
 def amplitude_loss(
     model: Any, seen: Any, of_background: Any, floor: float, damping: float, first: int, last: int, values: Any
 ) -> None:
-    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; the slope overwrites M. model: (one).
+    """values = Σ (√(D + ε) - √(I + ε))² of each pattern, D = w M + B; `model` is overwritten by the slope dL/dM.
 
-    seen: `step_kernels.Seen`. of_background: (y, x), added to. damping: of the slope, see `losses.AmplitudeLoss`.
+    model: (one). seen: `step_kernels.Seen`. of_background: (y, x), added to. damping: δ of `losses.AmplitudeLoss`.
     """
     _, height, width = model.shape
     masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0

@@ -32,14 +32,14 @@ from ptynb.kernels.compiler import callback, compiled
 from ptynb.kernels.simd import Complex, Vectors
 
 RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
-"""Supported radices; a side with another prime factor is left to torch."""
+"""Supported radices; a side with another prime factor is not supported here and uses torch."""
 LETTERS = {np.dtype(np.complex64): "f", np.dtype(np.complex128): "d"}
 ALIGNMENT = 64
 _making = threading.Lock()
 
 
 class Plans(NamedTuple):
-    """Addresses of the code that transforms a plane of one shape and type, and the size of its work memory [bytes]."""
+    """Addresses of the code that transforms a plane of one shape and type; `room`: size of its work memory [bytes]."""
 
     forward: int
     backward: int
@@ -53,7 +53,7 @@ def possible(height: int, width: int) -> bool:
 
 @functools.cache
 def radices(side: int) -> tuple[int, ...]:
-    """Radices of a side in order of use, the smallest first; a remainder that is not divisible is omitted."""
+    """Return the radices of a side, smallest first; their product is smaller than the side if it is not supported."""
     found, rest = list[int](), side
     for radix in RADICES:
         while rest % radix == 0:
@@ -64,9 +64,9 @@ def radices(side: int) -> tuple[int, ...]:
 
 @functools.cache
 def plans(height: int, width: int, kind: Any) -> Plans:
-    """The code for planes (height, width); generated at the first call, in a second or two if it is not cached on disk.
+    """Return the code for planes (height, width), generated at the first call, in a second or two if not cached.
 
-    Raises ValueError if waves are not complex, or a side is not divisible.
+    Raises ValueError if waves are not complex, or a side has an unsupported prime factor.
     """
     if kind not in LETTERS:
         raise InvalidValueError(
@@ -85,7 +85,7 @@ def plans(height: int, width: int, kind: Any) -> Plans:
 
 
 def _code(letter: str, height: int, width: int, backwards: bool) -> int:
-    """Address of void transform(source, target, room); room: work memory."""
+    """Return the address of void transform(source, target, room), with the address of work memory as `room`."""
     kind, back = "df".index(letter), int(backwards)
 
     def transform(source: int, target: int, room: int) -> None:
@@ -98,7 +98,7 @@ def _code(letter: str, height: int, width: int, backwards: bool) -> int:
 def _code_of_a_plane(
     context: Any, source: Any, target: Any, room: Any, kind: Any, height: Any, width: Any, back: Any
 ) -> Any:
-    """Generate the code; arguments from `kind` on are constants."""
+    """Generate the code of a plane's transform; arguments from `kind` on are constants."""
     letter, backwards = "df"[kind.literal_value], bool(back.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -116,8 +116,8 @@ _plane: Any = intrinsic(prefer_literal=True)(_code_of_a_plane)
 class _Place(NamedTuple):
     """Memory layout of a block of transforms: one number every `step` bytes, `lanes` numbers side by side.
 
-    Numbers in work memory are stored as vectors, real parts before imaginary ones. swapped: read or written with real
-    and imaginary part exchanged. Exchanged before and after, a transform becomes the inverse one.
+    lanes: None for work memory, whose numbers are vectors, real parts before imaginary ones. swapped: whether real and
+    imaginary part are exchanged when read or written; exchanged before and after, a transform becomes the inverse one.
     """
 
     address: Any
@@ -155,7 +155,7 @@ class _Writer:
         self._blocks(self.height, rows)
 
     def _blocks(self, count: int, write: Callable[[Any, int], None]) -> None:
-        """Call write(first, count) for blocks as wide as a vector, and for the remainder."""
+        """Call write(first, count) for blocks of the width of a vector, and for the remainder."""
         lanes = self.vectors.lanes
         with self._loop(count // lanes) as block:
             write(self._times(block, lanes), lanes)
@@ -163,7 +163,7 @@ class _Writer:
             write(_constant(count - count % lanes), count % lanes)
 
     def _line(self, side: int, source: _Place | None, target: _Place | None, rooms: tuple[Any, Any]) -> Any:
-        """Transforms of length `side`, side by side, from `source` or the first buffer; returns the output layout."""
+        """Transform lines of length `side`, side by side, from `source` or the first buffer; return the address."""
         before, steps = 1, radices(side) or (1,)
         here, there = (_Place(room, self.step) for room in rooms)
         place = source or here
@@ -198,7 +198,7 @@ class _Writer:
                 self._store(value, target, self._moved(end, q * before * target.step))
 
     def _factors(self, radix: int, after: int) -> Any:
-        """The address of exp(-2πi jq / (radix · after)) for all j and all q above 0."""
+        """Return the address of the twiddle factors exp(-2πi jq / (radix · after)) for all j and all q above 0."""
         found = [cmath.exp(-2j * math.pi * j * q / (radix * after)) for j in range(after) for q in range(1, radix)]
         numbers = [part for factor in found for part in (factor.real, factor.imag)]
         values = ir.Constant(ir.ArrayType(self.vectors.number, len(numbers)), numbers)
@@ -206,7 +206,7 @@ class _Writer:
         return self.builder.ptrtoint(table, ir.IntType(64))
 
     def _turn(self, plane: Any, room: Any, lanes: int, inwards: bool, swapped: bool) -> None:
-        """Copy rows of the plane to or from work memory, where the numbers of several rows are stored side by side."""
+        """Copy rows of the plane to work memory (if `inwards`) or back; there the rows are stored side by side."""
         vectors, row = self.vectors, self.width * self.number
 
         def block(first: Any, count: int) -> None:
@@ -267,7 +267,7 @@ def _constant(value: int) -> Any:
 
 
 def _code_of_a_call(context: Any, address: Any, source: Any, target: Any, room: Any) -> Any:
-    """Call void function(source, target, room) at an address: numba does not cache code that contains an address."""
+    """Call void function(source, target, room) by its address: numba does not cache code that contains an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 3).as_pointer()
@@ -307,4 +307,4 @@ def _transform(code: int, room: int, waves: Any, out: Any, first: int, last: int
     start = (memory.ctypes.data + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     for number in range(first * per, last * per):
         _call(code, source + number * plane, target + number * plane, start)
-    memory[0] = 0  # keeps the memory alive up to here
+    memory[0] = 0  # keeps the memory allocated up to here

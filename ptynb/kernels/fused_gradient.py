@@ -1,4 +1,4 @@
-"""Loss and gradients from probes and object in one section, since a pattern's loss is independent of others."""
+"""Loss and gradients of probes and object in one section, pattern by pattern, since patterns are independent."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ptynb.kernels.hotpath_types import Detection, Illumination
 
 
 class Descent:
-    """`hotpath.far_field_misfit` and its gradients, which can be computed once."""
+    """`hotpath.far_field_misfit` and its gradients, which can be computed only once."""
 
     def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:
-        """wanted: which gradients of `hotpath.varied` to compute; those at the detector come with any other."""
+        """wanted: which gradients of `hotpath.varied` to compute; those at the detector are computed with any other."""
         of_object, of_probes, of_shifts, *self.at_detector = wanted
         self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)
         moved = self.move.moving.moved
@@ -31,7 +31,7 @@ class Descent:
         self.backwards = of_object or of_probes or of_shifts
 
     def value(self) -> float:
-        """The loss."""
+        """Return the loss."""
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.window_origins))
@@ -41,7 +41,7 @@ class Descent:
         return float(values.sum())
 
     def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
-        """The requested gradients, times `factor`."""
+        """Return the requested gradients, times `factor`, else None."""
         moving, crossing = self.move.moving, self.cross.crossing
         found = self.cross.gradient(factor), *self.move.gradients(factor)
         room = [moving.moved] if self.move.shared else []
@@ -68,7 +68,7 @@ class Misfit(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients; call once."""
+        """Return the gradients; call only once."""
         descent = ctx.descent
         del ctx.descent
         return *descent.gradients(float(outer[0])), None, None

@@ -1,4 +1,4 @@
-"""Parameter updates in one pass over memory, instead of one for every operation."""
+"""Parameter updates in one pass over memory, instead of one pass for every operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def adam(
     steps: int,
     epsilon: float,
 ) -> None:
-    """Kingma and Ba, arXiv:1412.6980, algorithm 1, in place; all arrays flat. steps: count including this one."""
+    """Update `values` by Adam: Kingma and Ba, arXiv:1412.6980, algorithm 1. All arrays flat, changed in place.
+
+    steps: number of updates including this one.
+    """
     beta, of_square = betas
     numbers = _numbers(betas, (rate / (1 - beta**steps), 1 / np.sqrt(1 - of_square**steps), epsilon), values.dtype)
 
@@ -31,7 +34,7 @@ def adam(
 def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any, share: int, shares: int) -> None:
     keep, new, keep_square, new_square = numbers[0], numbers[1], numbers[2], numbers[3]
     length, unbiased, least = numbers[4], numbers[5], numbers[6]
-    # Indices start at 0: possibly negative indices would each be checked.
+    # Indices start at 0: numba would check each index that may be negative.
     first, last = part(len(values), share, shares)
     values, gradient = values[first:last], gradient[first:last]
     mean, square = mean[first:last], square[first:last]
@@ -54,14 +57,14 @@ def adam_of_rows(
     betas: tuple[float, float],
     epsilon: float,
 ) -> None:
-    """`adam` of these rows of arrays (row, number) only, each with its own `steps` (row,), incremented here."""
+    """Apply `adam` to some rows of arrays (row, number), each with its own `steps` (row,), incremented here."""
     _adam_of_rows(values, gradient, mean, square, steps, rows, _numbers(betas, (rate, epsilon), np.dtype(np.float64)))
 
 
 def _numbers(betas: tuple[float, float], others: tuple[float, ...], dtype: Any) -> Any:
-    """β₁, 1 - β₁, β₂, 1 - β₂ and others as an array.
+    """Return β₁, 1 - β₁, β₂, 1 - β₂ and `others` as an array.
 
-    Computed here: in compiled code 1 - β would be expanded, and lose digits for β = 0.999.
+    Computed here: compiled code would expand 1 - β, and lose digits for β = 0.999.
     """
     return np.array([part for beta in betas for part in (beta, 1 - beta)] + [*others], dtype)
 

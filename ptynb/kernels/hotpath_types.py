@@ -1,4 +1,4 @@
-"""The two input records of the hot path."""
+"""The two input records of the hot path: illumination and detection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 class Illumination(NamedTuple):
     """Object, probes and window origins of a batch.
 
-    object: (state, slice, y, x), complex. window_origins: of the windows (pattern, yx), int64, on the CPU.
+    object: (state, slice, y, x), complex. window_origins: top-left corners (pattern, yx), int64, on the CPU.
     probes: before their subpixel shifts, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
     kernel: (y, x) or (pattern, y, x), from `propagation.angular_spectrum_kernel`; needed for more than one slice.
     """
@@ -25,9 +25,8 @@ class Illumination(NamedTuple):
 class Detection(NamedTuple):
     """Measured counts of a batch, and parameters of the comparison with the model.
 
-    stored, rows: as of a `Batch`. mask: (y, x), 0 or 1; None: 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
-    [counts].
-    weights: w (pattern,); None: 1. background: B (y, x) [counts]; None: 0.
+    stored, rows: as in `Batch`. mask: (y, x), 0 or 1; None: all 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
+    [counts]. weights: w (pattern,); None: all 1. background: B (y, x) [counts]; None: 0.
     """
 
     stored: Tensor

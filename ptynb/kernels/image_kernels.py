@@ -1,7 +1,7 @@
-"""Phases of complex images and grey levels for the screen, in one vectorised pass over memory.
+"""Phases of complex images and grey levels for the screen, each in one vectorised pass over memory.
 
-Numpy and torch take a pass for every operation: 10 ms for the phases of 1024 x 1024 pixels and 3 ms for their grey
-levels, and memory bandwidth that updates need; these take 3 and 0.2 ms.
+Numpy and torch take a pass for every operation: for 1024 x 1024 pixels 10 ms for the phases and 3 ms for the grey
+levels, and memory bandwidth that updates need. These functions take 3 and 0.2 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ARCTANGENT = (
     0.9999999842, -0.3333306678, 0.1999248358, -0.1420257051, 0.106367541,
     -0.07495445443, 0.04258760746, -0.0160050305, 0.002834064299,
 )  # fmt: skip
-"""arctan(r) / r on [0, 1] in powers of r², at Chebyshev's nodes: within 1.2e-8."""
+"""Coefficients of arctan(r) / r on [0, 1] in powers of r², interpolated at Chebyshev nodes; errors below 1.2e-8."""
 QUARTER, HALF = np.float32(np.pi / 2), np.float32(np.pi)
 WHOLE = np.float32(2 * np.pi)
 _C = tuple(np.float32(value) for value in ARCTANGENT)
@@ -25,7 +25,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @compiled
 def mean_steps(field: Any) -> tuple[complex, complex]:
-    """Σ O[y+1, x] O*[y, x] and Σ O[y, x+1] O*[y, x] of a complex field as reals (y, 2x): real, imaginary, real ...
+    """Return Σ O[y+1, x] O*[y, x] and Σ O[y, x+1] O*[y, x] of a complex field as reals (y, 2x), parts interleaved.
 
     Rows are summed in the field's precision, their sums in twice that precision.
     """
@@ -50,7 +50,7 @@ def mean_steps(field: Any) -> tuple[complex, complex]:
 
 @compiled
 def turned_sum(field: Any, down: Any, across: Any) -> complex:
-    """Σ O[y, x] d[y] a[x] of a complex field as reals (y, 2x), with d (y,) complex and a (2x,) as the field."""
+    """Return Σ O[y, x] d[y] a[x] of a complex field as reals (y, 2x), with d (y,) complex and a (2x,) as the field."""
     height, width = field.shape[0], field.shape[1] // 2
     total = 0j
     for y in range(height):

@@ -1,4 +1,4 @@
-"""Addresses of functions of the operating system for compiled code."""
+"""Addresses of functions of the operating system, for compiled code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def system_function(name: str, library: str | None = None) -> Any:
-    """A function of a library, or of the loaded libraries; None if it does not exist."""
+    """Return a function of a library, or of the loaded libraries; None if it does not exist."""
     try:
         return getattr(ctypes.CDLL(library), name)
     except (AttributeError, OSError, TypeError):
@@ -15,5 +15,5 @@ def system_function(name: str, library: str | None = None) -> Any:
 
 
 def address_of(function: Any) -> int:
-    """Address of a function; 0 for None."""
+    """Return the address of a function; 0 for None."""
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,6 +1,6 @@
-"""Parallel sections of the hot path: the work of each thread on its share of the patterns, or of rows of shared arrays.
+"""Parallel sections of the hot path: each thread runs the steps for its share of patterns, or of rows of shared arrays.
 
-A section ends when all threads have ended; `step_kernels` defines the steps and the arrays.
+A section ends when all threads have finished; `step_kernels` defines the steps and the arrays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ptynb.kernels.thread_pool import in_shares, part
 
 @in_shares
 def transform(plans: Any, planes: Any, backwards: bool, share: int, shares: int) -> None:
-    """Transform planes (plane, y, x) in place, see `fft`."""
+    """Transform planes (plane, y, x) in place; see `fft`."""
     first, last = part(len(planes), share, shares)
     if backwards:
         fft.backward(plans, planes, first, last)
@@ -64,7 +64,7 @@ def propagate_back(plans: Any, waves: Any, slopes: Any, share: int, shares: int)
 
 @in_shares
 def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, shares: int) -> None:
-    """From the probes to the detector: `step_kernels.move`, `cross` and `propagate`."""
+    """Compute the intensity from the probes: `step_kernels.move`, `cross` and `propagate`."""
     first, last = part(len(intensity), share, shares)
     step_kernels.move(moving, moving.moved, first, last)
     step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
@@ -73,7 +73,7 @@ def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, sha
 
 @in_shares
 def patterns_back(moving: Moving, crossing: Crossing, slopes: Any, share: int, shares: int) -> None:
-    """Gradient of `patterns`."""
+    """Backward step of `patterns`."""
     first, last = part(len(slopes), share, shares)
     total = moving.totals[share]
     total[...] = 0
@@ -95,9 +95,9 @@ def misfit(
     share: int,
     shares: int,
 ) -> None:
-    """Patterns, amplitude loss and gradients: pattern by pattern, while each is in the second-level cache.
+    """Compute patterns, amplitude loss and gradients, pattern by pattern, while each is in the second-level cache.
 
-    intensity: (share, y, x). values: (pattern,), the losses. Sums need not be initialised.
+    intensity: buffer (share, y, x). values: (pattern,), the losses. Arrays of sums need not be initialised.
     """
     moved, total = step_kernels.own(moving.moved, moving.alone, share), moving.totals[share]
     probes, waves = (
@@ -126,14 +126,14 @@ def misfit(
 
 @in_shares
 def gather_probes(moving: Moving, factor: float, share: int, shares: int) -> None:
-    """Σ_j R_j* Q_jm over shares, times a factor, which overwrites the spectra."""
+    """Overwrite the spectra with factor · Σ_j R_j* Q_jm, summed over the shares."""
     spectrum = moving.spectra[0]
     elementwise.sum_of_shares(moving.totals, factor, *part(spectrum.shape[-2], share, shares), spectrum)
 
 
 @in_shares
 def gather_object(crossing: Crossing, factor: float, change: Any, share: int, shares: int) -> None:
-    """Σ_j P_j* g_j at c_j, for each slice, times a factor: from the sums of the shares, or from the waves."""
+    """Compute factor · Σ_j P_j* g_j at c_j for each slice, from the sums of the shares, or from the waves."""
     states, slices, height, width = change.shape
     if crossing.alone:
         own = crossing.changes.reshape(len(crossing.changes), states * slices, height, width)
@@ -159,6 +159,6 @@ def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> No
 
 @in_shares
 def amplitude_loss(model: Any, seen: Seen, floor: float, damping: float, values: Any, share: int, shares: int) -> None:
-    """`elementwise.amplitude_loss`, of all patterns."""
+    """`elementwise.amplitude_loss` for all patterns."""
     first, last = part(len(values), share, shares)
     elementwise.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)

@@ -1,4 +1,4 @@
-"""Read patterns from a file into the model's order, in parallel and without the interpreter."""
+"""Parallel reading of patterns from a file into the model's pixel order, outside the Python interpreter."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def possible() -> bool:
 class PatternLayout(NamedTuple):
     """Layout of patterns in a file.
 
-    file: its descriptor. bytes: of a pattern. shifts: as for `unpack.arrange`. good: (y, x), in the file's order; other
-    pixels are set to 0; size 0: all are good. clip: negative counts become 0.
+    file: file descriptor. bytes: size of a pattern. shifts: as for `unpack.arrange`. good: (y, x), in the order of the
+    file; other pixels are set to 0; size 0: all are good. clip: whether negative counts become 0.
     """
 
     file: int
@@ -60,10 +60,10 @@ def read(
     scratch: NDArray[Any],
     out: NDArray[Any],
 ) -> bool:
-    """out[j] (pattern, y, x) = the pattern at places[j] [bytes from the file's start], in the model's order.
+    """Read the pattern at byte offset places[j] of the file into out[j], in the model's pixel order.
 
-    coming: offsets of patterns that will be read next, for the system's read-ahead. scratch: (share, y, x) of the
-    file's type. Returns whether all data could be read.
+    places: (pattern,) [bytes]. coming: offsets of patterns that will be read next, for the system's read-ahead.
+    scratch: buffers (share, y, x) of the file's type. out: (pattern, y, x). Return whether all data could be read.
     """
     missing = np.zeros(len(scratch), np.int64)
     _read(_system(), stored, places, coming, scratch, out, missing, shares=len(scratch))
@@ -107,7 +107,7 @@ def _read(
 
 @compiled
 def _filled(code: int, stored: Any, place: int, out: Any) -> bool:
-    """Whether a pattern could be read at this offset."""
+    """Read a pattern at this offset into `out`; return whether all its bytes could be read."""
     start, done = out.ctypes.data, 0
     while done < stored.bytes:
         got = _call(code, stored.file, start + done, stored.bytes - done, place + done)
@@ -118,7 +118,7 @@ def _filled(code: int, stored: Any, place: int, out: Any) -> bool:
 
 
 def _code_of_call(context: Any, code: Any, file: Any, first: Any, second: Any, third: Any) -> Any:
-    """Call int64 code(int32 file, int64, int64, int64)."""
+    """Call int64 code(int32 file, int64, int64, int64) by its address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(_INTEGER, [ir.IntType(32), _INTEGER, _INTEGER, _INTEGER]).as_pointer()

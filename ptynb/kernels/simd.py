@@ -1,4 +1,4 @@
-"""Complex arithmetic in the processor's vectors, as LLVM instructions, used by `fft`.
+"""Complex arithmetic with the processor's vector (SIMD) instructions, generated as LLVM code, used by `fft`.
 
 A complex number here is a pair of vectors (real, imaginary); each lane belongs to one of several simultaneous
 transforms. In arrays, real and imaginary parts are interleaved, as in numpy and torch.
@@ -16,7 +16,7 @@ from llvmlite import ir
 
 Complex = tuple[Any, Any]
 LANES = {"f": 8, "d": 4}
-"""Numbers in a vector of 256 bits, by type: float or double."""
+"""Numbers in a vector of 256 bits, by type: "f" for float, "d" for double."""
 _FLAGS = ("contract", "nsz")
 _INDEX = ir.IntType(64)
 _NEXT = (4, 2, 3, 5, 7, 11, 13)
@@ -37,20 +37,20 @@ class Vectors:
     # Arithmetic
 
     def sum(self, one: Complex, other: Complex) -> Complex:
-        """one + other."""
+        """Return one + other."""
         return self._add(one[0], other[0]), self._add(one[1], other[1])
 
     def difference(self, one: Complex, other: Complex) -> Complex:
-        """one - other."""
+        """Return one - other."""
         return self._subtract(one[0], other[0]), self._subtract(one[1], other[1])
 
     def product(self, one: Complex, other: Complex) -> Complex:
-        """one · other."""
+        """Return one · other."""
         real = self._subtract(self._multiply(one[0], other[0]), self._multiply(one[1], other[1]))
         return real, self._add(self._multiply(one[0], other[1]), self._multiply(one[1], other[0]))
 
     def turned(self, value: Complex, eighths: int) -> Complex:
-        """value · exp(-2πi eighths / 8)."""
+        """Return value · exp(-2πi eighths / 8)."""
         real, imaginary = value
         if eighths % 2:
             root = self._constant(math.sqrt(0.5))
@@ -67,7 +67,7 @@ class Vectors:
                 return self._negative(imaginary), real
 
     def transform(self, values: Sequence[Complex]) -> list[Complex]:
-        """X_q = Σ_k x_k exp(-2πi kq/n) for small n: Cooley and Tukey, Math. Comput. 19, 297 (1965)."""
+        """Return X_q = Σ_k x_k exp(-2πi kq/n) for small n. Cooley and Tukey, Math. Comput. 19, 297 (1965)."""
         count = len(values)
         if count == 1:
             return [*values]
@@ -82,7 +82,7 @@ class Vectors:
         return [rows[q][p] for p in range(rest) for q in range(radix)]
 
     def _transform_of_prime(self, values: Sequence[Complex]) -> list[Complex]:
-        """x_k and x_n-k have the same cosines, and sines that differ in sign only."""
+        """Transform a prime number of values: x_k and x_n-k have equal cosines, and sines of opposite sign."""
         first, count = values[0], len(values)
         pairs = [(values[k], values[count - k]) for k in range(1, count // 2 + 1)]
         even, odd = [self.sum(*pair) for pair in pairs], [self.difference(*pair) for pair in pairs]
@@ -99,7 +99,7 @@ class Vectors:
         return found
 
     def _rotated(self, value: Complex, turn: int, of: int) -> Complex:
-        """value · exp(-2πi turn / of)."""
+        """Return value · exp(-2πi turn / of)."""
         if 8 * turn % of == 0:
             return self.turned(value, 8 * turn // of % 8)
         root = cmath.exp(-2j * math.pi * (turn % of) / of)
@@ -164,7 +164,7 @@ class Vectors:
         return self._chosen(first, first, [0] * self.lanes)
 
     def moved(self, address: Any, by: int) -> Any:
-        """address + by [bytes]."""
+        """Return address + by [bytes]."""
         return self.builder.add(address, ir.Constant(_INDEX, by)) if by else address
 
     def _number(self, address: Any) -> Any:
@@ -175,7 +175,7 @@ class Vectors:
     # Order
 
     def split(self, low: Any, high: Any) -> Complex:
-        """Two consecutive vectors of interleaved complex numbers as a pair."""
+        """Convert two consecutive vectors of interleaved complex numbers to a pair (real, imaginary)."""
         even = range(0, 2 * self.lanes, 2)
         return self._chosen(low, high, even), self._chosen(low, high, [place + 1 for place in even])
 
@@ -185,7 +185,7 @@ class Vectors:
         return self._chosen(*value, places[: self.lanes]), self._chosen(*value, places[self.lanes :])
 
     def columns(self, rows: Sequence[tuple[Any, Any]]) -> list[Complex]:
-        """Columns of a square of complex numbers, whose rows are as returned by `load_whole`."""
+        """Return the columns of a square of complex numbers, whose rows are as returned by `load_whole`."""
         half = self.lanes // 2
         found = list[Complex]()
         for side in (0, 1):
@@ -204,7 +204,7 @@ class Vectors:
         return found
 
     def _transposed(self, rows: Sequence[Any]) -> list[Any]:
-        """Transpose of a square of complex numbers, one vector per row."""
+        """Return the transpose of a square of complex numbers, one vector per row."""
         found, count = [*rows], len(rows)
         step = count // 2
         while step:
@@ -227,5 +227,5 @@ def _place(number: int) -> Any:
 
 
 def _of_pairs(places: Sequence[int]) -> list[int]:
-    """Indices of real and imaginary parts, from those of complex numbers."""
+    """Return indices of real and imaginary parts for indices of complex numbers."""
     return [2 * place + part for place in places for part in (0, 1)]

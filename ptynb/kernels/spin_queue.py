@@ -2,8 +2,8 @@
 
 The caller writes the addresses of the code and of its arguments, then the number of the task; the helper runs it and
 writes the number of the finished task. A helper sets a flag before it sleeps, and is woken by a function that runs no
-Python code: the caller may be the main thread, and an interruption (Ctrl-C) raised there would be lost. It is raised
-when all shares are done.
+Python code: the caller may be the main thread, and a KeyboardInterrupt (Ctrl-C) raised there would be lost. It is
+raised when all shares are done.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LINE = 64
 BOX = 2 * LINE
 """Size of a mailbox [bytes]."""
 _CODE, _ARGUMENTS, _SHARE, _SHARES, _PATIENCE, _LEAVE, _POSTED, _WAKE = range(0, LINE, 8)
-"""Offsets in a mailbox [bytes]: fields written by the caller, and on another cache line those of the helper."""
+"""Offsets in a mailbox [bytes]: these fields are written by the caller; those on the next cache line by the helper."""
 _DONE, _FAILED, _ASLEEP = range(LINE, LINE + 24, 8)
 RESTING = 1 if os.name == "nt" else 20
-"""In the unit of the system's sleep function: ms or microseconds."""
+"""Argument of the system's sleep function: 1 ms on Windows, else 20 microseconds."""
 AT_ONCE = 2000
-"""Number of pauses to wait actively for an answer that is expected immediately."""
+"""Number of pauses during which an answer that is expected immediately is polled."""
 _INTEGER = ir.IntType(64)
 _shares: dict[str, Any] = {}
 
 
 def runner_of(function: Callable[..., None]) -> Any:
-    """Compiled run(addresses, shares, arguments) that runs all shares of function(*arguments, share, shares).
+    """Compile run(addresses, shares, arguments), which runs all shares of function(*arguments, share, shares).
 
     It returns the number of shares that failed.
     """
@@ -57,7 +57,7 @@ def runner_of(function: Callable[..., None]) -> Any:
 
 
 def _code_of_load(context: Any, address: Any) -> Any:
-    """Atomic load of the number at an address."""
+    """Load the number at an address atomically."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(builder.inttoptr(arguments[0], _INTEGER.as_pointer()), "seq_cst", 8)
@@ -66,7 +66,7 @@ def _code_of_load(context: Any, address: Any) -> Any:
 
 
 def _code_of_store(context: Any, address: Any, value: Any) -> Any:
-    """Atomic store of a number."""
+    """Store a number at an address atomically."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store_atomic(arguments[1], builder.inttoptr(arguments[0], _INTEGER.as_pointer()), "seq_cst", 8)
@@ -76,7 +76,7 @@ def _code_of_store(context: Any, address: Any, value: Any) -> Any:
 
 
 def _code_of_pause(context: Any) -> Any:
-    """Pause instruction for a thread that waits actively."""
+    """Execute the pause instruction of a polling thread."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         machine = platform.machine().lower()
@@ -93,7 +93,7 @@ def _code_of_pause(context: Any) -> Any:
 
 
 def _code_of_ask(context: Any, function: Any, number: Any) -> Any:
-    """Call void function(number) at an address."""
+    """Call void function(number) by its address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [_INTEGER]).as_pointer()
@@ -114,12 +114,12 @@ def _code_of_do(context: Any, code: Any, place: Any, share: Any, shares: Any) ->
 
 
 def _code_of_job(context: Any, name: Any, arguments: Any) -> Any:
-    """Addresses of int64 code(place, share, shares), which returns 1 on failure, and of its arguments.
+    """Return the addresses of int64 code(place, share, shares), which returns 1 on failure, and of its arguments.
 
     The arguments are stored in memory of the caller, which waits until all shares are done.
     """
     if not isinstance(name, types.StringLiteral):
-        return None  # repeated only after typing the share's function failed, whose error is to be reported
+        return None  # only reached again after typing of the share's function failed; that error is to be reported
     function = _shares[name.literal_value]
     called = numba.typeof(function).get_call_type(context, (*arguments.types, types.int64, types.int64), {})
 
@@ -164,7 +164,7 @@ def pause_for(pauses: int) -> None:
 
 @compiled
 def _wait(waited: int, leave: int) -> int:
-    """Wait briefly; at intervals yield the core to other threads, possibly to the one that is waited for."""
+    """Pause, and at intervals yield the core to other threads, possibly to the awaited one; return `waited` + 1."""
     _pause()
     if leave and waited % 64 == 63:
         _do(leave, 0, 0, 0)
@@ -201,7 +201,7 @@ def serve(box: int) -> None:
 
 @compiled
 def _together(addresses: Any, shares: int, code: int, place: int) -> int:
-    """Run share 0 and wait for the helpers' shares; returns the number of shares that failed."""
+    """Run share 0 and wait for the helpers' shares; return the number of shares that failed."""
     failed = 0
     if addresses.boxes == 0:
         for share in range(shares):
@@ -235,13 +235,13 @@ def _together(addresses: Any, shares: int, code: int, place: int) -> int:
 
 @compiled
 def _core(code: int) -> int:
-    """Number of the core of this thread, -1 if the system does not report it."""
+    """Return the core number of this thread, -1 if the system does not report it."""
     return _do(code, 0, 0, 0) & 0xFFFF if code else -1
 
 
 @compiled
 def _leave_or_rest(waited: int, patience: int, addresses: Any) -> int:
-    """Wait briefly: actively, or beyond `patience` by sleeping for some microseconds."""
+    """Wait briefly: poll, or sleep for some microseconds once `patience` is exceeded; return the new `waited`."""
     if waited >= patience and addresses.rest:
         _do(addresses.rest, RESTING, 0, 0)
         return waited

@@ -1,6 +1,7 @@
-"""The steps of the hot path for patterns from `first` to `last`: passes and transforms, one compiled loop per step.
+"""The steps of the hot path for patterns `first` to `last`: loops and transforms, one compiled function per step.
 
-Arrays are as in `elementwise`. Each step has a backward step, which overwrites its output with its input's gradient.
+Arrays are as in `elementwise`. Each step has a backward step, which overwrites the gradient of its output with that of
+its input.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from ptynb.kernels.compiler import compiled
 class Moving(NamedTuple):
     """Arguments of the probe shift.
 
-    spectra: of the probes (1, mode, y, x); or the probes of each pattern. still: whether all shifts (pattern, yx) are
-    0. along_y, along_x: buffers of the ramps. moved: (pattern, mode, y, x); or, alone, (share, mode, y, x), for the
-    current pattern of each share. totals: (share, mode, y, x), the gradient of arrays that patterns have in common.
-    slopes: (pattern, yx), gradient of the shifts. of_probes, of_shifts: which of these to compute.
+    spectra: of the probes, (1, mode, y, x); or, if each pattern has its own, (pattern, mode, y, x), the probes
+    themselves. still: whether all shifts (pattern, yx) are 0. along_y, along_x: buffers for the ramps. alone: whether
+    `moved` contains only the current pattern of each share. moved: (pattern, mode, y, x), or (share, mode, y, x) if
+    alone. totals: (share, mode, y, x), gradient of the shared spectra. slopes: (pattern, yx), gradient of the shifts.
+    of_probes, of_shifts: which gradients to compute.
     """
 
     plans: fft.Plans
@@ -38,9 +40,10 @@ class Crossing(NamedTuple):
     """Arguments of the propagation through the object.
 
     kernel: (1 or pattern, y, x), of the space between two slices. probes: `Moving.moved`, with an axis for states.
-    arriving: (1, slice less one, pattern, state, mode, y, x), incident waves of each further slice; alone, (share,
-    slice less one, 1, …). waves: behind the object, (pattern or share, state, mode, y, x). changes: (share, …), the
-    gradient of the object summed by each share, else empty.
+    alone: whether arrays contain only the current pattern of each share. arriving: waves incident on each further
+    slice, (1, slice less one, pattern, state, mode, y, x), or (share, slice less one, 1, …) if alone. waves: behind the
+    object, (pattern, state, mode, y, x), or (share, …) if alone. changes: (share, …), gradient of the object summed by
+    each share; empty if not alone.
     """
 
     plans: fft.Plans
@@ -57,8 +60,8 @@ class Crossing(NamedTuple):
 class Seen(NamedTuple):
     """Measured counts and detector parameters; missing arrays are empty, and a background requires weights.
 
-    stored: counts (…, y, x); those of pattern j have index rows[j]. mask: (y, x). weights: w (pattern,). background:
-    B (y, x). of_weights, of_background: their gradients, the latter (share, y, x).
+    stored: counts (…, y, x), with those of pattern j at index rows[j]. mask: (y, x). weights: w (pattern,).
+    background: B (y, x). of_weights, of_background: gradients of weights and background, the latter (share, y, x).
     """
 
     stored: Any
@@ -72,13 +75,13 @@ class Seen(NamedTuple):
 
 @compiled
 def own(array: Any, alone: bool, share: int) -> Any:
-    """A share's entry of an array that has one per share; all of an array of patterns."""
+    """Return a share's entry of an array with one entry per share (if alone); else the whole array of patterns."""
     return array[share : share + 1] if alone else array[0 : len(array)]
 
 
 @compiled
 def move(moving: Moving, moved: Any, first: int, last: int) -> None:
-    """P_jm = F⁻¹[R_j F[P_m]]; `spectra` of one entry per pattern are the unshifted probes. moved: (one)."""
+    """P_jm = F⁻¹[R_j F[P_m]]; `spectra` with one entry per pattern contains the unshifted probes. moved: (one)."""
     along_y, along_x = moving.along_y, moving.along_x
     if moving.still:
         elementwise.ramped(moving.spectra, along_y, along_x, 1.0, first, last, moved)
@@ -93,9 +96,9 @@ def move(moving: Moving, moved: Any, first: int, last: int) -> None:
 
 @compiled
 def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> None:
-    """Replace the gradient of the output of `move` by that of the probes, or of their spectra if patterns share these.
+    """Replace the gradient of the output of `move` by that of the probes, or of their spectra if these are shared.
 
-    moved: (one). total: sum of this share, which is added to.
+    moved: (one). total: gradient sum of this share, which is added to.
     """
     along_y, along_x, shared = moving.along_y, moving.along_x, moving.spectra.shape[0] == 1
     if not moving.still:
@@ -116,7 +119,7 @@ def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> 
 
 @compiled
 def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
-    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. The three arrays are those of the share, (one)."""
+    """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. probes, arriving, waves: arrays of this share, (one)."""
     plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
     for layer in range(arriving.shape[0] + 1):
         before = probes if layer == 0 else arriving[layer - 1]
@@ -130,9 +133,10 @@ def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int
 
 @compiled
 def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
-    """Replace the gradient of the output of `cross` by that of the last slice's windows.
+    """Replace the gradient of the output of `cross`, in `waves`, by that of the windows of the last slice.
 
-    Incident waves of a slice are replaced by the gradient of the windows before it, and the probes by their gradient.
+    The incident waves of a slice are replaced by the gradient of the windows of the slice before it, the probes by
+    their gradient.
     """
     plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
     gaps = arriving.shape[0]
@@ -159,7 +163,7 @@ def add_change(
 ) -> None:
     """Add the output of `cross_back`, times a factor, to some rows of the gradient of the object.
 
-    patterns: the first, and one past the last. rows: the share that owns the rows, and the number of shares.
+    patterns: the first, and one past the last. rows: index of the share that owns the rows, and number of shares.
     """
     gaps = arriving.shape[0]
     for layer in range(gaps + 1):
@@ -183,5 +187,5 @@ def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -
 
 @compiled
 def span(array: Any, first: int, last: int) -> tuple[int, int]:
-    """Index range of patterns in an array that may have a single entry for the current pattern."""
+    """Return the index range of patterns in an array that may have a single entry, for the current pattern."""
     return (first, last) if array.shape[0] > 1 or first == last else (0, 1)

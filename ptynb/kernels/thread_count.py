@@ -1,4 +1,4 @@
-"""Number of threads that share work, and limits on torch's own threads."""
+"""Number of threads that share work, and a context that limits torch's own threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def count() -> int:
-    """Number of threads that share work: torch's number, or its value before `torch_alone`."""
+    """Return the number of threads that share work: torch's number of threads, before any `torch_alone`."""
     return getattr(_alone, "shares", 0) or torch.get_num_threads()
 
 
@@ -21,9 +21,9 @@ def is_torch_alone() -> bool:
 
 @contextlib.contextmanager
 def torch_alone(wanted: bool = True) -> Iterator[None]:
-    """Context in which torch operations of the calling thread run on this thread only, if `wanted`.
+    """Run torch operations of the calling thread on this thread only, inside this context and if `wanted`.
 
-    After each of torch's operations OpenMP's threads spin for milliseconds, on the cores that shares need: an epoch on
+    After each torch operation OpenMP's threads spin for milliseconds, on the cores that the shares need: an epoch on
     two cores took 1.5 times as long.
     """
     if not wanted or is_torch_alone():

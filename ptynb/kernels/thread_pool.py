@@ -1,8 +1,8 @@
 """Division of work into equal shares for threads that stay in compiled code.
 
-Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does exchanging the interpreter's lock; an
-update of a small batch takes a few hundred. So while torch is limited to one thread, helpers poll a mailbox for a
-millisecond after their last share before they sleep: a section whose helpers are awake takes one microsecond to begin
+Waking a thread takes 50 to 90 microseconds on a virtual machine, and so does passing on Python's global lock (GIL); an
+update of a small batch takes a few hundred. So while torch is limited to one thread, helper threads poll a mailbox for
+a millisecond after their last share before they sleep: a section whose helpers are awake takes one microsecond to begin
 and to end. Otherwise they leave the cores to torch's threads immediately.
 
 The helpers are started when first needed and live as long as the process. numba's own threads would be a second pool
@@ -30,21 +30,21 @@ from ptynb.kernels.libc import address_of, system_function
 from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
 
 PATIENCE = 1e-3
-"""Time that helpers, or their caller, wait actively [s]."""
+"""Time for which helpers, or their caller, poll before they sleep [s]."""
 
 
 @compiled
 def part(count: int, share: int, shares: int) -> tuple[int, int]:
-    """First index of a share's part of `count` items, and one past its last."""
+    """Return the first index of a share's part of `count` items, and one past its last."""
     return count * share // shares, count * (share + 1) // shares
 
 
 def in_shares(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile function(*arguments, share, shares), which runs one share, into a function of arguments that runs all.
+    """Compile function(*arguments, share, shares), which runs one share, into function(*arguments), which runs all.
 
-    Arguments are numbers, arrays, and tuples of these. The number of simultaneous shares is `thread_count.count()`, or
-    `shares=`, for arrays that have a row per share; the call waits for all of them. Raises MemoryError if a share ran
-    out of memory.
+    Arguments are numbers, arrays, and tuples of these. The number of shares is `thread_count.count()`, or `shares=`
+    for arrays that have a row per share; the call waits for all shares. Raises MemoryError if a share ran out of
+    memory.
     """
     runner = runner_of(function)
 
@@ -56,10 +56,10 @@ def in_shares(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Addresses(NamedTuple):
-    """Addresses of the mailboxes, 0 without helpers, and of functions of the system, 0 if not available.
+    """Addresses of the mailboxes (0 without helpers) and of system functions (0 if not available).
 
-    patience: pauses before a waiting thread sleeps. leave: yields the core to other threads. rest: sleeps for a number
-    of microseconds (Windows: milliseconds). core: returns the number of the caller's core.
+    patience: number of pauses before a waiting thread sleeps. leave: yields the core to other threads. rest: sleeps for
+    a number of microseconds (Windows: milliseconds). core: returns the number of the caller's core.
     """
 
     boxes: int
@@ -70,7 +70,7 @@ class _Addresses(NamedTuple):
 
 
 class _Crew:
-    """The helpers. Share 0 is the caller's, share k that of helper k - 1."""
+    """The pool of helper threads. Share 0 runs on the caller's thread, share k on helper k - 1."""
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
@@ -81,7 +81,7 @@ class _Crew:
         self._addresses = self._hasty = self._alone
 
     def run(self, runner: Any, shares: int, arguments: tuple[Any, ...]) -> None:
-        """Run all shares; sequentially if another thread uses the helpers."""
+        """Run all shares; sequentially if another thread is using the helpers."""
         if shares == 1 or not self._busy.acquire(blocking=False):
             failed = runner(self._alone, shares, arguments)
         else:
@@ -96,7 +96,7 @@ class _Crew:
             raise MemoryError("Not enough memory for the buffers of a compiled step.")
 
     def _grow(self, helpers: int) -> None:
-        """Ensure this number of helpers; mailboxes are reallocated, so all helpers must be idle."""
+        """Start this number of helpers instead of the previous ones, which must be idle: mailboxes are reallocated."""
         self.end()
         self._patience = self._patience or _pauses(PATIENCE)
         self._memory = np.zeros((helpers * BOX + LINE) // 8, np.int64)
@@ -111,7 +111,7 @@ class _Crew:
         self._helpers = made
 
     def end(self) -> None:
-        """End all helpers, which must be idle."""
+        """Stop all helpers, which must be idle."""
         for helper in self._helpers:
             helper.calls.put(None)
         for helper in self._helpers:
@@ -121,11 +121,12 @@ class _Crew:
 class _Helper:
     """A thread that runs the tasks in its mailbox.
 
-    calls: the core of the thread that wakes it; None to end it. core: on which it last woke.
+    calls: queue that wakes it, with the core number of the waking thread; None stops it. core: core on which it last
+    woke.
     """
 
     def __init__(self, box: int, number: int, before: list[_Helper]) -> None:
-        """before: the helpers of the preceding shares."""
+        """before: helpers of the preceding shares."""
         self.calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self.core, self._before = -1, before
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
@@ -142,7 +143,7 @@ class _Helper:
 
 
 def _move_off(taken: set[int]) -> None:
-    """Move the calling thread to another core, if it is on one of these.
+    """Move the calling thread to another core if it is on one of the `taken` cores.
 
     Linux wakes a thread on the core of its waker, and leaves two threads that never sleep there for a hundred
     milliseconds, with another core idle.
@@ -157,7 +158,7 @@ def _move_off(taken: set[int]) -> None:
 
 
 def _pauses(seconds: float) -> int:
-    """Number of pauses that take this time."""
+    """Measure the number of pause instructions that take this time."""
     pause_for(1)  # compiles it
     number = 1000
     while True:

@@ -1,4 +1,4 @@
-"""Rearrange stored patterns into the model's order and sum them, in one pass instead of four."""
+"""Rearrangement of stored patterns into the model's pixel order, and their sum, in one pass instead of four."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptynb.kernels.compiler import compiled
 def arrange(
     stored: NDArray[Any], shifts: tuple[int, int], out: NDArray[Any], total: NDArray[np.float64] | None = None
 ) -> None:
-    """out[j, y, x] = stored[j, y + shift_y, x + shift_x], periodically, and total += Σ_j out if it is given.
+    """out[j, y, x] = stored[j, y + shift_y, x + shift_x], periodically; total += Σ_j out unless it is None.
 
     stored, out: (pattern, y, x) of real types. total: (y, x), exact for integer counts.
     """
@@ -23,7 +23,7 @@ def arrange(
 
 
 def readable_by_loops(kind: np.dtype[Any]) -> bool:
-    """Whether loops can be compiled for numbers of this type."""
+    """Whether loops can be compiled for arrays of this type."""
     return kind.isnative and kind.kind in "uif" and kind != np.float16
 
 
@@ -44,6 +44,6 @@ def _arrange(stored: Any, shift_y: int, shift_x: int, out: Any, summing: bool, t
 
 @compiled
 def row_into(source: Any, target: Any) -> None:
-    """Copy numbers into an array of another type."""
+    """Copy numbers into an array, possibly of another type."""
     for x in range(len(source)):
         target[x] = source[x]

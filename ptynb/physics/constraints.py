@@ -1,8 +1,8 @@
-"""Constraints: functions on tensors, and their application to a model for each kind in the settings.
+"""Constraints: functions on tensors, and their application to a model for each kind of constraint in the settings.
 
-All are deterministic and use arrays that are equal on all engines, so they give the same result on all engines. The
-moments of an optimiser are not adjusted: after a constraint that moves or mixes parameters (orthogonal modes, centring)
-a few updates have slightly wrong directions.
+All are deterministic and use arrays that are equal on all engines, so the results are equal, too. The moments of an
+optimiser are not adjusted: after a constraint that moves or mixes parameters (orthogonal modes, centring) a few updates
+have slightly wrong directions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ptynb.settings import constraints as settings
 
 
 class CustomConstraint(ABC):
-    """Base class of constraints defined by the user, which are applied to the model after updates.
+    """Base class of user-defined constraints, which are applied to the model after updates.
 
-    It is called on all engines, without gradients, and has to be deterministic and the same on all engines.
+    They are called on all engines, without gradients, and have to be deterministic and equal on all engines.
 
     Attributes
     ----------
     after : {"epoch", "update"}
-        When it is applied.
+        When the constraint is applied.
     """
 
     after: Literal["epoch", "update"] = "epoch"
@@ -65,29 +65,29 @@ class CustomConstraint(ABC):
 
 
 Extension = ModelComponent | CustomConstraint
-"""Extensions that users add to a reconstruction."""
+"""Extensions that users can add to a reconstruction."""
 
 # Functions on tensors
 
 
 def orthogonal_modes(probe: Tensor) -> Tensor:
-    """Orthogonalise modes (mode, y, x), strongest first; Σ_m P_m(r) P_m*(r') and all patterns are unchanged.
+    """Return orthogonal modes (mode, y, x), strongest first; Σ_m P_m(r) P_m*(r') and all patterns are unchanged.
 
     The singular value decomposition U S V of the modes gives S V. Each has the phase of the most similar input mode.
     Thibault and Menzel, Nature 494, 68 (2013).
     """
     flat = probe.flatten(1)
     _, vectors = torch.linalg.eigh(flat @ flat.conj().T)
-    turned = vectors.flip(1).conj().T @ flat
-    overlaps = turned @ flat.conj().T
-    nearest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
-    return (turned * torch.polar(torch.ones_like(nearest.abs()), -nearest.angle())).reshape(probe.shape)
+    rotated = vectors.flip(1).conj().T @ flat
+    overlaps = rotated @ flat.conj().T
+    largest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
+    return (rotated * torch.polar(torch.ones_like(largest.abs()), -largest.angle())).reshape(probe.shape)
 
 
 def disc(window: tuple[int, int], radius: float, edge: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """1 inside a disc about index n // 2, 0 outside, (y, x), with a cosine edge.
+    """Return 1 inside a disc about index n // 2 and 0 outside, (y, x), with a cosine edge.
 
-    radius, edge: fractions of the window's shorter side.
+    radius, edge: fractions of the shorter side of the window.
     """
     y, x = (torch.arange(side, device=device, dtype=dtype) - side // 2 for side in window)
     distance = torch.hypot(y[:, None], x[None, :]) / min(window)
@@ -97,18 +97,18 @@ def disc(window: tuple[int, int], radius: float, edge: float, device: torch.devi
 
 
 def filtered(field: Tensor, transfer: Tensor) -> Tensor:
-    """Fields (…, y, x) with their spectra multiplied by `transfer` (y, x), in FFT order."""
+    """Return fields (…, y, x) whose spectra are multiplied by `transfer` (y, x), in FFT order."""
     return torch.fft.ifft2(torch.fft.fft2(field) * transfer)
 
 
 def radii(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Spatial frequency (y, x) in cycles per pixel, in FFT order."""
+    """Return the radial spatial frequency (y, x) [cycles per pixel], in FFT order."""
     y, x = (torch.fft.fftfreq(side, device=like.device, dtype=like.real.dtype) for side in shape[-2:])
     return torch.hypot(y[:, None], x[None, :])
 
 
 def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
-    """Gaussian filter along one axis, with the last values repeated beyond the ends; sigma in samples."""
+    """Apply a Gaussian filter along one axis, repeating the last values beyond the ends. sigma: in samples."""
     side = field.shape[axis]
     index = torch.arange(side, device=field.device, dtype=field.real.dtype)
     reach = math.ceil(6 * sigma)
@@ -123,9 +123,9 @@ def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
 
 
 def total_variation_step(field: Tensor, amount: float, iterations: int = 20) -> Tensor:
-    """argmin_u ½ Σ|u - f|² + amount Σ|∇u| of fields (…, y, x), by projected steps of the dual.
+    """Return argmin_u ½ Σ|u - f|² + amount Σ|∇u| of fields (…, y, x), by projected gradient steps of the dual problem.
 
-    Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with the fixed step 1/8; for complex values jointly of both parts.
+    Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with step 1/8; real and imaginary part share one gradient norm.
     """
     dual_y, dual_x = torch.zeros_like(field), torch.zeros_like(field)
     for _ in range(iterations):
@@ -143,7 +143,7 @@ def _gradient(field: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _divergence(y: Tensor, x: Tensor) -> Tensor:
-    """The negative adjoint of the gradient."""
+    """Return the divergence, the negative adjoint of the gradient."""
     result = torch.zeros_like(y)
     result[..., :-1, :] += y[..., :-1, :]
     result[..., 1:, :] -= y[..., :-1, :]
@@ -153,13 +153,13 @@ def _divergence(y: Tensor, x: Tensor) -> Tensor:
 
 
 def shrunk(values: Tensor, amount: float) -> Tensor:
-    """Soft thresholding by `amount`: the proximal step of the l1 norm."""
+    """Return the soft thresholding by `amount`, the proximal step of the l1 norm."""
     size = values.abs()
     return values * ((size - amount).clamp(min=0) / size.clamp(min=1e-30))
 
 
 def neighbours_mean(field: Tensor) -> Tensor:
-    """The mean of the four neighbours of each pixel (…, y, x); the pixel itself replaces those beyond the edges."""
+    """Return the mean of the four neighbours of each pixel (…, y, x); beyond the edges the pixel itself is used."""
     padded = torch.cat([field[..., :1, :], field, field[..., -1:, :]], dim=-2)
     total = padded[..., :-2, :] + padded[..., 2:, :]
     padded = torch.cat([field[..., :, :1], field, field[..., :, -1:]], dim=-1)
@@ -167,7 +167,7 @@ def neighbours_mean(field: Tensor) -> Tensor:
 
 
 def largest_coefficients(field: Tensor, kept: float) -> Tensor:
-    """Fields (…, y, x) with only the fraction `kept` of largest cosine coefficients, of all fields together."""
+    """Return fields (…, y, x) with only the largest cosine coefficients, a fraction `kept` over all fields together."""
     values = field.cpu().numpy()
     spectrum = fft.dctn(values.real, axes=(-2, -1), norm="ortho") + 1j * fft.dctn(
         values.imag, axes=(-2, -1), norm="ortho"
@@ -184,7 +184,7 @@ def largest_coefficients(field: Tensor, kept: float) -> Tensor:
 
 
 def ramp_of(field: Tensor, weight: Tensor) -> Tensor:
-    """The linear phase ramp (yx) [rad/pixel] of a field (y, x): the mean step of its phase, weighted by (y, x)."""
+    """Return the phase ramp (yx) [rad/pixel] of a field (y, x): its mean phase step, weighted by `weight` (y, x)."""
     steps = (
         (field[1:].conj() * field[:-1] * weight[1:]).sum().conj(),
         (field[:, 1:].conj() * field[:, :-1] * weight[:, 1:]).sum().conj(),
@@ -193,18 +193,18 @@ def ramp_of(field: Tensor, weight: Tensor) -> Tensor:
 
 
 def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
-    """exp(i slope·r) (y, x) with r from the middle pixel n // 2."""
+    """Return exp(i slope·r) (y, x), with r relative to the middle pixel n // 2."""
     y, x = (torch.arange(side, device=slope.device, dtype=slope.dtype) - side // 2 for side in shape[-2:])
     phase = slope[0] * y[:, None] + slope[1] * x[None, :]
     return torch.polar(torch.ones_like(phase), phase)
 
 
-# Kinds of the settings
+# Application of each kind of constraint
 
 
 @singledispatch
 def impose(constraint: settings.Constraint, model: Model) -> None:
-    """Impose a constraint on the model's parameters, in place, without gradients."""
+    """Apply a constraint to the parameters of the model, in place, without gradients."""
     raise InvalidTypeError(
         f"{type(constraint).__name__} has no implementation; expected a constraint of pt.constraints.",
         code="argument.invalid-type",
@@ -243,7 +243,7 @@ def _(constraint: settings.FixedProbePower, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.CentredProbe, model: Model) -> None:
-    """Object and probe are shifted by whole pixels: a fractional shift of the object would wrap around its edges."""
+    """Shift object and probe by whole pixels: a fractional shift of the object would wrap around its edges."""
     probe, object = model.probe.values, model.object.values
     light = probe.abs().square().sum(0).double()
     shifts = []
@@ -293,7 +293,7 @@ def _(constraint: settings.MissingWedge, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.DCTThreshold, model: Model) -> None:
-    """Applied to the difference from vacuum."""
+    """Apply it to the difference from vacuum."""
     model.object.set(1 + largest_coefficients(model.object.values - 1, constraint.keep_fraction))
 
 
@@ -302,8 +302,8 @@ def _(constraint: settings.DCTThreshold, model: Model) -> None:
 def _(constraint: settings.PositivePhase, model: Model) -> None:
     object = model.object.values
     phase = object.angle()
-    wanted = phase - constraint.strength * phase.clamp(max=0)
-    model.object.set(torch.polar(object.abs(), wanted))
+    new_phase = phase - constraint.strength * phase.clamp(max=0)
+    model.object.set(torch.polar(object.abs(), new_phase))
 
 
 @impose.register
@@ -318,8 +318,8 @@ def _(constraint: settings.AmplitudeLimits, model: Model) -> None:
 def _(constraint: settings.AmplitudePhaseCoupling, model: Model) -> None:
     object = model.object.values
     amplitude, phase = object.abs(), object.angle()
-    tied = torch.exp(-constraint.ratio * phase)
-    model.object.set(torch.polar(amplitude + constraint.strength * (tied - amplitude), phase))
+    coupled = torch.exp(-constraint.ratio * phase)
+    model.object.set(torch.polar(amplitude + constraint.strength * (coupled - amplitude), phase))
 
 
 @impose.register
@@ -328,12 +328,12 @@ def _(constraint: settings.Denoise, model: Model) -> None:
     object = model.object.values
     match constraint.norm:
         case "tv":
-            calmer = total_variation_step(object, constraint.amount)
+            denoised = total_variation_step(object, constraint.amount)
         case "l1":
-            calmer = 1 + shrunk(object - 1, constraint.amount)
+            denoised = 1 + shrunk(object - 1, constraint.amount)
         case "l2":
-            calmer = 1 + (object - 1) / (1 + constraint.amount)
-    model.object.set(calmer)
+            denoised = 1 + (object - 1) / (1 + constraint.amount)
+    model.object.set(denoised)
 
 
 @impose.register
@@ -348,13 +348,13 @@ def _(constraint: settings.Smooth, model: Model) -> None:
 def _(constraint: settings.ObjectSupport, model: Model) -> None:
     object = model.object.values
     rims = [round(constraint.margin * side) for side in model.window]
-    model.object.set(torch.where(_under_windows(model, rims), object, torch.ones_like(object)))
+    model.object.set(torch.where(_inside_windows(model, rims), object, torch.ones_like(object)))
 
 
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.RecenterDepth, model: Model) -> None:
-    """Centre of Σ|O - 1|² over the slices; slices shifted in at an end are vacuum."""
+    """Centre Σ|O - 1|² in depth; slices shifted in at an end are vacuum."""
     object = model.object.values
     contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
     index = torch.arange(len(contrast), device=contrast.device, dtype=contrast.dtype)
@@ -373,12 +373,12 @@ def _(constraint: settings.RecenterDepth, model: Model) -> None:
 def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
     """O(r) = O'(r) exp(ik·r) is equivalent at r_j to O' with P exp(ik·r), up to a constant phase of each pattern.
 
-    Every slice of a thick object loses its share of the ramp of their product. The inclined beam crosses the slices at
-    another angle; patterns are unchanged except for this.
+    From each slice of a thick object an equal share of the ramp of their product is removed. The inclined beam crosses
+    the slices at another angle; except for this, patterns are unchanged.
     """
     object, probe = model.object.values, model.probe.values
     product = object[0].prod(0)
-    lit = _under_windows(model, [side // 4 for side in model.window])
+    lit = _inside_windows(model, [side // 4 for side in model.window])
     slope = ramp_of(product, lit.to(product.real))
     model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))
     model.probe.set(probe * plane_wave(probe.shape, slope))
@@ -427,8 +427,8 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
         tilt.angles.copy_(smooth)
 
 
-def _under_windows(model: Model, rims: Sequence[int]) -> Tensor:
-    """True in pixels of the object (y, x) under some probe window less its rims (y, x) [pixels]."""
+def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
+    """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
     corners = model.all_positions().round().long() + torch.tensor(rims)
     inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
     lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])

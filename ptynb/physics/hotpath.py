@@ -1,4 +1,4 @@
-"""The hot path: the computation for every pattern of every update, with explicit gradients.
+"""The hot path: computations that run for every pattern of every update, with explicit gradients.
 
 For pattern j at position r_j = c_j + s_j (whole pixels + a remainder in [-½, ½]) and probe mode m
 
@@ -19,13 +19,13 @@ Backwards, with g = F⁻¹[(dL/dM) Ψ], the derivative of L with respect to ψ*,
 PyTorch's gradient of a complex number z is 2 dL/dz*. Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012).
 
 So a pattern costs four Fourier transforms per mode, and four more for each further slice (on a CPU two less, if all
-subpixel shifts are 0). Of the passes over memory, one that overwrites its array takes a third of the time of one that
-fills a new array. So these functions own the arrays saved for the gradient, and overwrite them: gradients can be
-computed once. The rest of the model uses automatic differentiation, so that an addition to it is a few lines.
+subpixel shifts are 0). A pass over memory that overwrites its array takes a third of the time of one that fills a new
+array. So these functions own the arrays saved for the gradient, and overwrite them: gradients can be computed only
+once. The rest of the model uses automatic differentiation, so that an addition to it takes a few lines.
 
-Each step is implemented twice: by torch operations in `torch_steps`, for any device, and compiled for a CPU in
-`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. If no component acts between two
-steps, `far_field_patterns` and `far_field_misfit` combine several of them.
+Each step is implemented twice: with torch operations in `torch_steps`, for any device, and compiled for a CPU in
+`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. If no component acts between them,
+`far_field_patterns` and `far_field_misfit` run several steps as one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from ptynb.physics.patches import check_inside, windows_of
 
 
 def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
-    """Modes (mode, y, x) or (pattern, mode, y, x) shifted by `shifts` (pattern, yx) [pixels]: (pattern, mode, y, x).
+    """Shift modes (mode, y, x) or (pattern, mode, y, x) by `shifts` (pattern, yx) [pixels]: (pattern, mode, y, x).
 
-    Differentiable in both. Raises ValueError if their shapes do not match.
+    Differentiable with respect to both. Raises ValueError if their shapes do not match.
     """
     probes = probes if probes.ndim == 4 else probes[None]
     if shifts.shape != (len(shifts), 2) or len(probes) not in (1, len(shifts)):
         raise InvalidValueError(
-            f"probes is {_named(probes)} and shifts {_named(shifts)}; expected (pattern or 1, mode, y, x) and "
+            f"probes is {_text(probes)} and shifts {_text(shifts)}; expected (pattern or 1, mode, y, x) and "
             "(pattern, 2).",
             code="array.shape-mismatch",
         )
@@ -66,16 +66,16 @@ def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
 
 
 def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None = None) -> Tensor:
-    """Waves right behind the object, (pattern, state, mode, y, x).
+    """Return the waves right behind the object, (pattern, state, mode, y, x).
 
     ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies the wave, with free space between two slices and none
     behind the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
 
-    object: (state, slice, y, x). window_origins: (pattern, yx) int64, of the windows, on the CPU.
+    object: (state, slice, y, x). window_origins: (pattern, yx) int64, on the CPU.
     probes: (pattern or 1, mode, y, x).
     kernel: (y, x) or (pattern, y, x), from `angular_spectrum_kernel`; needed for more than one slice.
 
-    Differentiable in object, probes and kernel. Computing the gradient may overwrite `probes`.
+    Differentiable with respect to object, probes and kernel. Computing the gradient may overwrite `probes`.
     Raises ValueError if a window exceeds the object, or shapes do not match.
     """
     window = _window(object, window_origins, probes, kernel)
@@ -87,70 +87,71 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     return waves
 
 
-def far_field_patterns(given: Illumination) -> Tensor:
-    """`moved_probes`, `exit_waves` and `far_field_intensity` combined: intensities (pattern, y, x) on the detector.
+def far_field_patterns(illumination: Illumination) -> Tensor:
+    """Return the intensities (pattern, y, x) on the detector: `moved_probes`, `exit_waves` and `far_field_intensity`.
 
-    Raises as `exit_waves`.
+    Raises ValueError as `exit_waves` does.
     """
-    object, corners, probes, shifts, kernel = given
+    object, corners, probes, shifts, kernel = illumination
     window = _window(object, corners, probes, kernel, shifts)
     if compiled_for(probes.device, window, kernel):
-        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, given)
+        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, illumination)
         return patterns
     return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
 
 
-def far_field_misfit(given: Illumination, detection: Detection) -> Tensor:
-    """`losses.AmplitudeLoss` of w_j M_j + B, M from `far_field_patterns`, a sum (scalar), if `compiled_for` is True.
+def far_field_misfit(illumination: Illumination, detection: Detection) -> Tensor:
+    """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `far_field_patterns`, a sum (scalar).
 
-    Loss and gradients of a pattern are computed while it is in the cache. Differentiable in object, probes, shifts,
-    weights and background. Raises ValueError if shapes do not match, or a window exceeds the object.
+    Loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to object,
+    probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the object, or
+    `compiled_for` is False.
     """
-    _check(given, detection)
-    value: Tensor = compiled_descent().Misfit.apply(*varied(given, detection), given, detection)
+    _check(illumination, detection)
+    value: Tensor = compiled_descent().Misfit.apply(*varied(illumination, detection), illumination, detection)
     return value
 
 
 def far_field_descent(
-    given: Illumination, detection: Detection, factor: float
+    illumination: Illumination, detection: Detection, factor: float
 ) -> tuple[float, *tuple[Tensor | None, ...]]:
-    """The value of `far_field_misfit`, and `factor` times its gradients by the tensors of `varied`.
+    """Return the value of `far_field_misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
-    Gradients are computed for tensors that require them; the caller has to accumulate them.
+    Gradients are computed for tensors that require them, else None; the caller has to accumulate them.
     """
-    _check(given, detection)
-    wanted = [tensor is not None and tensor.requires_grad for tensor in varied(given, detection)]
-    descent = compiled_descent().Descent(given, detection, wanted)
+    _check(illumination, detection)
+    required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
+    descent = compiled_descent().Descent(illumination, detection, required)
     value: float = descent.value()
     return value, *descent.gradients(factor)
 
 
-def varied(given: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
-    """Tensors that the misfit is differentiable in: object, probes, shifts, weights and background."""
-    return given.object, given.probes, given.shifts, detection.weights, detection.background
+def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
+    """Return the tensors for which the misfit has gradients: object, probes, shifts, weights and background."""
+    return illumination.object, illumination.probes, illumination.shifts, detection.weights, detection.background
 
 
-def _check(given: Illumination, detection: Detection) -> None:
+def _check(illumination: Illumination, detection: Detection) -> None:
     """Raise ValueError if shapes do not match, or there is no compiled step."""
-    object, corners, probes, shifts, kernel = given
-    held, rows, mask, _, weights, background, _ = detection
+    object, corners, probes, shifts, kernel = illumination
+    stored, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts)
-    numbers = np.arange(len(held)) if rows is None else rows.numpy()
+    indices = np.arange(len(stored)) if rows is None else rows.numpy()
     if (
-        held.shape[1:] != window
-        or len(numbers) != len(corners)
-        or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(held))
+        stored.shape[1:] != window
+        or len(indices) != len(corners)
+        or (len(indices) and not 0 <= indices.min() <= indices.max() < len(stored))
         or (mask is not None and mask.shape != window)
     ):
         raise InvalidValueError(
-            f"stored has shape {tuple(held.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
-            f"{numbers.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
+            f"stored has shape {tuple(stored.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
+            f"{indices.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
             code="array.shape-mismatch",
         )
-    for name, own, shape in (("weights", weights, corners.shape[:1]), ("background", background, held.shape[1:])):
-        if own is not None and (own.shape != shape or own.dtype != probes.real.dtype):
+    for name, tensor, shape in (("weights", weights, corners.shape[:1]), ("background", background, stored.shape[1:])):
+        if tensor is not None and (tensor.shape != shape or tensor.dtype != probes.real.dtype):
             raise InvalidValueError(
-                f"{name} is {_named(own)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
+                f"{name} is {_text(tensor)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
             )
     if not compiled_for(probes.device, window, kernel):
         raise InvalidValueError(
@@ -161,13 +162,13 @@ def _check(given: Illumination, detection: Detection) -> None:
 
 
 def far_field_intensity(waves: Tensor) -> Tensor:
-    """Σ |F[ψ]|² (pattern, y, x) over states and modes of exit waves (pattern, state, mode, y, x); differentiable."""
+    """Return Σ |F[ψ]|² (pattern, y, x) over states and modes of waves (pattern, state, mode, y, x); differentiable."""
     intensity: Tensor = _implementation(torch_steps.FarFieldIntensity, waves).apply(waves)
     return intensity
 
 
 def intensity_of(waves: Tensor) -> Tensor:
-    """Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x); differentiable."""
+    """Return Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x); differentiable."""
     intensity: Tensor = _implementation(torch_steps.SummedIntensity, waves).apply(waves)
     return intensity
 
@@ -175,14 +176,14 @@ def intensity_of(waves: Tensor) -> Tensor:
 def _window(
     object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
 ) -> tuple[int, int]:
-    """The probes' window (y, x). Compiled loops do not check indices, so invalid shapes are rejected here."""
+    """Return the probe window (y, x). Raise ValueError for invalid shapes: compiled loops do not check indices."""
     tensors = object, window_origins, probes, kernel, shifts
     shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
-    kinds = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
-    if not fitting or len(kinds) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
+    dtypes = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
+    if not fitting or len(dtypes) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
         raise InvalidValueError(
-            f"object is {_named(object)}, probes {_named(probes)}, kernel {_named(kernel)} and shifts {_named(shifts)} "
+            f"object is {_text(object)}, probes {_text(probes)}, kernel {_text(kernel)} and shifts {_text(shifts)} "
             f"for {len(window_origins)} patterns; expected one complex type, (state, slice, y, x), (pattern or 1, "
             "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and window_origins (pattern, 2) "
             "int64.",
@@ -197,7 +198,7 @@ _Shape = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
-    """Whether these shapes match; called at every update, and cached."""
+    """Whether these shapes match; cached, since it is called at every update."""
     patterns = window_origins[0]
     return (
         len(object) == len(probes) == 4
@@ -208,12 +209,12 @@ def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape 
     )
 
 
-def _named(tensor: Tensor | None) -> str:
+def _text(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
 def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
-    """Whether there are compiled steps: on a CPU, for supported window sizes, and a kernel without gradient."""
+    """Whether compiled steps exist: on a CPU, for supported window sizes, and for a kernel without gradient."""
     return device.type == "cpu" and not (kernel is not None and kernel.requires_grad) and _transformable(*window)
 
 
@@ -223,7 +224,7 @@ def _transformable(height: int, width: int) -> bool:
 
 
 def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
-    """This step, compiled if possible."""
+    """Return this step, compiled if possible."""
     if compiled_for(waves.device, waves.shape[-2:]):
         return getattr(compiled_steps(), f"Compiled{step.__name__}")
     return step
@@ -231,11 +232,11 @@ def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
 
 @functools.cache
 def compiled_steps() -> ModuleType:
-    """The module of compiled steps, imported when first needed."""
+    """Return the module of compiled steps, imported on first use."""
     return importlib.import_module("ptynb.kernels.cpu_steps")
 
 
 @functools.cache
 def compiled_descent() -> ModuleType:
-    """The module that combines all compiled steps."""
+    """Return the module that runs all compiled steps as one."""
     return importlib.import_module("ptynb.kernels.fused_gradient")

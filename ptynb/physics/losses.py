@@ -1,4 +1,4 @@
-"""Losses between modelled intensities and measured counts, each with its value and slope.
+"""Losses between modelled intensities and measured counts, each with its value and derivative.
 
 A loss depends on intensities only, so the steps of `hotpath` work with any of them: with Ψ the wave on the detector
 and M = Σ_modes |Ψ|², the gradient with respect to Ψ* is (dL/dM) Ψ.
@@ -19,7 +19,7 @@ from ptynb.physics.hotpath import compiled_for, compiled_steps
 FLOOR = 1e-6
 """ε in units of the mean count of a pixel: negligible for the loss, sufficient for single precision."""
 SLOPE_DAMPING = 3e-4
-"""δ of algorithms that replace the amplitudes of waves by measured ones, in units of the mean count of a pixel.
+"""δ for algorithms that replace the amplitudes of waves by measured ones, in units of the mean count of a pixel.
 
 With δ = 0 results of several engines differed from one engine's in single precision (rPIE in batches of 4: 0.6% of
 object and probe after 4 epochs, now 1e-6). Objects are as accurate with it: the errors after 40 epochs of problem A of
@@ -31,22 +31,22 @@ loss, not 0.1%.
 
 @final
 class Sums:
-    """Sums over all pixels of all patterns of all engines: counts, Σ I, and squares, Σ I² (used by few losses)."""
+    """Sums over all pixels of all patterns of all engines: of counts, Σ I, and their squares, Σ I² (for few losses)."""
 
     def __init__(self, counts: float, squares: Callable[[], float]) -> None:
-        """squares: computes Σ I² on first use, on all engines."""
+        """squares: computes Σ I²; called at most once, on all engines."""
         self.counts, self._squares = counts, squares
 
     @functools.cached_property
     def squares(self) -> float:
-        """Σ I²."""
+        """Σ I², computed on first access."""
         return self._squares()
 
 
 class Loss(ABC):
     """A sum over pixels of a function of the modelled intensity M and the measured counts I.
 
-    floor: intensity [counts] that keeps square roots and logarithms away from zero, far below one count.
+    floor: intensity ε [counts], far below one count, that avoids square roots and logarithms of zero.
     """
 
     def __init__(self, floor: float) -> None:
@@ -54,11 +54,11 @@ class Loss(ABC):
 
     @abstractmethod
     def normaliser(self, sums: Sums) -> float:
-        """Divisor that makes the loss of all patterns dimensionless."""
+        """Return the divisor that makes the loss of all patterns dimensionless."""
 
     @abstractmethod
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Loss (a sum, scalar float64) and its derivative dL/dM (pattern, y, x), in the precision of the model.
+        """Return the loss (a sum, scalar float64) and its derivative dL/dM (pattern, y, x), in the model's precision.
 
         counts: (pattern, y, x) in any type. mask: (y, x), 1 at valid pixels, 0 elsewhere; None: 1 everywhere.
         """
@@ -80,11 +80,11 @@ class AmplitudeLoss(Loss):
         self.damping = damping
 
     def normaliser(self, sums: Sums) -> float:
-        """Σ I."""
+        """Return Σ I."""
         return sums.counts
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """dL/dM = 1 - √(I + ε) / √(M + ε), damped."""
+        """Return the loss and dL/dM = 1 - √(I + ε) / √(M + ε), damped."""
         if compiled_for(model.device, model.shape[-2:]):
             return compiled_steps().amplitude_loss(model, counts, mask, self.floor, self.damping)
         amplitude = (model + self.floor).sqrt_()
@@ -99,20 +99,20 @@ class AmplitudeLoss(Loss):
 
 @final
 class PoissonLoss(Loss):
-    """Σ M - I + I log(I / M), the negative logarithm of the Poisson likelihood, 0 for a perfect fit.
+    """Σ M - I + I log(I / M), the negative log-likelihood of Poisson counts, 0 for a perfect fit.
 
     Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012), eq. 3, less its value at M = I.
     """
 
     def normaliser(self, sums: Sums) -> float:
-        """Σ I."""
+        """Return Σ I."""
         return sums.counts
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """dL/dM = 1 - (I + ε) / (M + ε)."""
+        """Return the loss and dL/dM = 1 - (I + ε) / (M + ε)."""
         model = model + self.floor
-        # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near the fit this keeps the digits that
-        # M - I + I log(I / M) loses (in single precision 4% of the value, at 0.1% from the fit).
+        # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near a perfect fit this avoids the cancellation
+        # in M - I + I log(I / M) (in single precision 4% of the value, at 0.1% from the fit).
         d = (counts.to(model.dtype) + self.floor).sub_(model).div_(model)
         terms = torch.special.xlog1py(1 + d, d).sub_(d).mul_(model)
         slope = d.neg_()
@@ -127,11 +127,11 @@ class IntensityLoss(Loss):
     """Σ (M - I)²."""
 
     def normaliser(self, sums: Sums) -> float:
-        """Σ I²."""
+        """Return Σ I²."""
         return sums.squares
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """dL/dM = 2 (M - I)."""
+        """Return the loss and dL/dM = 2 (M - I)."""
         difference = model - counts.to(model.dtype)
         if mask is not None:
             difference.mul_(mask)
@@ -140,23 +140,23 @@ class IntensityLoss(Loss):
 
 @final
 class WeightedSum(Loss):
-    """Σ_i w_i L_i / N_i: several losses with their weights, each divided by its own normaliser.
+    """Σ_i w_i L_i N_1 / N_i: a weighted sum of several losses, each relative to its own normaliser N_i.
 
-    The first one has the weight 1 and defines the unit: the sum is in units of N_1.
+    The first loss has the weight 1 and defines the unit.
     """
 
     def __init__(self, losses: Sequence[Loss], weights: Sequence[float], sums: Sums) -> None:
-        """losses: for the same patterns. weights: one per loss. sums: of these patterns."""
+        """losses: for the same patterns. weights: one per loss. sums: over these patterns."""
         super().__init__(losses[0].floor)
         self.losses, self.weights = [*losses], [*weights]
         self.units = [losses[0].normaliser(sums) / loss.normaliser(sums) for loss in losses]
 
     def normaliser(self, sums: Sums) -> float:
-        """Normaliser of the first loss, N_1."""
+        """Return the normaliser of the first loss, N_1."""
         return self.losses[0].normaliser(sums)
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Σ_i w_i u_i L_i."""
+        """Return the weighted sums of the losses and of their derivatives."""
         values, slopes = model.new_zeros((), dtype=torch.float64), torch.zeros_like(model)
         for loss, weight, unit in zip(self.losses, self.weights, self.units, strict=True):
             value, slope = loss.value_and_slope(model, counts, mask)
@@ -166,7 +166,7 @@ class WeightedSum(Loss):
 
 
 def make_loss(name: str, mean_count: float, damped: bool = False) -> Loss:
-    """The loss of this name in the settings, for patterns of `mean_count` counts per pixel.
+    """Return the loss with this name in the settings, for patterns of `mean_count` counts per pixel.
 
     damped: whether to damp the slope of the amplitude loss, for an algorithm that replaces amplitudes.
     """
@@ -177,7 +177,7 @@ def make_loss(name: str, mean_count: float, damped: bool = False) -> Loss:
 
 
 def loss_of(model: Tensor, counts: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:
-    """The loss of modelled intensities (pattern, y, x), a sum (scalar), differentiable in `model`."""
+    """Return the loss of modelled intensities (pattern, y, x), a sum (scalar), differentiable in `model`."""
     value: Tensor = _LossOf.apply(model, counts, mask, loss)
     return value
 
@@ -196,7 +196,7 @@ class _LossOf(torch.autograd.Function):
 
 
 def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:
-    """Σ |√I - √M|, the numerator of the amplitude R-factor (divide by Σ √I), a scalar."""
+    """Return Σ |√I - √M|, the numerator of the amplitude R-factor (divide by Σ √I), a scalar."""
     residual = (counts.to(model.dtype).sqrt() - model.sqrt()).abs_()
     if mask is not None:
         residual.mul_(mask)
@@ -204,7 +204,7 @@ def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Te
 
 
 def sum_of_squares(values: Tensor) -> Tensor:
-    """Σ v² of a real tensor, a scalar float64.
+    """Return Σ v² of a real tensor, a scalar float64.
 
     Rows are summed in their own precision, as dot products in one pass; the sums of rows in double precision.
     """

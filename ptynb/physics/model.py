@@ -1,4 +1,4 @@
-"""The forward model of a reconstruction, from the positions to the loss, with the steps of its components below.
+"""The forward model of a reconstruction, from positions to loss. The methods below run one step each:
 
     positions        ->  probes      ->  exit waves  ->  detector waves  ->  intensity  ->  loss
     shift_positions      illuminate      exit_wave       propagate           detect
@@ -39,17 +39,17 @@ from ptynb.physics.torch_steps import shift_ramps
 
 
 class Propagation(ABC):
-    """Propagation of exit waves to the detector; `fourier`: whether intensities are in FFT order."""
+    """Propagation of exit waves to the detector. `fourier`: whether intensities are in FFT order."""
 
     fourier: bool
 
     @abstractmethod
     def __call__(self, waves: Tensor) -> Tensor:
-        """Waves on the detector (…, y, x), whose squares are intensities."""
+        """Return the waves on the detector (…, y, x), whose squared moduli are intensities."""
 
     @abstractmethod
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The adjoint of the propagation, which is its inverse if it is unitary."""
+        """Apply the adjoint of the propagation, which is its inverse if it is unitary."""
 
 
 @final
@@ -59,11 +59,11 @@ class FarFieldPropagation(Propagation):
     fourier = True
 
     def __call__(self, waves: Tensor) -> Tensor:
-        """F[ψ]."""
+        """Return F[ψ]."""
         return far_field(waves)
 
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The inverse transform."""
+        """Return F⁻¹[Ψ]."""
         return torch.fft.ifft2(waves, norm="ortho")
 
 
@@ -78,11 +78,11 @@ class NearFieldPropagation(Propagation):
         self.kernel = kernel
 
     def __call__(self, waves: Tensor) -> Tensor:
-        """F⁻¹[H F[ψ]]."""
+        """Return F⁻¹[H F[ψ]]."""
         return propagate(waves, self.kernel)
 
     def adjoint(self, waves: Tensor) -> Tensor:
-        """Propagation over the negative distance."""
+        """Propagate over the negative distance."""
         return propagate(waves, self.kernel.conj())
 
 
@@ -93,15 +93,15 @@ class TiltedFarField(Propagation):
     fourier = True
 
     def __init__(self, points: Resampling) -> None:
-        """points: from `far_field_resampling`."""
+        """points: frequencies of the detector pixels, from `far_field_resampling`."""
         self.points = points
 
     def __call__(self, waves: Tensor) -> Tensor:
-        """Ψ at the frequencies of the pixels."""
+        """Return Ψ at the frequencies of the detector pixels."""
         return tilted_far_field(waves, self.points)
 
     def adjoint(self, waves: Tensor) -> Tensor:
-        """The adjoint of the interpolated spectrum, by automatic differentiation."""
+        """Return the adjoint of the interpolated spectrum, computed by automatic differentiation."""
         with torch.enable_grad():
             start = torch.zeros_like(waves).requires_grad_()
             return torch.autograd.grad(self(start), start, waves)[0]
@@ -112,18 +112,18 @@ class Slab:
     """Free space between the slices of a thick object, with an optional tilt of the beam."""
 
     def __init__(self, slices: Slices, tilt: Tilt, pixel: tuple[float, float], wavelength: float) -> None:
-        """pixel: of the object (y, x) [m]. wavelength: [m]."""
+        """pixel: size (y, x) of an object pixel [m]. wavelength: [m]."""
         self.slices, self.tilt = slices, tilt
         self.pixel, self.wavelength = pixel, wavelength
         self._fixed: Tensor | None = None
 
     @property
     def moving(self) -> bool:
-        """Whether the kernel has a gradient."""
+        """Whether the kernel requires a gradient."""
         return self.slices.stretch.requires_grad or self.tilt.angles.requires_grad
 
     def kernel(self, window: tuple[int, int], patterns: Tensor, dtype: torch.dtype) -> Tensor:
-        """Propagator from slice to slice, (y, x) or (pattern, y, x), complex of this type."""
+        """Return the propagator from slice to slice, (y, x) or (pattern, y, x), complex; cached if fixed."""
         changing = self.moving or self.tilt.each
         if changing or self._fixed is None:
             tilt = self.tilt.of(patterns).double()
@@ -137,7 +137,7 @@ class Slab:
 
 @final
 class Model(nn.Module):
-    """All parameters of a reconstruction, and the loss of a batch."""
+    """All parameters of a reconstruction. Calling it returns the loss of a batch."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         slab: Slab | None = None,
     ) -> None:
-        """positions: top-left origins of all probe windows (pattern, yx) in the object's array, float64, on the CPU.
+        """positions: top-left corners of the probe windows (pattern, yx) in the object array, float64, on the CPU.
 
         mask: (y, x), 1 at valid pixels, 0 elsewhere, in the pixel order of `Batch`, on the device; None: all are valid.
         """
@@ -165,7 +165,7 @@ class Model(nn.Module):
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
         self.window = probe.parts.shape[-3], probe.parts.shape[-2]
-        """Pixels (y, x) of the probe's window."""
+        """Size (y, x) of the probe window [pixels]."""
         self._device = device = probe.parts.device
         self.initial_positions = positions.to(device)
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
@@ -179,7 +179,7 @@ class Model(nn.Module):
         """All components by name, including object and probe."""
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of these patterns, a sum (scalar). Call it on all engines, also with an empty batch."""
+        """Return the loss of these patterns, summed (scalar). Call it on all engines, also with an empty batch."""
         if len(batch) and self._in_one_step:
             return far_field_misfit(self._illumination(batch), self._detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
@@ -189,7 +189,7 @@ class Model(nn.Module):
         return value
 
     def descend(self, batch: Batch, factor: float) -> Tensor:
-        """The loss of these patterns, a sum (scalar); adds `factor` times its gradient to `.grad`.
+        """Return the loss of these patterns, summed (scalar), and add `factor` times its gradient to `.grad`.
 
         Equivalent to calling the model and `backward`. If one compiled step computes everything, object and probe
         receive their gradients without autograd, whose recording takes a fifth of an update of a small batch.
@@ -213,7 +213,7 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
-        """Add a gradient to that of the parameter of object or probe; False if other operations are in between."""
+        """Add a gradient to that of the object or probe parameter; return False if other operations are in between."""
         if tensor is illumination.object and not self.object.polar:
             parameter = self.object.parts
         elif tensor is illumination.probes and not self._active("illuminate"):
@@ -226,13 +226,13 @@ class Model(nn.Module):
 
     @property
     def compiled(self) -> bool:
-        """Whether most of an update is compiled and runs in the threads of `kernels`."""
+        """Whether most of an update runs in compiled code, in the threads of `kernels`."""
         still = self.slab is None or not self.slab.moving
         return isinstance(self.propagation, FarFieldPropagation) and still and compiled_for(self._device, self.window)
 
     @property
     def _in_one_step(self) -> bool:
-        """Whether one compiled step computes the loss: nothing but weights and a background follows the exit waves."""
+        """Whether one compiled step computes the loss: only weights and a background follow the exit waves."""
         return (
             isinstance(self.loss, AmplitudeLoss)
             and self.object.states == 1
@@ -242,7 +242,7 @@ class Model(nn.Module):
         )
 
     def _detection(self, batch: Batch) -> Detection:
-        """Measured counts, with weights and background of active components."""
+        """Return the measured counts, with weights and background of active components."""
         weights, background = None, None
         for component in self._active("detect"):
             if isinstance(component, Weights):
@@ -254,7 +254,7 @@ class Model(nn.Module):
         return Detection(batch.stored, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
 
     def intensities(self, batch: Batch) -> Tensor:
-        """Modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""
+        """Return the modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""
         states = self.object.values.shape[0]
         if isinstance(self.propagation, FarFieldPropagation) and not self._active("exit_wave"):
             intensity = far_field_patterns(self._illumination(batch))
@@ -269,7 +269,7 @@ class Model(nn.Module):
         return intensity
 
     def exit_waves_of(self, batch: Batch) -> Tensor:
-        """Exit waves (pattern, object mode, probe mode, y, x)."""
+        """Return the exit waves (pattern, object mode, probe mode, y, x)."""
         object, origins, probes, shifts, kernel = self._illumination(batch)
         waves = exit_waves(object, origins, moved_probes(probes, shifts), kernel)
         for component in self._active("exit_wave"):
@@ -277,7 +277,7 @@ class Model(nn.Module):
         return waves
 
     def to_detector(self, waves: Tensor, batch: Batch) -> Tensor:
-        """Exit waves (pattern, …, y, x) -> waves on the detector.
+        """Propagate exit waves (pattern, …, y, x) to the detector.
 
         Windows are at whole pixels and the probe is shifted by the subpixel part. In the near field the detector is
         fixed to the probe, so waves are shifted back; in the far field this would be a phase without effect.
@@ -287,7 +287,7 @@ class Model(nn.Module):
         return self.propagation(waves)
 
     def from_detector(self, waves: Tensor, batch: Batch) -> Tensor:
-        """The adjoint of `to_detector`."""
+        """Apply the adjoint of `to_detector`."""
         waves = self.propagation.adjoint(waves)
         return (
             self._shifted_by_subpixels(waves, batch, back=False)
@@ -301,12 +301,12 @@ class Model(nn.Module):
         return torch.fft.ifft2(torch.fft.fft2(waves) * (ramps.conj() if back else ramps).reshape(spread))
 
     def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Each pattern's probe (pattern, mode, y, x) and window of the object (pattern, state, slice, y, x)."""
+        """Return each pattern's probe (pattern, mode, y, x) and object window (pattern, state, slice, y, x)."""
         object, origins, probes, shifts, _ = self._illumination(batch)
         return moved_probes(probes, shifts), windows_of(object, origins, self.window)
 
     def _illumination(self, batch: Batch) -> Illumination:
-        """Object, window origins, probes before their subpixel shifts, and these shifts."""
+        """Return object, window origins, probes before their subpixel shifts, and these shifts."""
         origins, shifts = self.window_origins_and_shifts(batch)
         probes = self.probe.values[None]
         for component in self._active("illuminate"):
@@ -315,7 +315,7 @@ class Model(nn.Module):
         return Illumination(self.object.values, origins, probes, shifts, kernel)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
+        """Return window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
             return self._window_origins[batch.patterns.cpu()], self._subpixel_shifts[batch.patterns]
         positions = self.positions_of(batch)
@@ -328,14 +328,14 @@ class Model(nn.Module):
         return self._active("shift_positions")
 
     def positions_of(self, batch: Batch) -> Tensor:
-        """Current positions (pattern, yx) [pixels of the object array], float64."""
+        """Return the current positions (pattern, yx) [pixels of the object array], float64."""
         positions = self.initial_positions[batch.patterns]
         for component in self._active("shift_positions"):
             positions = component.shift_positions(positions, batch)
         return positions
 
     def all_positions(self) -> Tensor:
-        """Current positions of all patterns (pattern, yx), float64, on the CPU."""
+        """Return the current positions of all patterns (pattern, yx), float64, on the CPU."""
         patterns = torch.arange(len(self.initial_positions), device=self.initial_positions.device)
         with torch.no_grad():
             return (
@@ -347,7 +347,7 @@ class Model(nn.Module):
             )
 
     def start_arrays(self) -> dict[str, Tensor]:
-        """Initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
+        """Return the initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
         return (
             {"positions/start": self.initial_positions.double().cpu().clone()}
             if self._active("shift_positions")
@@ -355,10 +355,10 @@ class Model(nn.Module):
         )
 
     def _active(self, step: str) -> list[ModelComponent]:
-        """Active components that override this step."""
+        """Return the active components that override this step."""
         return [component for component in self._by_step[step] if component.active]
 
     def _nothing(self, batch: Batch) -> Tensor:
-        """Patterns (0, y, x) with zero gradients for every parameter, which other engines wait for."""
+        """Return patterns (0, y, x) with zero gradients for every parameter, which the other engines wait for."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
         return batch.counts + zero.to(batch.counts)

@@ -38,10 +38,10 @@ from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.settings import THIN_ONLY, Settings
 
 STATE_PHASE = 0.05
-"""Standard deviation of the initial phases of further object modes [rad]; equal modes would stay equal."""
+"""Standard deviation of the initial phases of further object modes [rad]; equal modes would remain equal."""
 
 NOTHING_NEW = 1e-6
-"""Relative power of a mode's orthogonal part at or below which it is rounding error."""
+"""Relative power of a mode's orthogonal part at or below which it is attributed to rounding."""
 
 
 def check_together(scan: Scan, settings: Settings) -> None:
@@ -91,36 +91,36 @@ def check_together(scan: Scan, settings: Settings) -> None:
 
 
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
-    """Size (y, x) of the probe's window [pixels]: that of the patterns, times the oversampling."""
+    """Return the size (y, x) of the model's probe window [pixels]: that of a pattern, times the oversampling."""
     k = settings.detector.oversampling
     return k * scan.pattern_shape[0], k * scan.pattern_shape[1]
 
 
 def corner_shift(scan: Scan, settings: Settings) -> tuple[int, int]:
-    """Offset (y, x) of the pattern's window in the model's window of the same centre."""
+    """Return the offset (y, x) of a pattern-sized window in the model's window with the same centre."""
     window = model_window(scan, settings)
     return window[0] // 2 - scan.pattern_shape[0] // 2, window[1] // 2 - scan.pattern_shape[1] // 2
 
 
 def object_frame(scan: Scan, settings: Settings) -> ObjectFrame:
-    """Frame of the object array, for windows of the model's size."""
+    """Return the frame of the object array, for windows of the model's size."""
     return scan.object_frame(settings.margin, model_window(scan, settings), corner_shift(scan, settings))
 
 
 def window_positions(scan: Scan, settings: Settings) -> NDArray[np.float64]:
-    """Initial positions of the model's windows (pattern, yx) [pixels of the object array]."""
+    """Return the initial positions of the model's windows (pattern, yx) [pixels of the object array]."""
     return scan.positions - np.array(object_frame(scan, settings).origin) - np.array(corner_shift(scan, settings))
 
 
 def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
+    """Return the initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
 
     mean_pattern: (y, x) [counts], in the pixel order of `Batch`.
     """
     if scan.object is not None:
-        given = torch.from_numpy(scan.object).to(dtype)
-        slices = given if given.ndim == 3 and len(given) == settings.slices.count else None
-        slices = split_in_depth(given.reshape(given.shape[-2:]), settings.slices.count) if slices is None else slices
+        array = torch.from_numpy(scan.object).to(dtype)
+        slices = array if array.ndim == 3 and len(array) == settings.slices.count else None
+        slices = split_in_depth(array.reshape(array.shape[-2:]), settings.slices.count) if slices is None else slices
     else:
         slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
     object = object_states(slices, settings.object.modes, settings.seed)
@@ -147,10 +147,11 @@ def make_model(
     mask: Tensor | None = None,
     extensions: Sequence[ModelComponent] = (),
 ) -> Model:
-    """The model of this scan; object (state, slice, y, x) and probe (mode, y, x), complex, on the model's device.
+    """Return the model of this scan.
 
-    mean_count: of a pixel [counts]. mask: (y, x) 0 or 1, on the device. extensions: custom
-    components, which follow the built-in ones in each step.
+    object, probe: (state, slice, y, x) and (mode, y, x), complex, on the model's device. mean_count: mean count of a
+    pixel. mask: (y, x) 0 or 1, on the device. extensions: custom components, which follow the built-in ones in each
+    step.
     """
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
     positions = torch.from_numpy(window_positions(scan, settings))
@@ -170,8 +171,8 @@ def make_model(
         component.active = not [*component.parameters()]
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
-        seen = propagation.points.covered.to(device, dtype)
-        mask = seen if mask is None else mask * seen
+        covered = propagation.points.covered.to(device, dtype)
+        mask = covered if mask is None else mask * covered
     return Model(
         Object(object, settings.object.parametrization == "amplitude_phase"),
         probe_part,
@@ -185,7 +186,7 @@ def make_model(
 
 
 def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Propagation:
-    """The propagation from the exit wave to the detector for the geometry of this scan."""
+    """Return the propagation from the exit wave to the detector for the geometry of this scan."""
     geometry = scan.geometry
     if isinstance(geometry, NearField):
         kernel = angular_spectrum_kernel(
@@ -205,15 +206,15 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
 def _detector_components(
     scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
 ) -> list[ModelComponent]:
-    detector, found = settings.detector, list[ModelComponent]()
+    detector, components = settings.detector, list[ModelComponent]()
     if detector.oversampling > 1:
-        found.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
+        components.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
     if detector.psf_sigma > 0:
-        found.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
-    found.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
+        components.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
+    components.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
     if detector.saturation is not None:
-        found.append(Saturation(detector.saturation))
-    return found
+        components.append(Saturation(detector.saturation))
+    return components
 
 
 def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:
@@ -230,18 +231,18 @@ def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch
 
 
 def flat_object(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An object of transmission 1 (slice, y, x)."""
+    """Return an object (slice, y, x) of transmission 1."""
     return torch.ones(shape, dtype=dtype)
 
 
 def split_in_depth(object: Tensor, slices: int) -> Tensor:
-    """An object (y, x) as equal slices (slice, y, x) whose product it is; phases beyond ±π are not unwrapped."""
+    """Split an object (y, x) into equal slices (slice, y, x) with this product; phases beyond ±π are not unwrapped."""
     root = torch.polar(object.abs() ** (1 / slices), object.angle() / slices)
     return root.expand(slices, *object.shape).clone() if slices > 1 else object[None]
 
 
 def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
-    """Object modes (state, slice, y, x) of an object (slice, y, x); further modes differ by small random phases."""
+    """Return object modes (state, slice, y, x) from one (slice, y, x); all but the first get small random phases."""
     if states == 1:
         return slices[None]
     random = torch.Generator().manual_seed(seed)
@@ -251,7 +252,7 @@ def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
 
 
 def centred_in(probe: Tensor, window: tuple[int, int]) -> Tensor:
-    """The probe (mode, y, x) padded with zeros to a window."""
+    """Pad the probe (mode, y, x) with zeros to a window of the same centre."""
     larger = probe.new_zeros((len(probe), *window))
     top, left = (outer // 2 - inner // 2 for outer, inner in zip(window, probe.shape[-2:], strict=True))
     larger[:, top : top + probe.shape[-2], left : left + probe.shape[-1]] = probe
@@ -259,26 +260,26 @@ def centred_in(probe: Tensor, window: tuple[int, int]) -> Tensor:
 
 
 def probe_from_mean_pattern(mean_pattern: Tensor, dtype: torch.dtype) -> Tensor:
-    """The focused probe (1, y, x) whose far field is the square root of the mean pattern (y, x), in FFT order.
+    """Return the probe (1, y, x), centred, whose far field is the square root of the mean pattern (y, x) in FFT order.
 
-    It is centred in its window.
+    Its phase on the detector is flat: a focused probe.
     """
     amplitude = mean_pattern.clamp(min=0).sqrt().to(dtype)
     return torch.fft.fftshift(torch.fft.ifft2(amplitude, norm="ortho"), dim=(-2, -1))[None]
 
 
 def scale_to_counts(probe: Tensor, counts: float) -> Tensor:
-    """The probe (mode, y, x) with Σ |P|² = counts per pattern, for the unitary transform of a transparent object."""
+    """Scale the probe (mode, y, x) to Σ |P|² = counts: the sum of a pattern if the object is transparent."""
     power = probe.abs().square().sum()
     return probe * (counts / power).sqrt()
 
 
 def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
-    """The probe (mode, y, x) extended to `modes` modes, or cut to them.
+    """Extend the probe (mode, y, x) to `modes` modes, or drop surplus modes.
 
     A new mode is the first one times a product of Hermite polynomials of its width, orthogonalised to the previous
-    modes, with `fraction` of the total power, which does not change. Horizontal ones come first, since sources are
-    mostly wider than high. Products that depend linearly on the given modes are skipped.
+    modes, with `fraction` of the total power, which is preserved. Horizontal ones come first, since sources are mostly
+    wider than high. Products that depend linearly on existing modes are skipped.
 
     Raises InvalidValueError if the probe is nonzero in too few pixels.
     """
@@ -290,7 +291,7 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
     weight = weight / weight.sum()
     y, x = (_standardised(side, weight.sum(1 - axis)) for axis, side in enumerate((height, width)))
     orders = ((k, n - k) for n in range(1, modes + 2) for k in range(n + 1))
-    # The given modes need not be orthogonal; a vector orthogonal to this basis is orthogonal to all of them.
+    # The input modes need not be orthogonal; a vector orthogonal to this basis is orthogonal to all of them.
     basis = list(torch.linalg.qr(given.flatten(1).T)[0].T.reshape(given.shape))
     while len(result) < modes:
         order_y, order_x = next(orders, (None, None))
@@ -315,7 +316,7 @@ def add_modes(probe: Tensor, modes: int, fraction: float = 0.05) -> Tensor:
 
 
 def _standardised(side: int, weight: Tensor) -> Tensor:
-    """Coordinates with mean 0 and variance 1 under `weight`."""
+    """Return coordinates with mean 0 and variance 1 under `weight`."""
     coordinate = torch.arange(side, dtype=weight.dtype)
     mean = (coordinate * weight).sum()
     variance = ((coordinate - mean).square() * weight).sum()
@@ -323,7 +324,7 @@ def _standardised(side: int, weight: Tensor) -> Tensor:
 
 
 def _hermite(order: int, x: Tensor) -> Tensor:
-    """The probabilists' Hermite polynomial He_n(x), by its recurrence He_n = x He_{n-1} - (n - 1) He_{n-2}."""
+    """Return the probabilists' Hermite polynomial He_n(x), by the recurrence He_n = x He_{n-1} - (n - 1) He_{n-2}."""
     before, here = torch.zeros_like(x), torch.ones_like(x)
     for n in range(order):
         before, here = here, x * here - n * before

@@ -1,4 +1,4 @@
-"""Extraction of probe-sized windows from the object, and its adjoint, which adds them: P_j and P_j^T.
+"""Extraction of probe-sized windows from the object, P_j, and its adjoint P_j^T, which adds windows to the object.
 
 Extraction copies runs of pixels, rows of a view of the field. On the CPU a loop over slices adds 5 times faster than
 indexing, and in a fixed order; on a GPU one indexed kernel replaces a launch per pattern.
@@ -15,7 +15,7 @@ from ptynb.exceptions import InvalidValueError
 
 
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
-    """Windows (pattern, …, y, x) of `field` (…, y, x) with these top-left `window_origins` (pattern, yx), on the CPU.
+    """Return windows (pattern, …, y, x) of `field` (…, y, x) at `window_origins` (pattern, yx), which are on the CPU.
 
     Raises ValueError if a window exceeds the field.
     """
@@ -30,15 +30,15 @@ def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int])
 
 
 def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tensor:
-    """Add `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`; adjoint of `read_windows`."""
+    """Add `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`: adjoint of `read_windows`."""
     height, width = windows.shape[-2:]
     if field.device.type == "cpu":
         for source, (y, x) in zip(windows, window_origins.tolist(), strict=True):
             field[..., y : y + height, x : x + width].add_(source)
         return field
     indices = _flat_indices(field, window_origins, (height, width)).reshape(-1)
-    layers = _real(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
-    sources = _real(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
+    layers = _real_view(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
+    sources = _real_view(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
     layers.index_add_(1, indices, sources)
     return field
 
@@ -58,13 +58,13 @@ def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int])
         )
 
 
-def _real(values: Tensor) -> Tensor:
-    """Real view: (…, 2) of complex values, (…, 1) of real ones."""
+def _real_view(values: Tensor) -> Tensor:
+    """Return a real view: (…, 2) of complex values, (…, 1) of real ones."""
     return torch.view_as_real(values) if values.is_complex() else values[..., None]
 
 
 def windows_of(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
-    """`read_windows`, differentiable in `field` (complex)."""
+    """Return `read_windows`, differentiable with respect to `field` (complex)."""
     windows: Tensor = _Windows.apply(field, window_origins, window)
     return windows
 

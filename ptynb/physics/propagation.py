@@ -30,15 +30,15 @@ def angular_spectrum_kernel(
     band_limited: bool = False,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Free-space transfer function of a field's spectrum: (…, y, x) complex128 in FFT order, for `propagate`.
+    """Return the free-space transfer function for `propagate`, (…, y, x) complex128 in FFT order.
 
-    Computed in double precision, since phases of thousands of radians are common; cast it to the waves' type.
+    Computed in double precision, since phases of thousands of radians are common; cast it to the type of the waves.
 
     window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m].
     distance: [m], negative upstream; a number or a tensor (…), differentiable.
     tilt: of the beam (…, yx) [rad], differentiable: the field moves by +distance tan(tilt) along each axis, as in
         multislice through a tilted crystal. Valid for small tilts: diffraction remains that of a beam along the normal.
-    band_limited: removes frequencies whose phase the grid undersamples, which would wrap around the edges.
+    band_limited: whether to remove frequencies whose phase the grid undersamples, which would wrap around the edges.
         Matsushima and Shimobaba, Opt. Express 17, 19662 (2009), with the slope taken in both axes.
     device: of the result; None: that of `distance` or `tilt`, else the CPU.
 
@@ -46,7 +46,7 @@ def angular_spectrum_kernel(
     """
     check_grid(window, pixel, wavelength)
     if device is None:
-        device = next((given.device for given in (distance, tilt) if isinstance(given, Tensor)), torch.device("cpu"))
+        device = next((value.device for value in (distance, tilt) if isinstance(value, Tensor)), torch.device("cpu"))
     y, x = (
         torch.fft.fftfreq(side, pitch, dtype=torch.float64, device=device)
         for side, pitch in zip(window, pixel, strict=True)
@@ -59,25 +59,25 @@ def angular_spectrum_kernel(
     if tilt is not None:
         slope = tilt.to(device, torch.float64).tan()[..., None, None]
         turns = turns - length * (y * slope[..., 0, :, :] + x * slope[..., 1, :, :])
-    kept = square < wavelength**-2
+    transmitted = square < wavelength**-2
     if band_limited:
         far = length.detach().abs()
         for frequency, side, pitch in ((y, window[0], pixel[0]), (x, window[1], pixel[1])):
-            kept = kept & (far * frequency.abs() <= side * pitch / 2 * axial)
-    return torch.polar(kept.to(turns).expand_as(turns), 2 * torch.pi * turns)
+            transmitted = transmitted & (far * frequency.abs() <= side * pitch / 2 * axial)
+    return torch.polar(transmitted.to(turns).expand_as(turns), 2 * torch.pi * turns)
 
 
 def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> float:
-    """The largest distance [m] over which `angular_spectrum_kernel` propagates all waves of this grid.
+    """Return the largest distance [m] over which `angular_spectrum_kernel` propagates all waves of this grid.
 
-    Between adjacent frequencies, 1/(n p) apart, the kernel's phase may change by π at most. It changes fastest at the
-    grid's corner, f = (1/2p_y, 1/2p_x), and there along an axis of n pixels of size p
+    Between adjacent frequencies, 1/(n p) apart, the phase of the kernel may change by at most π. It changes fastest at
+    the corner of the grid, f = (1/2p_y, 1/2p_x); along an axis of n pixels of size p the condition is
 
         z (1/2p) / √(1/λ² - f²)  ≤  n p / 2
 
-    about n p² / λ, the smaller value of both axes. Equivalently: the steepest ray crosses half the window, and waves
-    that move farther wrap around. Voelz, Computational Fourier Optics (2011), 5.2. A field without these waves may be
-    propagated farther. 0 if the grid contains evanescent waves (pixels of about λ/√2 or less).
+    so z is about n p² / λ, the smaller value of both axes. Equivalently: the steepest ray crosses half the window, and
+    waves that move farther wrap around. Voelz, Computational Fourier Optics (2011), 5.2. A field without these waves
+    may be propagated farther. Return 0 if the grid contains evanescent waves (pixels of about λ/√2 or less).
 
     window: pixels (y, x). pixel: their size (y, x) [m]. wavelength: [m]. Raises ValueError for sizes not positive.
     """
@@ -87,17 +87,17 @@ def largest_distance(window: tuple[int, int], pixel: tuple[float, float], wavele
 
 
 def propagate(field: Tensor, kernel: Tensor) -> Tensor:
-    """F⁻¹[kernel · F[field]]: fields (…, y, x) propagated through free space; `kernel` broadcasts against them."""
+    """Return F⁻¹[kernel · F[field]]: fields (…, y, x) propagated through free space; `kernel` broadcasts."""
     return torch.fft.ifft2(torch.fft.fft2(field) * kernel)
 
 
 def far_field(waves: Tensor) -> Tensor:
-    """Fraunhofer diffraction: the unitary Fourier transform of waves (…, y, x), in FFT order."""
+    """Return the unitary Fourier transform of waves (…, y, x), in FFT order: Fraunhofer diffraction."""
     return torch.fft.fft2(waves, norm="ortho")
 
 
 def fresnel_scaling(focus_to_sample: float, sample_to_detector: float) -> tuple[float, float]:
-    """Magnification and effective distance [m] of a diverging or converging beam.
+    """Return the magnification and effective distance [m] of a diverging or converging beam.
 
     The pattern of a spherical wave at z₂ is that of a plane wave at z₂ / M, magnified by M = (z₁ + z₂) / z₁. Paganin,
     Coherent X-Ray Optics (2006), appendix B.

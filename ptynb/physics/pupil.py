@@ -1,4 +1,4 @@
-"""Apertures on a grid of spatial frequencies, the probes of these apertures, and limits of a grid; numpy throughout."""
+"""Apertures on a grid of spatial frequencies, their probes, and limits of a grid; in numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptynb.exceptions import InvalidValueError
 
 
 def frequencies(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Spatial frequencies (y, 1) and (1, x) [1/m] in FFT order. window: pixels (y, x). pixel: (y, x) [m]."""
+    """Return spatial frequencies (y, 1) and (1, x) [1/m], FFT order. window: pixels (y, x). pixel: size (y, x) [m]."""
     y, x = (np.fft.fftfreq(side, size).astype(np.float64) for side, size in zip(window, pixel, strict=True))
     return y[:, None], x[None, :]
 
@@ -19,7 +19,7 @@ def frequencies(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[ND
 def free_space(
     y: NDArray[np.float64], x: NDArray[np.float64], wavelength: float, distance: float
 ) -> NDArray[np.float64]:
-    """2π z (√(1/λ² - f²) - 1/λ) [rad] for frequencies [1/m], without the difference of two large numbers."""
+    """Return 2π z (√(1/λ² - f²) - 1/λ) [rad] for frequencies f [1/m], without the difference of two large numbers."""
     square = y**2 + x**2
     axial = np.sqrt(np.maximum(wavelength**-2 - square, 0))
     phase: NDArray[np.float64] = -2 * np.pi * distance * square / (1 / wavelength + axial)
@@ -29,7 +29,7 @@ def free_space(
 def slopes(
     y: NDArray[np.float64], x: NDArray[np.float64], wavelength: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """|dy/dz| and |dx/dz| of the ray of each frequency (y, x); infinite for evanescent waves."""
+    """Return |dy/dz| and |dx/dz| of the ray of each frequency (y, x); infinite for evanescent waves."""
     square = y**2 + x**2
     runs = square < wavelength**-2
     axial = np.sqrt(np.where(runs, wavelength**-2 - square, 1))
@@ -37,14 +37,14 @@ def slopes(
 
 
 def covered(depth: ArrayLike) -> NDArray[np.float64]:
-    """Fraction of a cell inside an edge at a distance of `depth` cells, positive inside."""
+    """Return the fraction of a cell inside an edge at a distance of `depth` cells, positive inside."""
     return np.clip(np.asarray(depth, np.float64) + 0.5, 0, 1)
 
 
 def disc(
     y: NDArray[np.float64], x: NDArray[np.float64], radius: float, steps: tuple[float, float], edge: float = 0.0
 ) -> NDArray[np.float64]:
-    """1 within the radius, 0 outside, with a linear edge of width `edge`, or of one grid step if that is larger."""
+    """Return 1 within the radius and 0 outside, with a linear edge of width `edge`, at least one grid step."""
     distance = np.hypot(y, x)
     away = np.where(distance > 0, distance, 1)
     step = np.where(distance > 0, np.hypot(y / away * steps[0], x / away * steps[1]), min(steps))
@@ -52,18 +52,18 @@ def disc(
 
 
 def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64], cause: str) -> NDArray[np.complex128]:
-    """The probe (y, x) of power 1, centred in its window, whose spectrum is A exp(-iχ).
+    """Return the probe (y, x) of power 1, centred in its window, whose spectrum is A exp(-iχ).
 
     amplitude: A, (y, x) in FFT order. phase: χ (y, x) [rad]. cause: named in the error message.
 
-    Raises ValueError if a ray misses the window: it arrives (n / 2π) Δχ pixels from the centre, with Δχ the change from
-    one frequency to the next.
+    Raises ValueError if a ray misses the window: it arrives (n / 2π) Δχ pixels from the centre, where Δχ is the change
+    from one frequency to the next.
     """
     sides = amplitude.shape
     needed = list(sides)
     lit, shifted = np.fft.fftshift(amplitude) > 0, np.fft.fftshift(phase)
     for axis, side in enumerate(sides):
-        # The slope at the rim exceeds all slopes on a finer grid, so the size given in the message suffices.
+        # The slope at the rim exceeds all slopes on a finer grid, so the window size in the message suffices.
         before, after = (np.take(lit, range(first, side - 1 + first), axis=axis) for first in (0, 1))
         farthest = np.abs(np.diff(shifted, axis=axis)).max(initial=0.0, where=before | after) / np.pi
         if farthest > 1:
@@ -78,7 +78,7 @@ def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64],
 
 
 def normalised(probe: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """The probe with Σ |P|² = 1."""
+    """Return the probe scaled to Σ |P|² = 1."""
     scaled: NDArray[np.complex128] = probe / np.sqrt((np.abs(probe) ** 2).sum())
     return scaled
 
@@ -90,7 +90,7 @@ def check_pupil(
     reach: tuple[float, float],
     edge: float = 0.0,
 ) -> None:
-    """Raise ValueError if the grid does not contain a pupil of half-widths `reach` (y, x) [1/m], and its `edge`."""
+    """Raise ValueError if the grid does not contain a pupil of half-widths `reach` (y, x) [1/m] with its `edge`."""
     for axis, side, size, half in zip("yx", window, pixel, reach, strict=True):
         outer, most = half + edge / 2, max(side / 2 - 1, 0)
         if outer * wavelength >= 1:
@@ -115,13 +115,13 @@ def check_pupil(
 
 
 def rounded_down(value: float) -> str:
-    """A positive number rounded down to three digits, for a limit in a message."""
+    """Return a positive number rounded down to three digits, for a limit in a message."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.floor(value / unit) * unit:.3g}"
 
 
 def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: float) -> None:
-    """Raise ValueError for a window without pixels, and lengths that are not positive."""
+    """Raise ValueError for a window without pixels, or lengths that are not positive."""
     if min(window) < 1:
         raise InvalidValueError(
             f"The window has {window[0]} x {window[1]} pixels; give at least 1 along y and x.",

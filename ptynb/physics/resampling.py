@@ -25,20 +25,20 @@ from ptynb.exceptions import InvalidValueError
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.complex128]
 TAPS = 6
-"""Width of the interpolation window [samples]. With 6 the relative error of a field pixel's contribution is 7e-6, 2e-5
-at the window's edge; 8 would reduce it a hundredfold, for 1.7 times the time."""
+"""Width of the interpolation window [samples]. With 6 the relative error of the contribution of a field pixel is 7e-6,
+and 2e-5 at the window's edge; 8 would reduce it a hundredfold, for 1.7 times the time."""
 FINER = 2
 """Oversampling of the spectrum before interpolation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """A fixed set of frequencies at which spectra are computed, made by `resampling`.
+    """Precomputed interpolation of spectra at fixed frequencies, from `resampling`.
 
     weights: (y, x) real, factors of the field that compensate for the interpolation window.
-    matrix: (point, sample of the finer spectrum), sparse, real.
-    factor: (…) complex, factor of each point's value; its shape is that of the result.
-    covered: (…) bool, whether the frequency is within the field's grid (|f| ≤ n / 2); elsewhere the result is 0.
+    matrix: (point, sample of the oversampled spectrum), sparse, real.
+    factor: (…) complex, factor of the value at each point; its shape is that of the result.
+    covered: (…) bool, whether the frequency is within the grid of the field (|f| ≤ n / 2); elsewhere the result is 0.
     """
 
     weights: Tensor
@@ -55,7 +55,7 @@ def resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """Precompute the arguments of `spectrum_at` for these frequencies.
+    """Precompute the interpolation of `spectrum_at` for these frequencies.
 
     window: pixels (y, x) of the fields. frequencies: (…, yx) [cycles per window], not finite for unused points.
     scale: (…), real or complex, factor of the spectrum.
@@ -69,23 +69,23 @@ def resampling(
             code="array.shape-mismatch",
         )
     half = np.array(window) / 2
-    seen = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)
-    points = np.where(seen, frequencies, 0.0)
+    inside = np.all(np.abs(frequencies) <= half * (1 + 1e-9), axis=-1, keepdims=True)
+    points = np.where(inside, frequencies, 0.0)
     real = dtype.to_real()
     centre = np.array([side // 2 for side in window])
     turns = points @ (centre / np.array(window))
-    factor = np.where(seen[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
-    weights = [_inverse_bell(side) for side in window]
+    factor = np.where(inside[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
+    weights = [_inverse_transform(side) for side in window]
     return Resampling(
         weights=torch.from_numpy(np.outer(*weights)).to(device, real),
         matrix=_matrix(window, points.reshape(-1, 2)).to(device, real),
         factor=torch.from_numpy(factor).to(device, dtype),
-        covered=torch.from_numpy(seen[..., 0]).to(device),
+        covered=torch.from_numpy(inside[..., 0]).to(device),
     )
 
 
 def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
-    """The unitary spectra of fields (…, y, x) at the points, times their scale: (…, *points), differentiable."""
+    """Return the unitary spectra of fields (…, y, x) at the points, times their scale: (…, *points), differentiable."""
     height, width = fields.shape[-2:]
     padded = torch.nn.functional.pad(fields * points.weights, (0, (FINER - 1) * width, 0, (FINER - 1) * height))
     # The centre is shifted to index 0, so that the spectrum is smooth enough for the narrow interpolation window.
@@ -93,21 +93,21 @@ def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
     batch = fine.shape[:-2]
     columns = torch.view_as_real(fine.reshape(-1, fine.shape[-2] * fine.shape[-1])).movedim(0, 1).flatten(1)
     values = torch.sparse.mm(points.matrix, columns).unflatten(1, (-1, 2)).movedim(0, 1)
-    found = torch.view_as_complex(values.contiguous())
-    return found.reshape(*batch, *points.factor.shape) * points.factor
+    spectra = torch.view_as_complex(values.contiguous())
+    return spectra.reshape(*batch, *points.factor.shape) * points.factor
 
 
 def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
-    """Interpolation window around the points (point, yx), on the fine spectrum: sparse (point, sample)."""
-    indices, heights = [], []
+    """Return the interpolation matrix of points (point, yx) on the oversampled spectrum: sparse (point, sample)."""
+    indices, weights = [], []
     for axis, side in enumerate(window):
-        place = FINER * points[:, axis]
-        first = np.ceil(place - TAPS / 2)
+        position = FINER * points[:, axis]
+        first = np.ceil(position - TAPS / 2)
         samples = first[:, None] + np.arange(TAPS)
-        heights.append(_bell(place[:, None] - samples))
+        weights.append(_kaiser_bessel(position[:, None] - samples))
         indices.append(samples.astype(np.int64) % (FINER * side))
     columns = indices[0][:, :, None] * (FINER * window[1]) + indices[1][:, None, :]
-    values = heights[0][:, :, None] * heights[1][:, None, :]
+    values = weights[0][:, :, None] * weights[1][:, None, :]
     rows = np.repeat(np.arange(len(points)), TAPS * TAPS)
     return torch.sparse_coo_tensor(
         torch.from_numpy(np.stack([rows, columns.reshape(-1)])),
@@ -117,19 +117,19 @@ def _matrix(window: tuple[int, int], points: Reals) -> Tensor:
     ).coalesce()
 
 
-_STEEPNESS = math.pi * math.sqrt((TAPS / FINER * (FINER - 0.5)) ** 2 - 0.8)
+_BETA = math.pi * math.sqrt((TAPS / FINER * (FINER - 0.5)) ** 2 - 0.8)
 
 
-def _bell(distance: Reals) -> Reals:
-    """I₀(β √(1 - (2u/w)²)) over a width of w samples, 1 in the middle."""
+def _kaiser_bessel(distance: Reals) -> Reals:
+    """Return the Kaiser-Bessel window I₀(β √(1 - (2u/w)²)) over a width of w samples, 1 in the middle."""
     inside = np.clip(1 - (2 * distance / TAPS) ** 2, 0, None)
-    bell: Reals = np.i0(_STEEPNESS * np.sqrt(inside)) / np.i0(_STEEPNESS)
-    return bell
+    values: Reals = np.i0(_BETA * np.sqrt(inside)) / np.i0(_BETA)
+    return values
 
 
-def _inverse_bell(side: int) -> Reals:
-    """Reciprocal of the interpolation window's transform, at the field's pixels counted from the centre."""
+def _inverse_transform(side: int) -> Reals:
+    """Return the reciprocal of the interpolation window's transform, at pixels of the field counted from the centre."""
     turns = math.pi * TAPS * (np.arange(side) - side // 2) / (FINER * side)
-    root = np.sqrt(_STEEPNESS**2 - turns**2)
-    inverse: Reals = np.i0(_STEEPNESS) * root / (TAPS * np.sinh(root))
+    root = np.sqrt(_BETA**2 - turns**2)
+    inverse: Reals = np.i0(_BETA) * root / (TAPS * np.sinh(root))
     return inverse

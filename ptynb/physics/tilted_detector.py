@@ -38,12 +38,13 @@ def far_field_resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """Position of each detector pixel in the exit wave's spectrum, (y, x) in FFT order, for `tilted_far_field`.
+    """Return the position of each detector pixel in the spectrum of the exit wave, (y, x), for `tilted_far_field`.
 
     window: pixels (y, x) of waves and detector. curved: False uses the small-angle approximation on the detector (or a
     lens in front of it): on the `conjugate_basis` this is the plain far field. dtype: complex type of the waves.
 
-    Pixels at frequencies beyond the grid, or behind the sample plane, are 0: to be masked by `covered`.
+    The result is in FFT order. Pixels at frequencies beyond the grid, or behind the sample plane, are 0; mask them by
+    `covered`.
     """
     pixels = _whole_numbers(window)
     distance = np.linalg.norm(geometry.detector_centre)
@@ -69,7 +70,7 @@ def far_field_resampling(
 
 
 def tilted_far_field(waves: Tensor, points: Resampling) -> Tensor:
-    """Waves (…, y, x) behind the sample -> waves on the detector (…, y, x) in FFT order, whose squares are counts.
+    """Propagate waves (…, y, x) behind the sample to the detector (…, y, x), in FFT order; their squares are counts.
 
     points: from `far_field_resampling`. Differentiable in `waves`.
     """
@@ -77,7 +78,7 @@ def tilted_far_field(waves: Tensor, points: Resampling) -> Tensor:
 
 
 def tilted_kernel(window: tuple[int, int], geometry: Tilted, distances: float | Tensor) -> Tensor:
-    """Propagator of a probe along the beam, sampled on the sample plane: (…, y, x) complex128, for `propagate`.
+    """Return the propagator of a probe along the beam on the sample plane, (…, y, x) complex128, for `propagate`.
 
     The wave of frequency f on the inclined grid is the one plane wave K with A_a·(K - b/λ) = f_a / n_a that crosses the
     plane with the beam; over a distance z its phase changes by 2π z (K·b - 1/λ) relative to the beam. Exact; equals
@@ -101,7 +102,7 @@ def probe_resampling(
     dtype: torch.dtype = torch.complex64,
     device: torch.device | str = "cpu",
 ) -> Resampling:
-    """For `probe_on_sample`: frequencies g of a plane perpendicular to the beam for the sample's frequencies f.
+    """Return the resampling for `probe_on_sample`: frequencies g, perpendicular to the beam, of the frequencies f.
 
     The probe's pixels there are the sample's, projected along the beam. Then g_a = f_a + n_a A_a·b (1/λ - K·b), with K
     as in `tilted_kernel`: a beam of small aperture is unchanged, the rest is diffraction over each pixel's distance
@@ -132,7 +133,7 @@ def probe_on_sample(probe: Tensor, points: Resampling) -> Tensor:
 
 
 def _offsets(window: tuple[int, int], geometry: Tilted) -> tuple[Reals, NDArray[np.bool_]]:
-    """K - b/λ (y, x, 3) [1/m] of the plane waves of the sample's grid, and which of them propagate.
+    """Return K - b/λ (y, x, 3) [1/m] of the plane waves of the sample's grid, and which of them propagate.
 
     The in-plane part follows from the frequency, the part along the normal n from |K| = 1/λ.
     """
@@ -150,6 +151,6 @@ def _offsets(window: tuple[int, int], geometry: Tilted) -> tuple[Reals, NDArray[
 
 
 def _whole_numbers(window: tuple[int, int]) -> Reals:
-    """Pixels from the middle, (y, x, yx), in FFT order."""
+    """Return pixel indices relative to the middle, (y, x, yx), in FFT order."""
     axes = [np.fft.fftfreq(side, 1 / side) for side in window]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)

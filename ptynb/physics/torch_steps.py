@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 def shift_ramps(shifts: Tensor, window: tuple[int, int]) -> Tensor:
-    """exp(-2πi k·s) (pattern, y, x), complex: shifts a field by `shifts` (pattern, yx) [pixels] in Fourier space.
+    """Return exp(-2πi k·s) (pattern, y, x), complex, which shifts a field by `shifts` (pattern, yx) [pixels].
 
-    At the Nyquist frequency of an even side, where ±½ coincide, the cosine is used: real fields stay real.
+    At the Nyquist frequency of an even side, where ±½ coincide, the cosine is used: real fields remain real.
     """
     y, x = (ramp(shifts[:, axis], window[axis]) for axis in (0, 1))
     return y[:, :, None] * x[:, None, :]
@@ -40,7 +40,7 @@ class MovedProbes(torch.autograd.Function):
 
 
 def _slopes_of_shifts(change: Tensor, spectrum: Tensor, shifts: Tensor) -> Tensor:
-    """dL/ds (pattern, yx), where `change` is F[G] (not unitary) of the gradient G of the moved probes.
+    """Return dL/ds (pattern, yx); `change` is F[G] (not unitary) of the gradient G of the moved probes.
 
     With Parseval's n_y n_x, dL/ds = Re Σ_k (F[G] F[P]*)* dR/ds / (n_y n_x); R is a product of a ramp along y and
     one along x, so the sums are taken along one axis after the other.
@@ -58,20 +58,20 @@ def _slopes_of_shifts(change: Tensor, spectrum: Tensor, shifts: Tensor) -> Tenso
 
 
 def ramp(shift: Tensor, side: int) -> Tensor:
-    """exp(-2πi k s) (pattern, k) along one axis, real at the Nyquist frequency."""
+    """Return exp(-2πi k s) (pattern, k) along one axis, real at the Nyquist frequency."""
     angle, odd = _angles(shift, side)
     return torch.complex(angle.cos(), angle.sin() * odd)
 
 
 def _slope_of_ramp(shift: Tensor, side: int) -> Tensor:
-    """The derivative of `ramp` with respect to the shift, (pattern, k)."""
+    """Return the derivative of `ramp` with respect to the shift, (pattern, k)."""
     angle, odd = _angles(shift, side)
     turn = -2 * torch.pi * torch.fft.fftfreq(side, device=shift.device, dtype=shift.dtype)
     return torch.complex(-turn * angle.sin(), turn * angle.cos() * odd)
 
 
 def _angles(shift: Tensor, side: int) -> tuple[Tensor, Tensor]:
-    """-2π k s (pattern, k), and (k,) 0 at the Nyquist frequency of an even side, 1 elsewhere."""
+    """Return -2π k s (pattern, k), and (k,) 0 at the Nyquist frequency of an even side, 1 elsewhere."""
     frequency = torch.fft.fftfreq(side, device=shift.device, dtype=shift.dtype)
     odd = torch.ones_like(frequency)
     if side % 2 == 0:
@@ -80,7 +80,7 @@ def _angles(shift: Tensor, side: int) -> tuple[Tensor, Tensor]:
 
 
 class ExitWaves(torch.autograd.Function):
-    """`hotpath.exit_waves` through windows (pattern, state, slice, y, x) of the object, which are overwritten too."""
+    """`hotpath.exit_waves` for object windows (pattern, state, slice, y, x), which the backward step overwrites."""
 
     @staticmethod
     def forward(ctx: Any, windows: Tensor, probes: Tensor, kernel: Tensor | None) -> Tensor:
@@ -118,12 +118,12 @@ class ExitWaves(torch.autograd.Function):
 def _through_first_slice(
     windows: Tensor, probes: Tensor, change: Tensor, want_windows: bool, want_probes: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of all windows and of the probes, from that of the waves behind the first slice.
+    """Return the gradients of all windows and of the probes, from that of the waves behind the first slice.
 
-    Windows are passed conjugated, those of further slices replaced by their gradients.
+    windows: conjugate; those of further slices are already replaced by their gradients.
     """
     states, slices, modes = windows.shape[1], windows.shape[2], probes.shape[1]
-    # With one state the moved probes have the waves' size, and are not needed again.
+    # With one state the moved probes have the size of the waves, and are not needed again.
     space = probes[:, None] if states == 1 else torch.empty_like(change)
     first = windows[:, :, 0, None]
     of_windows, of_probes = None, None
@@ -143,7 +143,7 @@ def _through_first_slice(
 
 
 def _slope_of_kernel(waves: Tensor, spectrum: Tensor, kernel: Tensor) -> Tensor:
-    """dL/dH* of one gap, from the waves (pattern, state, mode, y, x) before it and F of the gradient behind it."""
+    """Return dL/dH* of one gap, from waves (pattern, state, mode, y, x) before it and F of the gradient behind it."""
     slope = (torch.fft.fft2(waves).conj() * spectrum).sum((1, 2) if kernel.ndim == 3 else (0, 1, 2))
     return slope / (waves.shape[-2] * waves.shape[-1])
 
@@ -183,7 +183,7 @@ class SummedIntensity(torch.autograd.Function):
 
 
 def _summed_squares(waves: Tensor) -> Tensor:
-    """Σ |Ψ|² (pattern, y, x) of waves (pattern, …, y, x)."""
+    """Return Σ |Ψ|² (pattern, y, x) of waves (pattern, …, y, x)."""
     first, *others = torch.view_as_real(waves.flatten(1, -3)).unbind(1)
     squares = first.square()
     for other in others:

@@ -1,7 +1,7 @@
-"""Preparation of scans: functions from a scan to a scan. Patterns are not copied; they are changed when they are read.
+"""Preparation of scans: functions from a scan to a scan. Patterns are not copied; they are transformed when read.
 
 Mask, positions, guesses, geometry and ground truth are changed together with the patterns, so that a model that fits
-before also fits afterwards. Functions that read the patterns state it.
+before also fits afterwards. Docstrings of functions that read the patterns say so.
 """
 
 from ptynb.preparation.binning import bin as bin

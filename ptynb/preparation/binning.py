@@ -32,10 +32,10 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     """Sum blocks of detector pixels; a block with a bad pixel is bad.
 
     Far field: object pixels stay, and the probe window shrinks about its centre (the outer part is cut off). Blocks
-    begin at the first pixel, so that none is lost: the zero frequency is then beside the centre of its block, and the
-    probes are multiplied by the ramp exp(-2πi d·r / n) of that distance d. Near field: object pixels grow. Probe and
-    object (guess and ground truth) become means over blocks, the probe times the square root of the number of pixels in
-    a block, since counts are sums.
+    begin at the first pixel, so that none is lost: the zero frequency is then off the centre of its block by a distance
+    d, and the probes are multiplied by the ramp exp(-2πi d·r / n). Near field: object pixels grow. Probe and object
+    (guess and ground truth) become means over blocks, the probe times the square root of the number of pixels in a
+    block, since counts are sums.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
     if scan.is_far_field:
         start = middle_start(scan.pattern_shape, window)
-        beside = _beside(scan.pattern_shape, factors)
+        offset = _zero_frequency_offset(scan.pattern_shape, factors)
         positions = scan.positions + start
-        fields = carried(scan, probe=lambda field: cut(ramped(field, beside), start, window))
+        fields = carried(scan, probe=lambda field: cut(ramped(field, offset), start, window))
     else:
         positions = scan.positions / factors
         scale = math.sqrt(factors[0] * factors[1])
@@ -156,14 +156,14 @@ def resample(scan: Scan, factor: float) -> Scan:
     )
 
 
-def _beside(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
-    """Distance of the centre of the block with the new zero frequency from the old one [old pixels]."""
+def _zero_frequency_offset(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
+    """Return the distance from the old zero frequency to the centre of its block, the new one [old pixels]."""
     y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
     return y, x
 
 
 def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
-    """Return the geometry with detector pixels that cover the old area as `window`."""
+    """Return the geometry with the detector divided into `window` pixels of the same total area."""
     geometry = facing_geometry(scan, "a change of detector pixels")
     if geometry is None:
         return None
@@ -174,7 +174,7 @@ def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:
 
 
 def _blocks(field: Array, factors: tuple[int, int]) -> Array:
-    """Reshape (…, y, x) to (…, block y, in y, block x, in x); incomplete blocks repeat the last pixel."""
+    """Reshape (…, y, x) to (…, block y, y in block, block x, x in block); incomplete blocks repeat the last pixel."""
     missing = [(0, 0)] * (field.ndim - 2) + [(0, -side % f) for side, f in zip(field.shape[-2:], factors, strict=True)]
     field = np.pad(field, missing, mode="edge")
     height, width = field.shape[-2:]
@@ -182,7 +182,7 @@ def _blocks(field: Array, factors: tuple[int, int]) -> Array:
 
 
 def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type for sums of counts."""
+    """Return a data type for sums of counts of type `dtype`."""
     if np.issubdtype(dtype, np.floating):
         return np.result_type(dtype, np.float32)
     if np.issubdtype(dtype, np.unsignedinteger):
@@ -198,18 +198,18 @@ def _binned(factors: tuple[int, int], mask: NDArray[np.bool_] | None, patterns: 
 def _weights(old: int, new: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the weights of the old pixels in the new ones (new, old), and which new ones are on the detector."""
     size = old / new
-    places = (np.arange(new) - new // 2) * size + old // 2
+    centres = (np.arange(new) - new // 2) * size + old // 2
     pixels = np.arange(old)
     edge = 1e-9
     if size >= 1:
-        high = np.minimum(places[:, None] + size / 2, pixels + 0.5)
-        low = np.maximum(places[:, None] - size / 2, pixels - 0.5)
+        high = np.minimum(centres[:, None] + size / 2, pixels + 0.5)
+        low = np.maximum(centres[:, None] - size / 2, pixels - 0.5)
         shared = np.maximum(high - low, 0)
         part = shared.sum(1) / size
         return shared / np.maximum(part, edge)[:, None], part >= 0.5 - edge
-    inside = np.clip(places, 0, old - 1)
+    inside = np.clip(centres, 0, old - 1)
     hat = np.maximum(1 - np.abs(inside[:, None] - pixels), 0)
-    return size * hat, (places >= -0.5 - edge) & (places <= old - 0.5 + edge)
+    return size * hat, (centres >= -0.5 - edge) & (centres <= old - 0.5 + edge)
 
 
 def _interpolated(

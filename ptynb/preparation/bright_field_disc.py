@@ -1,4 +1,4 @@
-"""The bright-field disc: its centre and radius, and the calibration of detector pixels from them."""
+"""The bright-field disc: its centre and radius, and the calibration of the detector pixel size from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptynb.preparation.center_of_mass import mean_pattern
 
 RAYS = 360
 SMALLEST_RADIUS = 2.0
-"""[detector pixels]"""
+"""Smallest radius of a disc [detector pixels]."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def bright_field_disc(scan: Scan) -> Disc:
 
 
 def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float | None = None) -> Scan:
-    """Calibrate the detector pixels by the radius of the bright-field disc. Reads all patterns once.
+    """Calibrate the detector pixel size by the radius of the bright-field disc. Reads all patterns once.
 
     The distance is that of the geometry, or 1 m. Positions of a scan with a geometry are preserved in metres, and so
     are converted to the new object pixels; those of a scan without one are taken as object pixels.
@@ -146,8 +146,8 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
 
 
 def _plateau(mean: Array, good: NDArray[np.bool_]) -> tuple[float, NDArray[np.bool_]]:
-    """Return the height of the disc, the median above half of it, and the largest connected part above that half."""
-    # A median over 3 x 3 pixels keeps single bright ones from setting the height.
+    """Return the height of the disc, the median above half of it, and the largest connected area above that half."""
+    # A median over 3 x 3 pixels prevents single bright pixels from determining the height.
     height = float(ndimage.median_filter(np.where(good, mean, 0), 3).max())
     for _ in range(4):
         above = good & (mean > height / 2)
@@ -166,9 +166,9 @@ def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, rad
     angles = np.arange(RAYS) * (2 * math.pi / RAYS)
     distances = np.arange(0.5 * radius, 1.5 * radius + 1, 0.125)
     directions = np.stack([np.sin(angles), np.cos(angles)])
-    places = centre[:, None, None] + directions[:, :, None] * distances
-    heights = ndimage.map_coordinates(np.where(good, mean, 0), places, order=1)
-    bad = ndimage.map_coordinates((~good).astype(np.float64), places, order=1) > 1e-9
+    points = centre[:, None, None] + directions[:, :, None] * distances
+    heights = ndimage.map_coordinates(np.where(good, mean, 0), points, order=1)
+    bad = ndimage.map_coordinates((~good).astype(np.float64), points, order=1) > 1e-9
     falls = (heights[:, :-1] >= level) & (heights[:, 1:] < level)
     far = np.where(falls, np.abs(distances[:-1] - radius), np.inf)
     at = far.argmin(1)
@@ -180,7 +180,7 @@ def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, rad
 
 
 def _circle(points: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Fit a circle by least squares, leaving out outliers once; return its centre (y, x) and radius."""
+    """Fit a circle by least squares, once more without outliers; return its centre (y, x) and radius."""
     used = np.ones(len(points), bool)
     for _ in range(2):
         equations = np.column_stack([2 * points[used], np.ones(int(used.sum()))])

@@ -1,7 +1,7 @@
-"""Shared by the transformations: changes of probe, object and ground truth, and reading of patterns in parts.
+"""Helpers of the transformations: consistent changes of probe, object and ground truth, reading of patterns in parts.
 
 Patterns, probe and object have the axes of the detector; positions have those of the stage. A transformation of the
-detector changes everything with its axes, one of the positions only these.
+detector changes everything with its axes; one of the positions changes only these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ptynb.exceptions import InvalidValueError, ScanError
 Array = NDArray[Any]
 Window = tuple[int, int]
 PIECE = 2**23
-"""Pixels of a piece of patterns that is read at once."""
+"""Largest number of pixels of a part of the patterns that is read at once."""
 SMALLEST_WINDOW = 4
 
 
@@ -34,14 +34,17 @@ def transformed(
     window: Window | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Frames:
-    """Return patterns that are changed by `function(*arguments, patterns, first)` when they are read."""
+    """Return patterns that `function(*arguments, patterns, first)` transforms when they are read.
+
+    first: index of the first of these patterns (pattern, y, x) in the scan.
+    """
     return TransformedFrames(
         scan.frames, partial(function, *arguments), window or scan.pattern_shape, dtype or scan.frames.dtype
     )
 
 
 def real_type(scan: Scan) -> np.dtype[Any]:
-    """Return the type of floats for the scan's counts: float32 for counts of up to 16 bits."""
+    """Return a floating-point type for the scan's counts: float32 for counts of up to 16 bits."""
     return np.result_type(scan.frames.dtype, np.float32)
 
 
@@ -77,25 +80,25 @@ def facing_geometry(scan: Scan, operation: str) -> Geometry | NearField | None:
 
 
 def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
-    """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice, and the counts."""
+    """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice and their counts."""
     for part in parts(scan):
         yield part, scan.counts(part.start, part.stop)
 
 
 def parts(scan: Scan) -> Iterator[slice]:
-    """Yield the slices of these parts."""
+    """Yield slices of all patterns in parts of limited size."""
     step = max(1, PIECE // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     for start in range(0, len(scan), step):
         yield slice(start, min(start + step, len(scan)))
 
 
 def pixel_of(scan: Scan) -> NDArray[np.float64]:
-    """Return the size of an object pixel (y, x) [m]; without geometry in proportion, for square detector pixels."""
+    """Return the size of an object pixel (y, x) [m]; without geometry relative sizes, for square detector pixels."""
     return np.array(scan.pixel_size or [1 / side for side in scan.pattern_shape], dtype=np.float64)
 
 
 def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
-    """Return the index (y, x) that mirroring preserves: the probe centre, or the centre of a near-field window."""
+    """Return the index (y, x) about which patterns are mirrored: the probe centre, or that of a near-field window."""
     sides = np.array(window or scan.pattern_shape)
     return (sides // 2).astype(np.float64) if scan.is_far_field else (sides - 1) / 2
 
@@ -103,10 +106,13 @@ def middle_of(scan: Scan, window: Window | None = None) -> NDArray[np.float64]:
 def carried(
     scan: Scan, *, probe: Callable[[Array], Array] | None = None, object: Callable[[Array], Array] | None = None
 ) -> dict[str, Any]:
-    """Return guesses and ground truth with changed probes (mode, y, x) and objects (…, y, x) of the same types."""
+    """Return guesses and ground truth with these functions applied to probes (mode, y, x) and objects (…, y, x).
+
+    Types are preserved. None leaves the probes or objects unchanged.
+    """
     return {
-        "probe": _changed(scan.probe, probe),
-        "object": _changed(scan.object, object),
+        "probe": _applied(scan.probe, probe),
+        "object": _applied(scan.object, object),
         "ground_truth": carried_truth(scan.ground_truth, probe=probe, object=object),
     }
 
@@ -117,11 +123,11 @@ def carried_truth(
     probe: Callable[[Array], Array] | None = None,
     object: Callable[[Array], Array] | None = None,
 ) -> Truth | None:
-    """Return the ground truth with changed probe and object."""
-    return None if truth is None else Truth(_changed(truth.object, object), _changed(truth.probe, probe))
+    """Return the ground truth with these functions applied to its probe and object; None changes nothing."""
+    return None if truth is None else Truth(_applied(truth.object, object), _applied(truth.probe, probe))
 
 
-def _changed(field: Any, function: Callable[[Array], Array] | None) -> Any:
+def _applied(field: Any, function: Callable[[Array], Array] | None) -> Any:
     if field is None or function is None:
         return field
     return np.ascontiguousarray(function(field).astype(field.dtype, copy=False))
@@ -132,25 +138,25 @@ def with_room(
 ) -> dict[str, Any]:
     """Return positions, object guess and ground truth, shifted together so that every window is inside the guess.
 
-    The guess is extended by transparent pixels (1). A scan without a guess does not change.
+    The guess is extended by transparent pixels (1). A scan without an object guess does not change.
     """
     if object is not None:
         corners = np.rint(positions).astype(int)
         near = np.maximum(0, -corners.min(0))
         far = np.maximum(0, corners.max(0) + window - object.shape[-2:])
-        object = _grown(object, near, far)
+        object = _extended(object, near, far)
         positions = positions + near
-        truth = carried_truth(truth, object=lambda field: _grown(field, near, np.zeros(2, int)))
+        truth = carried_truth(truth, object=lambda field: _extended(field, near, np.zeros(2, int)))
     return {"positions": positions, "object": object, "ground_truth": truth}
 
 
-def _grown(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:
+def _extended(field: Array, near: NDArray[np.int_], far: NDArray[np.int_]) -> Array:
     widths = [(0, 0)] * (field.ndim - 2) + [(int(a), int(b)) for a, b in zip(near, far, strict=True)]
     return np.pad(field, widths, constant_values=1)
 
 
 def whole_pair(value: Any, name: str) -> tuple[int, int]:
-    """Return `value` as two integers (y, x); one number is used for both."""
+    """Return `value` as two integers (y, x); a single number is used for both. Raise InvalidValueError otherwise."""
     try:
         pair = np.broadcast_to(np.asarray(value), (2,))
         if not np.issubdtype(pair.dtype, np.integer):
@@ -163,7 +169,7 @@ def whole_pair(value: Any, name: str) -> tuple[int, int]:
 
 
 def window_like(value: Any, name: str) -> Window:
-    """Return `value` as a window of at least 4 x 4 pixels."""
+    """Return `value` as a window of at least 4 x 4 pixels. Raise InvalidValueError for smaller ones."""
     window = whole_pair(value, name)
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(

@@ -78,9 +78,9 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     scan : Scan
         Far-field scan.
     move_probe : bool, default True
-        Whether to apply the ramp to the probe guess; False for a centred guess that was made without the patterns.
+        Whether to apply the ramp to the probe guess; False for a centred guess not derived from the patterns.
     mean : array_like, optional
-        Mean pattern (y, x) in the order of the patterns, or that of some of them; by default all patterns are read.
+        Mean pattern (y, x) of all or some patterns, in their pixel order; by default all patterns are read.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
             code="scan.near-field",
         )
     facing_geometry(scan, "centring")
-    known_mean = None if mean is None else _fitting(scan, mean)
+    known_mean = None if mean is None else _checked_mean(scan, mean)
     scan = as_centred(scan)
     pattern = mean_pattern(scan) if known_mean is None else known_mean
     if not pattern.any():
@@ -120,20 +120,20 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     )
 
 
-def _fitting(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
-    """Return a given mean pattern, centred and 0 at bad pixels."""
-    given = np.asarray(mean, dtype=np.float64)
-    if given.shape != scan.pattern_shape:
+def _checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
+    """Return a mean pattern from the user, centred and 0 at bad pixels."""
+    pattern = np.asarray(mean, dtype=np.float64)
+    if pattern.shape != scan.pattern_shape:
         raise InvalidValueError(
-            f"The mean pattern has shape {given.shape}; expected that of a pattern, {scan.pattern_shape}.",
+            f"The mean pattern has shape {pattern.shape}; expected that of a pattern, {scan.pattern_shape}.",
             code="array.shape-mismatch",
         )
-    given = known(scan.mask, given)
-    return given if scan.centred else np.fft.fftshift(given)
+    pattern = known(scan.mask, pattern)
+    return pattern if scan.centred else np.fft.fftshift(pattern)
 
 
 def _moved(field: Array, shift: tuple[int, int]) -> Array:
-    """Shift field (…, y, x): pixel i + shift moves to pixel i, others are 0."""
+    """Shift a field (…, y, x): pixel i + shift moves to pixel i, pixels without source become 0."""
     out = np.zeros_like(field)
     target, source = [], []
     for side, distance in zip(field.shape[-2:], shift, strict=True):

@@ -17,7 +17,7 @@ from ptynb.preparation.center_of_mass import mean_pattern
 def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:
     """Subtract a dark image from each pattern.
 
-    Negative values stay in the patterns (their mean is unbiased, as for `bin`) and count as 0 in a reconstruction:
+    Negative values stay in the patterns (so that means are unbiased, as for `bin`) and count as 0 in a reconstruction:
     `clip_negative` is set.
 
     Parameters
@@ -37,8 +37,8 @@ def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:
     InvalidValueError
         If the dark image has another shape, or is not finite at good pixels.
     """
-    image = _image(scan, dark, "dark image")
-    return dataclasses.replace(scan, frames=transformed(scan, _less, image, dtype=real_type(scan)), clip_negative=True)
+    image = _detector_image(scan, dark, "dark image")
+    return dataclasses.replace(scan, frames=transformed(scan, _minus, image, dtype=real_type(scan)), clip_negative=True)
 
 
 def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
@@ -63,7 +63,7 @@ def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     InvalidValueError
         If the flat field has another shape, is not finite at good pixels, or nowhere positive.
     """
-    response = _image(scan, flat, "flat field")
+    response = _detector_image(scan, flat, "flat field")
     good = response > 0 if scan.mask is None else scan.mask & (response > 0)
     if not good.any():
         raise InvalidValueError(
@@ -73,7 +73,7 @@ def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     gain = np.where(good, response[good].mean() / np.where(good, response, 1), 0)
     return dataclasses.replace(
         scan,
-        frames=transformed(scan, _times, gain, scan.mask, dtype=real_type(scan)),
+        frames=transformed(scan, _scaled, gain, scan.mask, dtype=real_type(scan)),
         mask=scan.mask if good.all() and scan.mask is None else good,
     )
 
@@ -103,11 +103,11 @@ def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
             f"threshold is {threshold!r}; expected a finite number of at least 0.",
             code="argument.invalid-value",
         )
-    return dataclasses.replace(scan, frames=transformed(scan, _at_least, float(threshold)))
+    return dataclasses.replace(scan, frames=transformed(scan, _thresholded, float(threshold)))
 
 
 def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | None = None) -> Scan:
-    """Scale the patterns. Scaled counts no longer have Poisson statistics.
+    """Scale the patterns by one factor, or each by its own. Scaled counts no longer have Poisson statistics.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
         Mean sum of a pattern over good pixels after scaling all patterns by one factor; reads all patterns once.
         Guess and ground truth of the probe are scaled, too.
     monitor : array_like, optional
-        Incident intensity (pattern,) of each pattern in any unit. Each pattern is divided by its own, relative to the
-        mean, which removes fluctuations of the beam and preserves the mean intensity.
+        Incident intensity (pattern,) of each pattern in any unit. Each pattern is divided by it, relative to the mean,
+        which removes fluctuations of the beam and preserves the mean intensity.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
                 code="argument.invalid-value",
             )
         each = incident.mean() / incident
-        scan = dataclasses.replace(scan, frames=transformed(scan, _times_each, each, scan.mask, dtype=real_type(scan)))
+        scan = dataclasses.replace(scan, frames=transformed(scan, _scaled_by, each, scan.mask, dtype=real_type(scan)))
     return scan if counts is None else _with_mean(scan, counts)
 
 
@@ -160,12 +160,12 @@ def _with_mean(scan: Scan, counts: float) -> Scan:
     if not total > 0:
         raise ScanError("All patterns are 0 at the good pixels and cannot be normalised.", code="scan.empty")
     factor = counts / total
-    frames = transformed(scan, _times, np.full(scan.pattern_shape, factor), scan.mask, dtype=real_type(scan))
+    frames = transformed(scan, _scaled, np.full(scan.pattern_shape, factor), scan.mask, dtype=real_type(scan))
     return dataclasses.replace(scan, frames=frames, **carried(scan, probe=lambda field: field * math.sqrt(factor)))
 
 
-def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return `values` as an image of the detector, finite at good pixels and 0 at bad ones."""
+def _detector_image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return `values` as a detector image (y, x), finite at good pixels and 0 at bad ones."""
     try:
         image = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -185,21 +185,21 @@ def _image(scan: Scan, values: ArrayLike, name: str) -> NDArray[np.float64]:
     return image
 
 
-def _less(image: NDArray[np.float64], patterns: Array, first: int) -> Array:
+def _minus(image: NDArray[np.float64], patterns: Array, first: int) -> Array:
     kind = np.result_type(patterns.dtype, np.float32)
     return patterns.astype(kind) - image.astype(kind)
 
 
-def _times(gain: NDArray[np.float64], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
+def _scaled(gain: NDArray[np.float64], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
     kind = np.result_type(patterns.dtype, np.float32)
     return known(mask, patterns).astype(kind) * gain.astype(kind)
 
 
-def _times_each(each: NDArray[np.float64], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
+def _scaled_by(each: NDArray[np.float64], mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
     kind = np.result_type(patterns.dtype, np.float32)
     factors = each[first : first + len(patterns), None, None].astype(kind)
     return known(mask, patterns).astype(kind) * factors
 
 
-def _at_least(threshold: float, patterns: Array, first: int) -> Array:
+def _thresholded(threshold: float, patterns: Array, first: int) -> Array:
     return np.where(patterns < threshold, np.zeros((), patterns.dtype), patterns)

@@ -42,7 +42,7 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     centre : (int, int), optional
         Pixel (y, x) at the centre of the window; by default the zero frequency.
     move_probe : bool, default True
-        Whether the probe guess is shifted, too; False for a guess that was made without the patterns and is centred.
+        Whether the probe guess is shifted, too; False for a centred guess not derived from the patterns.
 
     Returns
     -------
@@ -56,23 +56,23 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     ScanError
         If it is not centred in a tilted geometry.
     """
-    wanted = window_like(window, "window")
+    size = window_like(window, "window")
     scan = as_centred(scan)
     middle = (scan.pattern_shape[0] // 2, scan.pattern_shape[1] // 2)
     at = middle if centre is None else whole_pair(centre, "centre")
-    start = (at[0] - wanted[0] // 2, at[1] - wanted[1] // 2)
+    start = (at[0] - size[0] // 2, at[1] - size[1] // 2)
     if any(
         not 0 <= begin <= begin + side <= whole
-        for begin, side, whole in zip(start, wanted, scan.pattern_shape, strict=True)
+        for begin, side, whole in zip(start, size, scan.pattern_shape, strict=True)
     ):
         raise InvalidValueError(
-            f"A window of {wanted[0]} x {wanted[1]} pixels around pixel {at} does not fit into patterns of "
+            f"A window of {size[0]} x {size[1]} pixels around pixel {at} does not fit into patterns of "
             f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; make it smaller, or pad them first.",
             code="argument.invalid-value",
         )
     if at != middle:
         facing_geometry(scan, "a crop with another centre")
-    return _reframed(scan, start, wanted, None, move_probe)
+    return _reframed(scan, start, size, None, move_probe)
 
 
 def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
@@ -100,15 +100,15 @@ def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     InvalidValueError
         If the window is smaller than the patterns.
     """
-    wanted = window_like(window, "window")
+    size = window_like(window, "window")
     scan = as_centred(scan)
-    if any(new < old for new, old in zip(wanted, scan.pattern_shape, strict=True)):
+    if any(new < old for new, old in zip(size, scan.pattern_shape, strict=True)):
         raise InvalidValueError(
-            f"window is {wanted[0]} x {wanted[1]} pixels and the patterns have "
+            f"window is {size[0]} x {size[1]} pixels and the patterns have "
             f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected at least as many. Crop or bin them instead.",
             code="argument.invalid-value",
         )
-    return _reframed(scan, middle_start(scan.pattern_shape, wanted), wanted, measured, True)
+    return _reframed(scan, middle_start(scan.pattern_shape, size), size, measured, True)
 
 
 def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool | None, move_probe: bool) -> Scan:

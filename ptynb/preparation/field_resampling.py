@@ -1,4 +1,4 @@
-"""Windows and sampling of complex fields and objects, changed by Fourier and cosine series."""
+"""Crop, pad and resample complex fields and objects, by Fourier and cosine series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptynb.preparation.carry_over import Array, Window
 
 
 def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
-    """Return the part of `field` (…, y, x) from index `start` with `window` pixels; 0 outside the field."""
+    """Return `window` pixels of `field` (…, y, x) from index `start`; 0 outside the field."""
     out = np.zeros((*field.shape[:-2], *window), field.dtype)
     target, source = [], []
     for begin, side, length in zip(start, window, field.shape[-2:], strict=True):
@@ -22,12 +22,12 @@ def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def middle_start(outer: Window, inner: Window) -> tuple[int, int]:
-    """Return the start of a window of `inner` pixels in one of `outer` pixels with the same centre n // 2."""
+    """Return the start of a window of `inner` pixels in one of `outer` pixels, both with their centre at n // 2."""
     return outer[0] // 2 - inner[0] // 2, outer[1] // 2 - inner[1] // 2
 
 
 def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
-    """Return the field (…, y, x), centred at n // 2, whose far field is the part of that of `field` that `cut` returns.
+    """Return the field (…, y, x) whose far field is a window of that of `field`, as of `cut`; both centred at n // 2.
 
     Both transforms are unitary: intensities on the detector are preserved, and the sum of squares if no part is lost.
     The field stays centred; a start other than that of the centre adds a phase ramp.
@@ -39,7 +39,7 @@ def cut_spectrum(field: Array, start: tuple[int, int], window: Window) -> Array:
 
 
 def ramped(field: Array, shift: tuple[float, float]) -> Array:
-    """Return (…, y, x) times exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
+    """Multiply (…, y, x) by exp(-2πi d·r / n), r from its centre: Ψ(k) becomes Ψ(k + d), d = `shift` [pixels]."""
     y, x = (
         np.exp(-2j * np.pi * distance * (np.arange(side) - side // 2) / side)
         for side, distance in zip(field.shape[-2:], shift, strict=True)
@@ -48,7 +48,7 @@ def ramped(field: Array, shift: tuple[float, float]) -> Array:
 
 
 def resampled(field: Array, ratios: tuple[float, float]) -> Array:
-    """Return an object (…, y, x) on a grid `ratios` (y, x) times as fine, with its first pixel at the same position.
+    """Resample an object (…, y, x) to a grid `ratios` (y, x) times as fine, with its first pixel at the same position.
 
     Each axis is a cosine series (the object is mirrored at its edges, so that nothing wraps around); frequencies above
     the Nyquist frequency of the new grid are removed.
@@ -60,7 +60,7 @@ def resampled(field: Array, ratios: tuple[float, float]) -> Array:
 
 
 def _cosine_resampled(field: Array, ratio: float) -> Array:
-    """f(x) = Σ_k c_k cos(π k (x + ½) / N) at x = 0, 1 / ratio, …, where k / 2N stays below ratio / 2."""
+    """Evaluate f(x) = Σ_k c_k cos(π k (x + ½) / N) at x = 0, 1 / ratio, …, for k / 2N below ratio / 2."""
     side = field.shape[-1]
     # The tolerance avoids an additional pixel due to rounding of the ratio.
     count = int(np.ceil((side - 1) * ratio - 1e-9)) + 1

@@ -16,15 +16,15 @@ from ptynb.preparation.counts import normalise
 
 
 def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> Scan:
-    """Replace each count by a random number of the Poisson distribution with this mean.
+    """Replace each count by a Poisson random number with this mean.
 
     Parameters
     ----------
     scan : Scan
         Scan, which does not change.
     dose : float, optional
-        Mean sum of a pattern over good pixels [counts], to which all are scaled first (`normalise`, which reads all
-        patterns once); by default they are not scaled.
+        Mean sum of a pattern over good pixels [counts], to which all patterns are scaled first (`normalise`, which
+        reads all patterns once); by default they are not scaled.
     seed : int, default 0
         Seed; the random numbers of pattern j depend on (seed, j), so that each reading returns the same counts.
 
@@ -77,7 +77,7 @@ def blur(scan: Scan, sigma: float) -> Scan:
 
 def _noisy(seed: int, mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
     mean = known(mask, patterns).astype(np.float64)
-    # Negative and non-finite counts at good pixels are left for the check of counts.
+    # Negative and non-finite counts at good pixels are unchanged, for the later check of counts.
     drawable = np.isfinite(mean) & (mean > 0)
     for index, pattern in enumerate(mean):
         random = np.random.default_rng([seed, first + index])

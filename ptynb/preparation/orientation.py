@@ -1,4 +1,4 @@
-"""Orientation of the detector: patterns mirrored or transposed, with everything that has the axes of the detector."""
+"""Orientation of the detector: mirrors or transposes patterns and everything else with the axes of the detector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     axes : {"y", "x", "yx"}
         Axes that are reversed.
     positions : bool, default False
-        Whether the positions are mirrored, too. False corrects the readout of a detector; True only reverses axes.
+        Whether the positions are mirrored, too: False corrects the readout of a detector, True only reverses axes.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     extent = None if scan.object is None else (scan.object.shape[-2], scan.object.shape[-1])
 
     def mirror_object(field: Array) -> Array:
-        # The ground truth is mirrored about the centre of the guess, since positions refer to both.
+        # The ground truth is mirrored about the centre of the guess, since positions refer to both arrays.
         return np.flip(
             _with_extent(field, extent or (field.shape[-2], field.shape[-1])), tuple(axis - 2 for axis in chosen)
         )
@@ -76,7 +76,7 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
     scan : Scan
         Scan, which does not change.
     positions : bool, default False
-        Whether y and x of the positions are exchanged, too, so that only the axes change their names.
+        Whether y and x of the positions are exchanged, too, so that y and x only exchange their names.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
 def mirrored_indices(
     window: Window, axes: tuple[int, ...], fourier: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the new order of rows and columns: n - 1 - i, or 2 (n // 2) - i modulo n with a zero frequency."""
+    """Return the new order of rows and columns: n - 1 - i, or in the far field 2 (n // 2) - i modulo n."""
 
     def order(axis: int) -> NDArray[np.int64]:
         side = window[axis]
@@ -130,7 +130,7 @@ def _swapped(field: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extent(field: Array, extent: tuple[int, int]) -> Array:
-    """Crop the object (…, y, x), or extend it by transparent pixels, at its far ends."""
+    """Crop the object (…, y, x) to `extent` (y, x), or extend it by transparent pixels, at its far ends."""
     field = field[..., : extent[0], : extent[1]]
     missing = [(0, 0)] * (field.ndim - 2) + [(0, b - a) for a, b in zip(field.shape[-2:], extent, strict=True)]
     return np.pad(field, missing, constant_values=1)

@@ -1,4 +1,4 @@
-"""Bad pixels: masking known ones, and finding unknown ones."""
+"""Bad pixels: masking of known ones, and detection of unknown ones."""
 
 from __future__ import annotations
 
@@ -85,16 +85,16 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
             f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
             code="argument.invalid-value",
         )
-    seen = _statistics(scan)
-    kinds = judged(scan, seen, factor=factor, sigmas=sigmas)
-    working = seen.finite if scan.mask is None else seen.finite & scan.mask
+    statistics = _statistics(scan)
+    kinds = judged(scan, statistics, factor=factor, sigmas=sigmas)
+    working = statistics.finite if scan.mask is None else statistics.finite & scan.mask
     found: NDArray[np.bool_] = working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Bad pixels (y, x) besides the masked ones, in the order of the patterns; see `find_bad_pixels`."""
+    """Bad pixels (y, x) except masked ones, in the order of the patterns, by kind; see `find_bad_pixels`."""
 
     hot: NDArray[np.bool_]
     dead: NDArray[np.bool_]
@@ -102,22 +102,22 @@ class Judged:
 
 
 def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Judged:
-    """Classify the pixels by the statistics of some or all patterns of the scan."""
+    """Classify the pixels from the statistics of some or all patterns of the scan."""
     shifted = scan.is_far_field and not scan.centred
     good = seen.finite if scan.mask is None else seen.finite & scan.mask
     mean, variance = seen.mean, seen.variance
     if shifted:
         mean, variance, good = np.fft.fftshift(mean), np.fft.fftshift(variance), np.fft.fftshift(good)
-    around = _neighbours(np.where(good, mean, np.nan))
-    counted = np.isfinite(around).sum(0)
-    ordered = np.sort(around, axis=0)  # NaN comes last
-    # In a corner, or among bad pixels, there are too few neighbours to leave two out.
-    left_out = np.where(counted >= 5, 2, 0)
-    high = np.take_along_axis(ordered, np.maximum(counted - 1 - left_out, 0)[None], 0)[0]
-    low = np.take_along_axis(ordered, left_out[None], 0)[0]
+    neighbours = _neighbours(np.where(good, mean, np.nan))
+    available = np.isfinite(neighbours).sum(0)
+    sorted_neighbours = np.sort(neighbours, axis=0)  # NaN comes last
+    # In a corner, or among bad pixels, there are too few neighbours to ignore two.
+    left_out = np.where(available >= 5, 2, 0)
+    high = np.take_along_axis(sorted_neighbours, np.maximum(available - 1 - left_out, 0)[None], 0)[0]
+    low = np.take_along_axis(sorted_neighbours, left_out[None], 0)[0]
     typical = _median(_neighbours(np.where(good, variance, np.nan)))
     error = sigmas * np.sqrt((variance + typical) / seen.patterns)
-    enough = counted >= 3
+    enough = available >= 3
     hot = good & enough & (mean > factor * high + error)
     dead = good & enough & (low > factor * mean + error)
     stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)
@@ -126,7 +126,7 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Statistics over a number of patterns: pixels (y, x) that are always finite, mean and variance (0 otherwise)."""
+    """Statistics over some patterns (y, x): whether pixels are always finite, mean and variance (0 if not finite)."""
 
     patterns: int
     finite: NDArray[np.bool_]
@@ -155,7 +155,7 @@ def _statistics(scan: Scan) -> Statistics:
 
 
 def _neighbours(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the neighbours (8, y, x) of each pixel, NaN beyond the edges."""
+    """Return the eight neighbours (8, y, x) of each pixel, NaN beyond the edges."""
     height, width = values.shape
     padded = np.pad(values, 1, constant_values=np.nan)
     steps = [(y, x) for y in range(3) for x in range(3) if (y, x) != (1, 1)]
@@ -163,7 +163,7 @@ def _neighbours(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _median(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the lower median over the first axis without NaN; 0 if there is nothing else."""
+    """Return the lower median over the first axis, ignoring NaN; 0 if all are NaN."""
     counted = np.isfinite(values).sum(0)
     ordered = np.sort(values, axis=0)
     middle = np.take_along_axis(ordered, np.maximum((counted - 1) // 2, 0)[None], 0)[0]

@@ -20,17 +20,17 @@ from ptynb.preparation.center_of_mass import centre_of_mass
 
 FEWEST_PATTERNS = 16
 MOST_CURL = 0.35
-"""Largest fraction of curl in the best orientation; noise has one half in any orientation."""
+"""Largest fraction of curl in the best orientation; for noise it is one half in any orientation."""
 
 
 def estimate_rotation(scan: Scan) -> tuple[float, bool]:
     """Find the rotation of the scan for which the field of the centres of mass has no curl. Reads all patterns once.
 
     Apply `transpose_positions` if the second value is True, then `rotate_positions` by the first. A mirrored scan is
-    one that is transposed and rotated by 90 degrees. A rotation by another 180 degrees has the same curl and the
-    opposite phase: if atoms appear as holes, add π. Any set of positions is supported; the steps must not be longer
-    than the probe is wide. After Lazić, Bosch and Lazar, Ultramicroscopy 160, 265 (2016), who derive that the field is
-    a gradient.
+    equivalent to one that is transposed and rotated by 90 degrees. A rotation by another 180 degrees has the same curl
+    and the opposite phase: if atoms appear as holes, add π. Any set of positions is supported; the steps must not be
+    longer than the probe is wide. After Lazić, Bosch and Lazar, Ultramicroscopy 160, 265 (2016), who derive that the
+    field is a gradient.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def check_deflections(scan: Scan) -> None:
 
 
 def deflections(scan: Scan, moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return positions (point, yx) and deflections (point, yx) of the patterns that have a centre of mass (NaN: none).
+    """Return positions (point, yx) and deflections (point, yx) of the patterns that have a centre of mass.
 
-    moments: (pattern, yx) as found by `centre_of_mass`; non-square pixels are taken into account.
+    moments: (pattern, yx) from `centre_of_mass`, NaN if there is none; non-square pixels are taken into account.
     """
     geometry = facing_geometry(scan, "the rotation of a scan")
     sizes = np.ones(2) if geometry is None else np.array(geometry.detector_pixel)
@@ -78,7 +78,7 @@ def deflections(scan: Scan, moments: NDArray[np.float64]) -> tuple[NDArray[np.fl
 
 
 def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -> tuple[float, bool]:
-    """`estimate_rotation` for a field (point, yx) at `places` (point, yx), each in any unit.
+    """Apply `estimate_rotation` to a field (point, yx) at positions `places` (point, yx), each in any unit.
 
     With the derivatives J = ∂g/∂r and z = (J_yy + J_xx) + i (J_yx - J_xy), J_yx being ∂g_y/∂x, a rotation of the
     positions by θ rotates z by -θ: its real part is the divergence, its imaginary part the curl. Σ Im(z exp(-iθ))² is
@@ -89,7 +89,10 @@ def rotation_of_field(places: NDArray[np.float64], field: NDArray[np.float64]) -
 
 
 def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`local_gradients` times the square roots of their weights. Raises ScanError for too few positions, or a line."""
+    """Return `local_gradients` times the square roots of their weights.
+
+    Raises ScanError for too few positions, or positions on a line.
+    """
     if len(places) < FEWEST_PATTERNS or np.linalg.matrix_rank(places - places.mean(0), tol=1e-6 * np.ptp(places)) < 2:
         raise ScanError(
             f"The rotation cannot be found from {len(places)} patterns with counts that are on a line or fewer than "
@@ -101,17 +104,17 @@ def weighted_gradients(places: NDArray[np.float64], field: NDArray[np.float64]) 
 
 
 def least_curl(derivatives: NDArray[np.float64], spread: float) -> tuple[float, bool, float]:
-    """Return the angle, whether y and x are exchanged, and the fraction of curl then; see `rotation_of_field`.
+    """Return the angle, whether y and x are exchanged, and the remaining fraction of curl; see `rotation_of_field`.
 
-    derivatives: from `weighted_gradients`; spread: of the field [detector pixels], for the message.
+    derivatives: from `weighted_gradients`. spread: standard deviation of the field [detector pixels], for the message.
     Raises ScanError if the field is not a gradient in any orientation.
     """
-    found = []
+    candidates = []
     for transposed in (False, True):
         z = divergence_and_curl(derivatives[:, :, ::-1] if transposed else derivatives)
         angle = float(np.angle((z**2).sum()) / 2)
-        found.append((curl_of(derivatives, angle, transposed), angle, transposed))
-    curl, angle, transposed = min(found)
+        candidates.append((curl_of(derivatives, angle, transposed), angle, transposed))
+    curl, angle, transposed = min(candidates)
     if not derivatives.any() or curl > MOST_CURL:
         raise ScanError(
             f"The centres of mass of the patterns vary by {spread:.3g} pixels and are not a gradient in any "
@@ -129,7 +132,7 @@ def curl_of(derivatives: NDArray[np.float64], angle: float, transposed: bool) ->
 
 
 def divergence_and_curl(jacobian: NDArray[np.float64]) -> NDArray[np.complex128]:
-    """Return z (point,) of `rotation_of_field` from derivatives (point, field yx, place yx)."""
+    """Return z (point,) of `rotation_of_field` from derivatives (point, yx of the field, yx of the position)."""
     z: NDArray[np.complex128] = jacobian[:, 0, 0] + jacobian[:, 1, 1] + 1j * (jacobian[:, 0, 1] - jacobian[:, 1, 0])
     return z
 

@@ -1,4 +1,4 @@
-"""Changes of the positions only: mirrored, transposed, rotated, or transformed by a linear map in the sample plane.
+"""Transformations of the positions only: mirrored, transposed, rotated, or mapped linearly in the sample plane.
 
 They correct differences between the axes of the stage and those of the detector; the object has the axes of the
 detector.
@@ -61,7 +61,7 @@ def affine_matrix(
 def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     """Transform the positions by a matrix about their mean, in metres if the geometry is known.
 
-    Without geometry detector pixels are taken as square. An object guess is extended by transparent pixels if
+    Without geometry detector pixels are assumed to be square. An object guess is extended by transparent pixels if
     windows would be outside.
 
     Parameters
@@ -153,7 +153,7 @@ def flip_positions(scan: Scan, axes: str) -> Scan:
 def transpose_positions(scan: Scan) -> Scan:
     """Exchange y and x of the positions of the probe centre, in metres if the geometry is known.
 
-    Without geometry detector pixels are taken as square.
+    Without geometry detector pixels are assumed to be square.
 
     Parameters
     ----------
@@ -175,9 +175,9 @@ def transpose_positions(scan: Scan) -> Scan:
 
 
 def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
-    """Return the window corners after exchanging the axes of the detector, or those of the positions.
+    """Return the window corners after exchanging the axes of the detector (`detector`), or those of the positions.
 
-    The position of the probe centre in metres is preserved, or exchanged.
+    In the first case the positions of the probe centre in metres are preserved, in the second their axes exchanged.
     """
     pixel = pixel_of(scan)
     centres = scan.positions + middle_of(scan)
@@ -187,7 +187,7 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
 
 
 def axes_of(axes: str) -> tuple[int, ...]:
-    """Return 0 for "y", 1 for "x", both for "yx"."""
+    """Return 0 for "y", 1 for "x", both for "yx". Raise InvalidValueError for other values."""
     if axes not in ("y", "x", "yx", "xy"):
         raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.", code="argument.invalid-value")
     return tuple("yx".index(axis) for axis in axes)

@@ -36,7 +36,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.physics.pupil import check_positive
 
 Aberrations: TypeAlias = Mapping[str, float | tuple[float, float]]
-"""Names, Krivanek's or Haider's, with magnitude [m] and azimuth [rad], or the magnitude alone for azimuth 0."""
+"""Aberrations by Krivanek's or Haider's names: (magnitude [m], azimuth [rad]), or the magnitude alone for azimuth 0."""
 
 _FAMILIES = (
     ("C10", "C1", 1),
@@ -54,7 +54,7 @@ _FAMILIES = (
     ("C54", "R5", 6),
     ("C56", "A5", 1),
 )
-"""Krivanek's name, Haider's name, and the first as a multiple of the second."""
+"""Krivanek's name, Haider's name, and the ratio of Krivanek's to Haider's coefficient."""
 
 _KRIVANEK = {name: (krivanek, factor) for krivanek, name, factor in _FAMILIES}
 _KRIVANEK |= {"D5": _KRIVANEK["R5"]} | {krivanek: (krivanek, 1) for krivanek, _, _ in _FAMILIES}
@@ -62,12 +62,12 @@ _HAIDER = {krivanek: (name, factor) for krivanek, name, factor in _FAMILIES}
 
 
 def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float]]:
-    """The same aberrations by Krivanek's names (C10, C12, …, C56): magnitude [m] and azimuth [rad].
+    """Convert aberrations to Krivanek's names (C10, C12, …, C56), each with magnitude [m] and azimuth [rad].
 
-    Raises ValueError for an unknown name, an aberration given twice (as C12 and A1), values that are not finite, and
+    Raises ValueError for an unknown name, an aberration given twice (as C12 and A1), values that are not finite, or
     an azimuth of a round aberration.
     """
-    found: dict[str, tuple[float, float]] = {}
+    converted: dict[str, tuple[float, float]] = {}
     for name, value in aberrations.items():
         if name not in _KRIVANEK:
             known = ", ".join(f"{krivanek} ({haider})" for krivanek, haider, _ in _FAMILIES)
@@ -77,7 +77,7 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
                 code="argument.invalid-value",
             )
         krivanek, factor = _KRIVANEK[name]
-        if krivanek in found:
+        if krivanek in converted:
             raise InvalidValueError(
                 f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; use one of the two names.",
                 code="argument.conflict",
@@ -94,12 +94,12 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
                 "magnitude alone.",
                 code="argument.invalid-value",
             )
-        found[krivanek] = (factor * magnitude, azimuth)
-    return found
+        converted[krivanek] = (factor * magnitude, azimuth)
+    return converted
 
 
 def haider_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float]]:
-    """The same aberrations by Haider's names (C1, A1, …, A5): magnitude [m] and azimuth [rad], not m times it.
+    """Convert aberrations to Haider's names (C1, A1, …, A5), each with magnitude [m] and azimuth [rad], not m times it.
 
     Raises ValueError as `krivanek_aberrations` does.
     """
@@ -112,9 +112,9 @@ def haider_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float
 def aberration_phase(
     angles_y: ArrayLike, angles_x: ArrayLike, wavelength: float, aberrations: Aberrations
 ) -> NDArray[np.float64]:
-    """χ [rad] at angles (y, x) [rad] of the pupil, which broadcast; the wave there is multiplied by exp(-iχ).
+    """Return χ [rad] at angles (y, x) [rad] of the pupil, which broadcast; the wave there is multiplied by exp(-iχ).
 
-    An angle is λ times a spatial frequency, as is usual: of free space, C10 is the paraxial part.
+    An angle is λ times a spatial frequency, as usual: of free-space propagation, C10 is then the paraxial part.
 
     wavelength: [m]. aberrations: see `Aberrations`.
 

@@ -1,6 +1,6 @@
-"""Diffraction patterns of a given object, in plain numpy and independent of the reconstruction's model.
+"""Diffraction patterns of a known object, in plain numpy and independent of the reconstruction's model.
 
-Each propagation step of the reconstruction (between two slices, to the detector) is divided into several finer ones.
+Each propagation step of the reconstruction (between two slices, to the detector) is divided into several smaller ones.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def simulate_diffraction(
     background : array_like
         Background, a number or (y, x) [counts].
     oversampling : int
-        Samples along y and x that are summed to a detector pixel.
+        Number of samples along y and x that are summed to a detector pixel.
     blur : float
         Standard deviation of the detector's point spread function [detector pixels].
     saturation : float, optional
@@ -107,9 +107,9 @@ def simulate_diffraction(
     tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), positions.shape)
     brightness = np.ones(len(positions)) if weights is None else np.asarray(weights, dtype=np.float64)
     patterns = []
-    for index, place in enumerate(positions):
-        intensity = beam.intensity(objects, probes[index % len(probes)], place, tilts[index]) * brightness[index]
-        intensity = _recorded(intensity, oversampling, blur) + np.asarray(background, dtype=np.float64)
+    for index, position in enumerate(positions):
+        intensity = beam.intensity(objects, probes[index % len(probes)], position, tilts[index]) * brightness[index]
+        intensity = _detector_pixels(intensity, oversampling, blur) + np.asarray(background, dtype=np.float64)
         if noise:
             intensity = np.random.default_rng([seed, index]).poisson(intensity)
         patterns.append(np.minimum(intensity, np.inf if saturation is None else saturation).astype(np.float32))
@@ -118,7 +118,7 @@ def simulate_diffraction(
     return Scan(
         frames=ArrayFrames.of(np.array(patterns)),
         positions=positions + shift,
-        probe=_cut(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
+        probe=_middle_of(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
         geometry=geometry,
         ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
         name=name,
@@ -127,7 +127,7 @@ def simulate_diffraction(
 
 @dataclass(frozen=True)
 class _Beam:
-    """Propagation of waves from the probe to the detector."""
+    """Propagation from the probe to the detector."""
 
     geometry: Geometry | NearField | None
     window: tuple[int, int]
@@ -135,11 +135,11 @@ class _Beam:
     steps: int
 
     def intensity(
-        self, objects: Complex, probe: Complex, place: NDArray[np.float64], tilt: NDArray[np.float64]
+        self, objects: Complex, probe: Complex, position: NDArray[np.float64], tilt: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Σ over states and modes of |wave|² (y, x); in the far field the zero frequency is in the middle."""
-        corner = np.rint(place).astype(int)
-        entering = moved(probe, place - corner)
+        """Return the pattern (y, x): Σ |wave|² over probe modes, mean over object modes; the far field is centred."""
+        corner = np.rint(position).astype(int)
+        entering = moved(probe, position - corner)
         rows, columns = (slice(corner[axis], corner[axis] + self.window[axis]) for axis in (0, 1))
         total = np.zeros(self.window)
         for slices in objects:
@@ -148,27 +148,27 @@ class _Beam:
                 for _ in range(self.steps):
                     wave = self._free(wave, self.thickness / self.steps, tilt)
                 wave = wave * layer[rows, columns]
-            total += (np.abs(self._detected(wave, place - corner)) ** 2).sum(0)
+            total += (np.abs(self._detected(wave, position - corner)) ** 2).sum(0)
         return total / len(objects)
 
-    def _detected(self, wave: Complex, rest: NDArray[np.float64]) -> Complex:
+    def _detected(self, wave: Complex, remainder: NDArray[np.float64]) -> Complex:
         if isinstance(self.geometry, NearField):
-            wave = moved(wave, -rest)  # the detector is fixed to the probe, which was shifted by the rest
+            wave = moved(wave, -remainder)  # the detector is fixed to the probe, which was shifted by the subpixel part
             for _ in range(self.steps):
                 wave = self._free(wave, self.geometry.effective_distance / self.steps, np.zeros(2))
             return wave
         return np.fft.fftshift(np.fft.fft2(wave, norm="ortho"), axes=(-2, -1))
 
     def _free(self, wave: Complex, distance: float, tilt: NDArray[np.float64]) -> Complex:
-        """Free-space propagation by plane waves, each with the phase k_z z; a tilted beam moves by z tan(tilt)."""
+        """Propagate in free space: each plane wave has the phase k_z z, and a tilted beam moves by z tan(tilt)."""
         assert self.geometry is not None
         pixel = self.geometry.object_pixel(self.window)
         y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(self.window, pixel, strict=True))
         wave_number = 1 / self.geometry.wavelength
         axial = np.sqrt(wave_number**2 - y[:, None] ** 2 - x[None, :] ** 2 + 0j)
         phase = 2j * np.pi * distance * (axial - wave_number)
-        sideways = y[:, None] * np.tan(tilt[0]) + x[None, :] * np.tan(tilt[1])
-        return np.fft.ifft2(np.fft.fft2(wave) * np.exp(phase - 2j * np.pi * distance * sideways))
+        slope = y[:, None] * np.tan(tilt[0]) + x[None, :] * np.tan(tilt[1])
+        return np.fft.ifft2(np.fft.fft2(wave) * np.exp(phase - 2j * np.pi * distance * slope))
 
 
 def moved(field: Complex, shift: NDArray[np.float64]) -> Complex:
@@ -183,21 +183,21 @@ def moved(field: Complex, shift: NDArray[np.float64]) -> Complex:
     return result
 
 
-def _recorded(intensity: NDArray[np.float64], oversampling: int, blur: float) -> NDArray[Any]:
+def _detector_pixels(intensity: NDArray[np.float64], oversampling: int, blur: float) -> NDArray[Any]:
     """Sum samples to pixels, each centred on its own frequency, and apply the point spread function."""
     k = oversampling
     height, width = (side // k for side in intensity.shape)
     centred_on_pixels = np.roll(intensity, (k // 2, k // 2), (0, 1)) if k > 1 else intensity
     if k > 1:
         # The middle sample n // 2 has to be in the middle pixel, whose first sample is k (n / k // 2).
-        miss = (intensity.shape[0] // 2 - k * (height // 2), intensity.shape[1] // 2 - k * (width // 2))
-        centred_on_pixels = np.roll(centred_on_pixels, (-miss[0], -miss[1]), (0, 1))
+        excess = (intensity.shape[0] // 2 - k * (height // 2), intensity.shape[1] // 2 - k * (width // 2))
+        centred_on_pixels = np.roll(centred_on_pixels, (-excess[0], -excess[1]), (0, 1))
     pixels = centred_on_pixels.reshape(height, k, width, k).sum((1, 3))
     return ndimage.gaussian_filter(pixels, blur, mode="wrap", truncate=8) if blur > 0 else pixels
 
 
-def _cut(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
-    """The centre of a probe's window, of the size of a pattern."""
+def _middle_of(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
+    """Return the centre of the probe window, of the size of a pattern."""
     height, width = (side // oversampling for side in probe.shape[-2:])
     top, left = probe.shape[-2] // 2 - height // 2, probe.shape[-1] // 2 - width // 2
     return probe[:, top : top + height, left : left + width]

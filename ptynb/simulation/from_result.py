@@ -46,7 +46,7 @@ def simulate_from_result(
     seed : int
         Seed of the random numbers.
     guesses : bool
-        Whether the object, too, is an initial guess of the scan; a reconstruction then begins at the level of the
+        Whether the object is an initial guess of the scan, too; a reconstruction then begins at the level of the
         noise.
 
     Returns
@@ -61,9 +61,9 @@ def simulate_from_result(
         object ("scan.position-outside"), or `guesses` is set for an object of several modes ("argument.conflict").
     """
     own = positions is None
-    positions = result.positions if positions is None else _checked(positions)
+    positions = result.positions if positions is None else _checked_positions(positions)
     _check_inside(positions, result)
-    found, detector = result.parameters, result.settings.get("detector", {})
+    parameters, detector = result.parameters, result.settings.get("detector", {})
     probe = _probes(result) if own else result.probe
     factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, positions)))
     scan = simulate_diffraction(
@@ -74,8 +74,8 @@ def simulate_from_result(
         thickness=_thickness(result),
         steps=1,
         tilt=_tilt(result, own),
-        weights=found.get("weights/weights") if own else None,
-        background=_background(result),
+        weights=parameters.get("weights/weights") if own else None,
+        background=parameters.get("background/background", 0.0),
         oversampling=int(detector.get("oversampling", 1)),
         blur=float(detector.get("psf_sigma", 0.0)),
         saturation=detector.get("saturation"),
@@ -94,7 +94,7 @@ def simulate_from_result(
     return dataclasses.replace(scan, object=result.object)
 
 
-def _checked(positions: ArrayLike) -> NDArray[np.float64]:
+def _checked_positions(positions: ArrayLike) -> NDArray[np.float64]:
     positions = np.asarray(positions, dtype=np.float64)
     if positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not np.isfinite(positions).all():
         raise ScanError(
@@ -131,25 +131,20 @@ def _geometry(result: Result) -> Geometry | NearField | None:
 
 
 def _thickness(result: Result) -> float | None:
-    """Distance between two slices [m]: the optimised one, or else that of the settings."""
-    found = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
-    return None if found is None else float(found)
+    """Return the distance between two slices [m]: the optimised one, or else that of the settings."""
+    thickness = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
+    return None if thickness is None else float(thickness)
 
 
 def _tilt(result: Result, own: bool) -> Array:
-    """Tilt of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
-    given = result.settings.get("tilt", {})
-    found = np.asarray(result.parameters.get("tilt/angles", [[given.get("y", 0.0), given.get("x", 0.0)]]))
-    return found if own and len(found) > 1 else found.mean(0)
-
-
-def _background(result: Result) -> Array | float:
-    """Background [counts], centred."""
-    return result.parameters.get("background/background", 0.0)
+    """Return the tilt of the beam [rad], (yx) or (pattern, yx); for other positions the mean."""
+    settings = result.settings.get("tilt", {})
+    angles = np.asarray(result.parameters.get("tilt/angles", [[settings.get("y", 0.0), settings.get("x", 0.0)]]))
+    return angles if own and len(angles) > 1 else angles.mean(0)
 
 
 def _probes(result: Result) -> Array:
-    """The probe (mode, y, x), or (pattern, mode, y, x) if its first mode varies."""
+    """Return the probe (mode, y, x), or (pattern, mode, y, x) if its first mode varies."""
     ways, shares = (result.parameters.get(f"variations/{name}") for name in ("ways", "coefficients"))
     if ways is None or shares is None:
         return result.probe
@@ -159,13 +154,13 @@ def _probes(result: Result) -> Array:
 
 
 def _mean_counts(result: Result, probe: Array, positions: NDArray[np.float64]) -> float:
-    """Mean counts of a pattern without background; propagation to the detector conserves energy."""
+    """Return the mean counts of a pattern without background; propagation to the detector conserves energy."""
     power = (np.abs(probe) ** 2).sum(-3)
     power = power if power.ndim == 3 else power[None]
-    passed = np.abs(result.projection) ** 2
+    transmission = np.abs(result.projection) ** 2
     height, width = result.probe.shape[-2:]
     sums = [
-        float((power[index % len(power)] * passed[y : y + height, x : x + width]).sum())
+        float((power[index % len(power)] * transmission[y : y + height, x : x + width]).sum())
         for index, (y, x) in enumerate(np.rint(positions).astype(int))
     ]
     return float(np.mean(sums))

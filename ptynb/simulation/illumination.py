@@ -4,7 +4,7 @@ Each probe is complex128 (y, x), centred at index n // 2 of its window, with Σ 
 positive downstream (see `ptynb/conventions.md`), and 2π z / λ, common to all waves, is omitted.
 
 Focused probes are computed from the wave in the pupil: the probe is the inverse transform of the spectrum A exp(-iχ) at
-spatial frequencies up to NA / λ. So their far field has the pupil's shape, sampled as by the detector.
+spatial frequencies up to NA / λ. So its far field has the shape of the pupil, sampled as by the detector.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
     "zone_plate_probe",
 ]
 MOST_LOST = 0.05
-"""Largest fraction of the power that may leave the window; three rings of a far pinhole's pattern remain."""
+"""Largest fraction of the power that may leave the window; it allows for three rings of a far pinhole's pattern."""
 
 
 def electron_probe(
@@ -69,7 +69,7 @@ def electron_probe(
         Aberrations by name, see `ptynb.simulation.aberrations`. {"C10": z} is a sample at the distance z downstream of
         the focus; z = -Δf for a defocus Δf that is positive for underfocus.
     edge : float
-        Width [rad] over which the amplitude falls at the rim of the aperture; at least a step of the grid.
+        Width [rad] of the aperture's edge, over which the amplitude falls to 0; at least a step of the grid.
 
     Returns
     -------
@@ -109,8 +109,8 @@ def zone_plate_probe(
 ) -> NDArray[np.complex128]:
     """Return the probe at, or downstream of, the first-order focus of a Fresnel zone plate.
 
-    Its outermost zones, of period 2 Δr, give NA = λ / (2 Δr); its focal length is D Δr / λ. A central stop and an
-    order-sorting aperture that block all other orders are assumed.
+    Its outermost zones, of period 2 Δr, give NA = λ / (2 Δr); its focal length is D Δr / λ. All other orders are
+    assumed to be blocked by a central stop and an order-sorting aperture.
 
     Parameters
     ----------
@@ -137,8 +137,7 @@ def zone_plate_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
 
     References
     ----------
@@ -200,8 +199,7 @@ def focused_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
 
     References
     ----------
@@ -248,7 +246,7 @@ def pinhole_probe(
     distance : float
         Distance from the pinhole to the sample [m], at least 0.
     edge : float
-        Width [m] over which the amplitude falls at the rim; at least a pixel.
+        Width [m] of the pinhole's edge, over which the amplitude falls to 0; at least a pixel.
 
     Returns
     -------
@@ -258,8 +256,7 @@ def pinhole_probe(
     Raises
     ------
     InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
+        As for `electron_probe`.
     """
     check_grid(window, pixel, wavelength)
     check_positive(diameter, "diameter of the pinhole", "m")
@@ -331,11 +328,11 @@ def propagate(
     padded = (2 * window[0], 2 * window[1])
     y, x = frequencies(padded, pixel)
     rays = slopes(y, x, wavelength)
-    kept = np.isfinite(rays[0])
+    transmitted = np.isfinite(rays[0])
     for slope, side, size in zip(rays, window, pixel, strict=True):
-        kept &= abs(distance) * np.where(kept, slope, 0) <= side * size
+        transmitted &= abs(distance) * np.where(transmitted, slope, 0) <= side * size
     spectrum = np.fft.fft2(field.astype(np.complex128), s=padded, axes=(-2, -1))
-    kernel = np.where(kept, np.exp(1j * free_space(y, x, wavelength, distance)), 0)
+    kernel = np.where(transmitted, np.exp(1j * free_space(y, x, wavelength, distance)), 0)
     moved = np.fft.ifft2(spectrum * kernel, axes=(-2, -1))[..., : window[0], : window[1]]
     _check_lost(field, spectrum, moved, rays, pixel, distance)
     return moved
@@ -349,23 +346,26 @@ def _check_lost(
     pixel: tuple[float, float],
     distance: float,
 ) -> None:
-    """Raise ValueError if too little power of the propagating waves (of finite slopes `rays`) stays in the window."""
-    window, runs = field.shape[-2:], np.isfinite(rays[0])
-    power = (np.abs(spectrum) ** 2).reshape(-1, *runs.shape).sum(0)[runs]
-    sent = float(power.sum()) / runs.size
-    if not (math.isfinite(sent) and sent > 0):
+    """Raise ValueError if more than MOST_LOST of the power of the propagating waves (`rays` finite) leaves the window.
+
+    rays: slopes |dy/dz| and |dx/dz| of each plane wave (y, x).
+    """
+    window, finite = field.shape[-2:], np.isfinite(rays[0])
+    power = (np.abs(spectrum) ** 2).reshape(-1, *finite.shape).sum(0)[finite]
+    total = float(power.sum()) / finite.size
+    if not (math.isfinite(total) and total > 0):
         raise InvalidValueError(
             "field is zero, evanescent or not finite; expected a field with propagating waves.",
             code="argument.invalid-value",
         )
-    lost = 1 - float((np.abs(moved) ** 2).sum()) / sent
+    lost = 1 - float((np.abs(moved) ** 2).sum()) / total
     if lost <= MOST_LOST:
         return
     light = (np.abs(field) ** 2).reshape(-1, *window).sum(0)
     needed = []
     for axis, (side, size) in enumerate(zip(window, pixel, strict=True)):
-        begins = _holding(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
-        needed.append(max(side, 2 * math.ceil((begins + abs(distance) * _holding(rays[axis][runs], power)) / size)))
+        extent = _extent(np.abs(np.arange(side) - side // 2) * size, light.sum(1 - axis))
+        needed.append(max(side, 2 * math.ceil((extent + abs(distance) * _extent(rays[axis][finite], power)) / size)))
     raise InvalidValueError(
         f"Over {distance!r} m, {lost:.0%} of the power leaves the window of {window[0]} x {window[1]} pixels; use one "
         f"of {needed[0]} x {needed[1]}, or larger pixels, or a shorter distance.",
@@ -373,13 +373,13 @@ def _check_lost(
     )
 
 
-def _holding(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
-    """Required `reach` along an axis so that at most half of the allowed loss is beyond it."""
+def _extent(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
+    """Return the smallest `reach` along an axis beyond which there is at most half of the allowed loss of `power`."""
     order = np.argsort(reach)
     share = np.cumsum(power[order])
     return float(reach[order][np.searchsorted(share, (1 - MOST_LOST / 2) * share[-1])])
 
 
 def _steps(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[float, float]:
-    """Step between spatial frequencies (y, x) [1/m]."""
+    """Return the steps between spatial frequencies (y, x) [1/m]."""
     return 1 / (window[0] * pixel[0]), 1 / (window[1] * pixel[1])

@@ -36,8 +36,8 @@ def simulate(
 ) -> Scan:
     """Simulate a far-field X-ray scan of a test object with known ground truth (`scan.ground_truth`).
 
-    The initial probe (`scan.probe`) is the true aperture with three quarters of the true defocus, one mode. Equal
-    arguments give equal scans, bit for bit.
+    The initial probe (`scan.probe`) has one mode, the true aperture and three quarters of the true defocus. Equal
+    arguments give scans that are equal bit by bit.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def simulate(
     noise : bool
         Whether counts are drawn from the Poisson distribution.
     subpixel : bool
-        Whether positions are not rounded to whole pixels.
+        Whether positions are at fractions of a pixel; False rounds them to whole pixels.
     seed : int
         Seed of all random numbers.
     path : str or Path, optional
@@ -105,7 +105,7 @@ def simulate(
 def _patterns(
     truth: Truth, positions: NDArray[np.float64], window: int, seed: int | None
 ) -> Iterator[NDArray[np.float32]]:
-    """Centred patterns in chunks of bounded size; each pattern has its own random numbers."""
+    """Yield centred patterns in chunks of limited size; each pattern has its own random numbers."""
     probe = truth.probe.astype(np.complex128)
     chunk = max(1, 2**22 // window**2)
     for start in range(0, len(positions), chunk):
@@ -131,7 +131,7 @@ def _raster(patterns: int, step: float, subpixel: bool, random: np.random.Genera
 
 
 def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
-    """The true probe (mode, y, x) and a first guess (1, y, x): a soft disc aperture, defocused."""
+    """Return the true probe (mode, y, x) and an initial guess (1, y, x): a soft disc aperture, defocused."""
     frequency = np.fft.fftfreq(window)
     squared = frequency[:, None] ** 2 + frequency[None, :] ** 2
     aperture = 1 / (1 + np.exp((np.sqrt(squared) - 0.13) / 0.006))
@@ -146,19 +146,19 @@ def _probe(window: int, modes: int, photons: float) -> tuple[Complex, Complex]:
     along = (np.arange(window) - window // 2) / window
     y, x = np.meshgrid(along, along, indexing="ij")
     shapes = (np.ones_like(x), x, y, x * y, x**2 - y**2, x**2 + y**2, x**3, y**3)
-    found: list[Complex] = []
+    orthonormal: list[Complex] = []
     for shape in shapes[:modes]:
         mode = main * shape
-        for other in found:
+        for other in orthonormal:
             mode = mode - other * np.vdot(other, mode)
-        found.append(mode / np.linalg.norm(mode))
+        orthonormal.append(mode / np.linalg.norm(mode))
     powers = np.array(MODE_POWERS[:modes])
-    probe = np.array(found) * np.sqrt(powers / powers.sum())[:, None, None]
+    probe = np.array(orthonormal) * np.sqrt(powers / powers.sum())[:, None, None]
     return probe * math.sqrt(photons), focus(0.75 * defocus)[None] * math.sqrt(photons)
 
 
 def _test_object(shape: tuple[int, int], random: np.random.Generator) -> Complex:
-    """A Siemens star in phase on a mottled background, with absorbing discs: sharp edges and smooth parts in both."""
+    """Return a Siemens star in phase on a mottled background with absorbing discs: sharp edges and smooth areas."""
     height, width = shape
     y, x = np.mgrid[:height, :width].astype(np.float64)
     centre_y, centre_x = (height - 1) / 2, (width - 1) / 2

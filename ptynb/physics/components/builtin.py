@@ -1,4 +1,4 @@
-"""The built-in components: object and probe, thick objects, positions, OPR, intensities, the detector."""
+"""The built-in components: object, probe, thick objects, positions, probe variations (OPR), intensities, detector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.physics.components.component import Batch, ModelComponent
 
 @final
 class Object(ModelComponent):
-    """The object (state, slice, y, x), complex: as real and imaginary part, or as amplitude and phase.
+    """The object (state, slice, y, x), complex, parametrised by real and imaginary part or by amplitude and phase.
 
     Parameters: `parts` (state, slice, y, x, 2), or `amplitude` and `phase` (state, slice, y, x).
     """
@@ -31,11 +31,11 @@ class Object(ModelComponent):
 
     @property
     def values(self) -> Tensor:
-        """The object (state, slice, y, x), complex, differentiable in the parameters."""
+        """Object (state, slice, y, x), complex, differentiable with respect to the parameters."""
         return torch.polar(self.amplitude, self.phase) if self.polar else torch.view_as_complex(self.parts)
 
     def covered(self, state: int, area: tuple[slice, slice]) -> Tensor:
-        """A part (slice, y, x) of one object mode, without computing the rest."""
+        """Return an area (slice, y, x) of one object mode, without computing the rest."""
         here = (state, slice(None), *area)
         if self.polar:
             return torch.polar(self.amplitude[here], self.phase[here])
@@ -45,7 +45,7 @@ class Object(ModelComponent):
     def set(self, values: Tensor) -> None:
         """Set the values (state, slice, y, x)."""
         if self.polar:
-            # Phases change by the wrapped difference, so that one beyond π stays beyond π.
+            # Phases are changed by the wrapped difference, so that a phase beyond π stays beyond π.
             turned = (values * torch.polar(torch.ones_like(self.phase), -self.phase)).angle()
             self.phase.add_(turned)
             self.amplitude.copy_(values.abs())
@@ -53,15 +53,15 @@ class Object(ModelComponent):
             self.parts.copy_(torch.view_as_real(values))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Empty, since the result stores it as such."""
+        """Return an empty dict: the result stores the object separately."""
         return {}
 
 
 @final
 class Probe(ModelComponent):
-    """The probe's modes (mode, y, x), complex; parameter `parts` (mode, y, x, 2).
+    """The probe modes (mode, y, x), complex; parameter `parts` (mode, y, x, 2).
 
-    Its unit is its initial root-mean-square amplitude, `scale`, so that step sizes do not depend on the counts.
+    The unit of `parts` is the initial root-mean-square amplitude, `scale`, so that step sizes do not depend on counts.
     """
 
     name = "probe"
@@ -71,12 +71,12 @@ class Probe(ModelComponent):
         # A plain attribute, not a buffer: it never changes, and DistributedDataParallel would send it every time.
         self.scale = values.abs().square().sum(0).mean().sqrt()
         self.power = float(values.abs().square().sum())
-        """Counts behind a pattern at the start, Σ |P|²."""
+        """Initial total power Σ |P|², the counts of a pattern without absorption."""
         self.parts = nn.Parameter(torch.view_as_real(values / self.scale).clone())
 
     @property
     def values(self) -> Tensor:
-        """The probe (mode, y, x) in square roots of counts, differentiable in the parameter."""
+        """Probe (mode, y, x) [square roots of counts], differentiable with respect to the parameter."""
         return torch.view_as_complex(self.parts) * self.scale
 
     @torch.no_grad()
@@ -85,13 +85,13 @@ class Probe(ModelComponent):
         self.parts.copy_(torch.view_as_real(values / self.scale))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Empty, since the result stores it as such."""
+        """Return an empty dict: the result stores the probe separately."""
         return {}
 
 
 @final
 class Slices(ModelComponent):
-    """The distance between slices; parameter `stretch` () [initial distance]."""
+    """The distance between slices; parameter `stretch` (), relative to the initial distance."""
 
     name = "slices"
 
@@ -110,18 +110,18 @@ class Slices(ModelComponent):
         self.stretch.clamp_(min=1e-3)
 
     def arrays(self) -> dict[str, Tensor]:
-        """`thickness` () [m]."""
+        """Return `thickness` () [m]."""
         return {"thickness": self.thickness.detach()}
 
 
 @final
 class Tilt(ModelComponent):
-    """The beam's tilt to the slices' normal; parameter `angles` (1 or pattern, yx) [mrad]."""
+    """The tilt of the beam to the normal of the slices; parameter `angles` (1 or pattern, yx) [mrad]."""
 
     name = "tilt"
 
     def __init__(self, angles: Tensor, each: bool) -> None:
-        """angles: (1 or pattern, yx) [rad]. each: one tilt for each pattern."""
+        """angles: (1 or pattern, yx) [rad]. each: whether each pattern has its own tilt."""
         super().__init__()
         self.each = each
         if each:
@@ -129,7 +129,7 @@ class Tilt(ModelComponent):
         self.angles = nn.Parameter(1e3 * angles)
 
     def of(self, patterns: Tensor) -> Tensor:
-        """Tilts [rad] of these patterns, (pattern, yx), or (yx) where all have one."""
+        """Return the tilts [rad] of these patterns, (pattern, yx), or (yx) if all patterns have the same."""
         return 1e-3 * (self.angles[patterns] if self.each else self.angles[0])
 
     def update_done(self) -> None:
@@ -137,13 +137,13 @@ class Tilt(ModelComponent):
         self.angles.clamp_(-1500, 1500)
 
     def arrays(self) -> dict[str, Tensor]:
-        """`angles` (1 or pattern, yx) [rad]."""
+        """Return `angles` (1 or pattern, yx) [rad]."""
         return {"angles": 1e-3 * self.angles.detach()}
 
 
 @final
 class Positions(ModelComponent):
-    """Individual position shifts of at most `limit` along y and x; parameter `moves` (pattern, yx) [object pixels]."""
+    """Position shifts, at most `limit` along y and x; parameter `moves` (pattern, yx) [object pixels]."""
 
     name = "positions"
     rows = frozenset({"moves"})
@@ -154,7 +154,7 @@ class Positions(ModelComponent):
         self.moves = nn.Parameter(torch.zeros((patterns, 2), dtype=dtype))
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
-        """r_j + m_j."""
+        """Return r_j + m_j."""
         return positions + self.moves[batch.patterns]
 
     def update_done(self) -> None:
@@ -162,7 +162,7 @@ class Positions(ModelComponent):
         self.moves.clamp_(-self.limit, self.limit)
 
     def arrays(self) -> dict[str, Tensor]:
-        """Empty, since the positions of the result include the shifts."""
+        """Return an empty dict: the positions of the result include the shifts."""
         return {}
 
 
@@ -183,17 +183,17 @@ class Affine(ModelComponent):
         self.map = nn.Parameter(torch.zeros((2, 2), dtype=dtype))
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
-        """r + A (r - c)."""
+        """Return r + A (r - c)."""
         return positions + (positions - self.centre) @ self.map.T.to(positions.dtype) / self.radius
 
     def arrays(self) -> dict[str, Tensor]:
-        """The matrix 1 + A, (yx, yx)."""
+        """Return `matrix`, 1 + A, (yx, yx)."""
         return {"matrix": torch.eye(2, dtype=self.map.dtype) + self.map.detach().cpu() / self.radius}
 
 
 @final
 class Offset(ModelComponent):
-    """Shift of all positions by one `shift` (yx) [object pixels]."""
+    """A common shift of all positions; parameter `shift` (yx) [object pixels]."""
 
     name = "offset"
 
@@ -202,39 +202,39 @@ class Offset(ModelComponent):
         self.shift = nn.Parameter(torch.zeros(2, dtype=dtype))
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
-        """r_j + s."""
+        """Return r_j + s."""
         return positions + self.shift
 
 
 @final
 class Variations(ModelComponent):
-    """Orthogonal probe relaxation: P_j0 = P_0 + Σ_r c_jr V_r, a first mode from a space of low rank.
+    """Orthogonal probe relaxation (OPR): P_j0 = P_0 + Σ_r c_jr V_r, the first mode varies in a low-rank subspace.
 
-    Odstrcil et al., Opt. Express 24, 8360 (2016). The rank is kept by writing the varying part as a product instead of
-    cutting a singular value decomposition of all probes after every epoch; `arrays` gives that decomposition.
+    Odstrcil et al., Opt. Express 24, 8360 (2016). The rank is limited by factorising the varying part instead of
+    truncating a singular value decomposition of all probes after every epoch; `arrays` returns that decomposition.
 
-    Parameters: `ways` (rank, y, x, 2) [the probe's unit], `coefficients` (pattern, rank, 2).
+    Parameters: `ways`, the variations V (rank, y, x, 2) [unit of the probe], and `coefficients` c (pattern, rank, 2).
     """
 
     name = "variations"
     rows = frozenset({"coefficients"})
 
     def __init__(self, patterns: int, ways: Tensor, scale: Tensor) -> None:
-        """ways: complex (rank, y, x), initial variations, in units of the probe's root-mean-square `scale`."""
+        """ways: initial variations (rank, y, x), complex, in units of `scale`, the probe's rms amplitude."""
         super().__init__()
         self.scale = scale
         self.ways = nn.Parameter(torch.view_as_real(ways).clone())
         self.coefficients = nn.Parameter(torch.zeros((patterns, len(ways), 2), dtype=self.ways.dtype))
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
-        """Add each pattern's variation to the first mode."""
+        """Add the variation of each pattern to the first mode."""
         own = torch.view_as_complex(self.coefficients[batch.patterns])
         varied = torch.einsum("pr,ryx->pyx", own, torch.view_as_complex(self.ways)) * self.scale
         others = probes[:, 1:].expand(len(varied), -1, -1, -1)
         return torch.cat([probes[:, :1] + varied[:, None], others], dim=1)
 
     def arrays(self) -> dict[str, Tensor]:
-        """Orthonormal `ways` (rank, y, x) and `coefficients` (pattern, rank) of the varying parts, strongest first."""
+        """Return orthonormal `ways` (rank, y, x) and their `coefficients` (pattern, rank), strongest first."""
         ways = (torch.view_as_complex(self.ways.detach()) * self.scale).flatten(1)
         coefficients = torch.view_as_complex(self.coefficients.detach())
         _, triangle = torch.linalg.qr(coefficients)
@@ -258,22 +258,22 @@ class Weights(ModelComponent):
         self.weights = nn.Parameter(torch.ones(patterns, dtype=dtype))
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """w_j M_j."""
+        """Return w_j M_j."""
         return intensity * self.of(batch)[:, None, None]
 
     def of(self, batch: Batch) -> Tensor:
-        """w_j (pattern,) of these patterns."""
+        """Return w_j (pattern,) of these patterns."""
         return self.weights[batch.patterns]
 
     def update_done(self) -> None:
-        """Clamp to at least 0.001 and normalise the mean to 1, since the probe contains any other factor."""
+        """Clamp to at least 0.001 and normalise the mean to 1: a common factor belongs to the probe."""
         self.weights.clamp_(min=1e-3)
         self.weights.div_(self.weights.mean())
 
 
 @final
 class Background(ModelComponent):
-    """The same intensity in every pattern; parameter `background` (y, x) [mean count of a pixel], at least 0."""
+    """An intensity common to all patterns; parameter `background` (y, x) [mean count of a pixel], at least 0."""
 
     name = "background"
 
@@ -284,12 +284,12 @@ class Background(ModelComponent):
         self.background = nn.Parameter(torch.zeros(window, dtype=dtype))
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """M_j + B."""
+        """Return M_j + B."""
         return intensity + self.counts
 
     @property
     def counts(self) -> Tensor:
-        """B (y, x) [counts], differentiable in the parameter."""
+        """B (y, x) [counts], differentiable with respect to the parameter."""
         return self.background * self.mean_count
 
     def update_done(self) -> None:
@@ -297,14 +297,14 @@ class Background(ModelComponent):
         self.background.clamp_(min=0)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The background (y, x) [counts], with the zero frequency at index n // 2 as on a detector."""
+        """Return the background (y, x) [counts], with the zero frequency at index n // 2 as on a detector."""
         counts = self.counts.detach()
         return {"background": torch.fft.fftshift(counts) if self.fourier else counts}
 
 
 @final
 class Pixels(ModelComponent):
-    """Finite detector pixels: the sum of `oversampling` samples along y and x."""
+    """Finite detector pixels: sums of `oversampling` samples along y and x."""
 
     name = "pixels"
 
@@ -314,7 +314,7 @@ class Pixels(ModelComponent):
         self.oversampling, self.fourier = oversampling, fourier
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """(pattern, k y, k x) -> (pattern, y, x)."""
+        """Sum (pattern, k y, k x) to (pattern, y, x)."""
         k = self.oversampling
         height, width = (side // k for side in intensity.shape[-2:])
         if self.fourier:
@@ -340,9 +340,9 @@ class PointSpread(ModelComponent):
         self.window = window
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """M convolved with the spread."""
+        """Return M convolved with the point spread function."""
         spread = torch.fft.irfft2(torch.fft.rfft2(intensity) * self.transfer, s=self.window)
-        # Only rounding gives negative values; clamping with a gradient of 0 would freeze dark pixels.
+        # Negative values are due to rounding only; clamping with a gradient of 0 would freeze dark pixels.
         return spread + (spread.clamp(min=0) - spread).detach()
 
 
@@ -357,5 +357,5 @@ class Saturation(ModelComponent):
         self.most = most
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
-        """min(M, most); the gradient is 0 in pixels that are saturated in the model, too."""
+        """Return min(M, most); the gradient is 0 in pixels that are saturated in the model, too."""
         return intensity.clamp(max=self.most)

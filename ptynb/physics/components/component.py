@@ -1,13 +1,13 @@
-"""Model components: one effect in the forward model, with the parameters that describe it.
+"""Base class of model components: each is one effect in the forward model, with its parameters.
 
 The forward model has four steps; a component takes part in those that it overrides:
 
-    shift_positions  position of each pattern's probe window in the object
-    illuminate       the probe modes that illuminate it
-    exit_wave        the exit waves, before propagation to the detector
-    detect           the intensity, before it is compared with the counts
+    shift_positions  positions of the probe windows in the object
+    illuminate       probe modes that illuminate the object
+    exit_wave        exit waves, before propagation to the detector
+    detect           intensity, before comparison with the counts
 
-`update_done` restricts parameters to their allowed range after an update. Gradients follow by automatic
+`update_done` restricts parameters to their allowed range after an update. Gradients are computed by automatic
 differentiation.
 """
 
@@ -23,14 +23,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One engine's patterns of an update.
+    """The patterns of an update that one engine processes.
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
-    stored: (…, y, x) counts in the order used internally, bad pixels 0, in the stored type; read-only.
+    stored: (…, y, x) counts in the model's pixel order, bad pixels 0, in the stored type; read-only.
     rows: (pattern,) int64, on the CPU: indices of the batch's patterns in `stored`; None: all, in this order.
-    dtype: the model's real type.
-    total: computes the sum of a tensor over all engines, on every engine; a collective call.
-    global_batch_size: patterns of the batch on all engines together.
+    dtype: real type of the model.
+    total: collective call that sums a tensor over all engines and returns the sum on every engine.
+    global_batch_size: number of patterns of the batch on all engines together.
     """
 
     patterns: Tensor
@@ -42,12 +42,12 @@ class Batch:
 
     @functools.cached_property
     def frames(self) -> Tensor:
-        """The batch's own counts (pattern, y, x), in the stored type."""
+        """Counts of the batch (pattern, y, x), in the stored type."""
         return self.stored if self.rows is None else selected(self.stored, self.rows)
 
     @functools.cached_property
     def counts(self) -> Tensor:
-        """The frames in the model's real type."""
+        """Counts of the batch in the model's real type."""
         return self.frames.to(self.dtype)
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Batch:
 
 
 def selected(stored: Tensor, rows: Tensor) -> Tensor:
-    """These rows of patterns, on their device; rows of pinned memory are returned in pinned memory.
+    """Return these rows of `stored`, on its device; in pinned memory if `stored` is.
 
     torch selects rows of uint16 on some devices only, so they are viewed as int16.
     """
@@ -65,7 +65,7 @@ def selected(stored: Tensor, rows: Tensor) -> Tensor:
 
 
 class ModelComponent(nn.Module):
-    """Base class of the components of the forward model: one effect, with the parameters that describe it.
+    """Base class of the components of the forward model: one effect, with its parameters.
 
     A subclass overrides the steps that it takes part in. Its parameters are real: a complex one is stored as its real
     view (…, 2), since not every backend reduces complex tensors. They are created in the constructor, equal on all
@@ -74,7 +74,7 @@ class ModelComponent(nn.Module):
     Attributes
     ----------
     name : str
-        Name of its parameters in the result.
+        Name under which the result stores its parameters.
     rate : float
         Step size of its updates, in the unit of its parameters; 0 freezes them.
     rows : frozenset of str
