@@ -421,7 +421,7 @@ def check_scan(scan: object) -> None:
 
 
 def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
-    """A geometry as plain values with its "kind"; empty for None."""
+    """Return a geometry as plain values with its "kind"; empty for None."""
     if geometry is None:
         return {}
     fields = {name: _plain(value) for name, value in dataclasses.asdict(geometry).items()}
@@ -429,7 +429,7 @@ def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Return a value that JSON can represent."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, np.generic):

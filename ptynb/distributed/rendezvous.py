@@ -79,7 +79,7 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
 
 
 def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
-    """torchrun serves a store and sets a variable; otherwise rank 0 serves one until its process ends."""
+    """Return the store of torchrun if it serves one (and sets a variable); otherwise rank 0 serves it until it ends."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise InvalidValueError(

@@ -20,7 +20,7 @@ FREE = ("pattern_storage", "gradient_accumulation")
 
 
 def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError | None:
-    """On rank 0 the state to continue from, or the error of reading it; to be called before joining the group.
+    """Read the state to continue from, on rank 0, or return the error; call it before joining the group.
 
     In this order the other ranks do not wait in the group for a slow disk.
     """
@@ -33,7 +33,7 @@ def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError
 
 
 def shared(found: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
-    """Rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
+    """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
     if isinstance(found, FileError):
         group.tell([str(found), found.code])
         raise found
@@ -56,24 +56,24 @@ def shared(found: ReconstructionState | FileError | None, group: Group) -> Recon
 
 
 def _without_rows(state: ReconstructionState) -> ReconstructionState:
-    """What all ranks need; thumbnails stay on rank 0."""
+    """Return the part of the state that all ranks need; thumbnails stay on rank 0."""
     return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], history=())
 
 
 def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
-    """The state with the rows of this engine's patterns, read from the files of all ranks."""
+    """Return the state with the rows of this engine's patterns, read from the files of all ranks."""
     if state.begun.get("optimiser") not in PROJECTIONS:
         return state
     kept = load_state(start)
-    if not kept.rows:  # it was restructured
+    if not kept.rows:  # `restructured` has dropped them
         return state
     return dataclasses.replace(state, rows=load_rows(start, kept, patterns), patterns=patterns)
 
 
 def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:
-    """The settings to make a loop with, so that the state fits; `settings` are those to continue with.
+    """Return the settings to create a loop with, so that the state fits; `settings` are those to continue with.
 
-    Raises SettingsError where something differs that can't change in a reconstruction.
+    Raises SettingsError if a setting differs that cannot change in a reconstruction.
     """
     kept = Settings(**state.settings)
     fixed = [name for name in kept.differences(settings) if not Settings.is_live(name) and name not in FREE]

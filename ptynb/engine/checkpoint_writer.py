@@ -78,12 +78,12 @@ class Jobs:
             self._change.notify_all()
 
     def busy(self, kind: str) -> bool:
-        """Whether a job of this kind is running or waiting."""
+        """Return whether a job of this kind is running or waiting."""
         with self._change:
             return self._doing == kind or self.waiting(kind) > 0
 
     def waiting(self, kind: str) -> int:
-        """How many jobs of this kind wait."""
+        """Return the number of waiting jobs of this kind."""
         return sum(one == kind for one, _ in self._waiting)
 
     def end(self) -> None:
@@ -93,7 +93,7 @@ class Jobs:
             self._change.notify_all()
 
     def join(self, seconds: float) -> bool:
-        """Wait until the thread has ended, at most so long; return whether it has."""
+        """Wait until the thread has ended, at most `seconds`; return whether it has."""
         if self._thread is not None:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
@@ -107,7 +107,7 @@ class Jobs:
                     return
                 self._doing, job = self._waiting.pop(0)
             job()
-            del job  # it holds a whole state
+            del job  # it references a whole state
             self._doing = ""
 
 
@@ -115,9 +115,9 @@ class Keeper:
     """Writes the checkpoints of one engine. All methods are called by the training thread."""
 
     def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
-        """start: the checkpoint that the reconstruction continues from.
+        """Choose the run id and the folder. start: the checkpoint that the reconstruction continues from.
 
-        Raises InvalidValueError where the folder has checkpoints of another run, or `transfer` cannot be imported.
+        Raises InvalidValueError if the folder has checkpoints of another run, or `transfer` cannot be imported.
         """
         self._keep, self._rank, self._world, self._scan = keep, rank, world, scan
         self._transfer = None if keep.transfer is None else _imported(keep.transfer)
@@ -127,7 +127,7 @@ class Keeper:
         self._token = secrets.token_hex(8)
         self._stays: tuple[str, ...] = ()
         self._held: dict[str, str] = {}
-        """Settings of the states that this process has written last, or began from, by their names."""
+        """Settings (JSON) of the checkpoints that this process wrote last, or continued from, by file name."""
         if rank == 0:
             self._choose(start if header is not None else None)
             self._look_what_stays()
@@ -135,11 +135,11 @@ class Keeper:
         self._told: dict[str, bool] = {}
         self.notices: tuple[str, ...] = ()
         self.successes = self.failures = 0
-        """Checkpoints that this process has written, and that it could not write."""
+        """Number of checkpoints that this process has written, and has failed to write."""
         self.kept: str | None = None
         self.kept_epoch: int | None = None
         self.kept_in: str | None = None
-        """Folder of the checkpoints, once there is one; on all engines, so that any that is left can report it."""
+        """Folder of the checkpoints, once there is one; on all engines, so that any surviving one can report it."""
         self._taken: Progress | None = None
         self._last_epoch, self._last_time = 0, time.monotonic()
         self._pictures_time = float("-inf")
@@ -148,7 +148,7 @@ class Keeper:
     def _choose(self, start: Path | None) -> None:
         line = None if start is None else start.absolute().parent
         if line is not None and checkpoint_branches.root_of(line) == self._folder:
-            self._folder = line  # a branch of it: what comes now belongs there
+            self._folder = line  # a branch of the folder: the next checkpoints belong to that branch
         if self._folder is None:
             inside = line is not None and checkpoint_branches.root_of(line).parent == own_folder.default_folder()
             self._folder = line if inside else None
@@ -165,7 +165,7 @@ class Keeper:
     # When
 
     def begin(self, mark: Progress, start: Path | None, settings: dict[str, Any]) -> None:
-        """The reconstruction is ready to begin, or to go on from `start`, a state of these settings."""
+        """Note that the reconstruction is ready to run, possibly from `start`, a checkpoint with these settings."""
         self._taken, self._last_epoch, self._last_time = mark, mark[0], time.monotonic()
         if start is not None:
             self.kept_in, self._held[start.name] = str(start.parent), json.dumps(settings)
@@ -173,10 +173,10 @@ class Keeper:
                 self.kept, self.kept_epoch = str(start), mark[0]
 
     def order(self, look: bool = False) -> CheckpointRequest:
-        """What all engines are to know of the next state; rank 0 only.
+        """Return the request for the next checkpoint, which all engines receive; rank 0 only.
 
-        look: whether the disk is asked what is to stay, for which a training thread does not wait; what was made to
-        stay since it was asked last, was so for somebody who has the present state kept next.
+        look: whether to read from disk which files must not be overwritten. The training thread passes False, as it
+        does not wait for the disk; whoever marks further files as permanent requests the next checkpoint with True.
         """
         if self._folder is None:
             self._folder = own_folder.new_folder(self._scan)
@@ -189,11 +189,11 @@ class Keeper:
             self._stays = checkpoint_branches.read_note(self._folder).stays
 
     def changed(self, mark: Progress) -> bool:
-        """Whether the run has changed since the last checkpoint."""
+        """Return whether the run has changed since the last checkpoint."""
         return mark != self._taken
 
     def due(self, mark: Progress, ends_epoch: bool) -> bool:
-        """Whether a checkpoint is due after the next update. ends_epoch: whether that update ends an epoch."""
+        """Return whether a checkpoint is due after the next update. ends_epoch: whether that update ends an epoch."""
         if self._jobs.busy("state"):
             return False
         every = self._keep.epochs
@@ -202,12 +202,12 @@ class Keeper:
         seconds = self._keep.seconds
         return seconds is not None and time.monotonic() - self._last_time >= seconds and self.changed(mark)
 
-    # What the training thread hands over
+    # Handing over to the writing thread
 
     def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, mark: Progress) -> None:
         """Copy the state and queue it for writing; `copy` waits for no other engine."""
         self._last_epoch, self._last_time, self.kept_in = mark[0], time.monotonic(), order.folder
-        # The others follow rank 0, which waits for their parts before it takes up its next state.
+        # Only rank 0 limits the queue: it waits for the others' parts before it begins with its next state.
         if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
             self.failures += 1
             self._tell(
@@ -215,7 +215,7 @@ class Keeper:
             )
             return
         self._told["slow"] = False
-        # A moment that is kept twice has one token: whichever of the two another rank has written by now, it fits.
+        # Two checkpoints of the same progress share one token, so parts of either one from another rank are accepted.
         token = "-".join([order.token, *map(str, mark)])
         try:
             state = dataclasses.replace(copy(), run=order.run, token=token)
@@ -228,7 +228,7 @@ class Keeper:
             return
         if self._rank and state.parts == 1:
             return
-        # The moment after other settings were taken over is another one, though no update lies between.
+        # After a change of settings a permanent file of the same update is a different state: do not overwrite it.
         settings = json.dumps(state.settings)
         others = [name for name in order.stays if self._held.get(name) != settings]
         path = Path(order.folder) / files.file_name(state.epoch, state.update, others)
@@ -238,20 +238,22 @@ class Keeper:
         self._jobs.give("state", lambda: self._store(state, path))
 
     def pictures_due(self) -> bool:
-        """Whether it is time for new pictures; rank 0 only."""
+        """Return whether new pictures are due; rank 0 only."""
         every = self._keep.pictures
         late = every is not None and time.monotonic() - self._pictures_time >= every
         return late and not self._jobs.busy("pictures")
 
     def show(self, standing: Status, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
-        """Has status.json written, and pictures of what `look` gives: a projection (y, x) and a probe (mode, y, x)."""
+        """Queue the writing of status.json, and of pictures if `look` is given.
+
+        look: returns a projection of the object (y, x) and the probe (mode, y, x).
+        """
         if self._keep.pictures is None or self._rank:
             return
         arrays = None if look is None else look()
         self._pictures_time = time.monotonic()
-        folder = checkpoint_branches.root_of(
-            Path(self.order().folder)
-        )  # whichever branch it is: who watches stays where he is
+        # The root folder for all branches, so that a viewer finds the pictures at one path.
+        folder = checkpoint_branches.root_of(Path(self.order().folder))
 
         def draw() -> None:
             made = None
@@ -262,7 +264,7 @@ class Keeper:
         self._jobs.give("pictures", draw)
 
     def close(self, meanwhile: Callable[[], None], seconds: float = COMPANION_SECONDS) -> bool:
-        """Waits until all is written, calling `meanwhile` now and then; False where that took longer than `seconds`."""
+        """Wait until all is written, calling `meanwhile` repeatedly; return False if that takes more than `seconds`."""
         self._jobs.end()
         until = time.monotonic() + seconds
         while not self._jobs.join(0.02):
@@ -271,7 +273,7 @@ class Keeper:
                 return False
         return True
 
-    # What the writing thread does
+    # In the writing thread
 
     def _store(self, state: ReconstructionState, path: Path) -> None:
         try:
@@ -299,7 +301,7 @@ class Keeper:
         self._hand_over(files.companion(path, self._rank))
 
     def _make_folder(self, folder: Path) -> None:
-        """Only one of ptynb's own is made by more than the next line that writes in it."""
+        """Create the folder if it is one of ptynb's default ones; others are created when a file is written."""
         if folder.parent == own_folder.default_folder() and not folder.is_dir():
             own_folder.make_room(folder, remove=self._rank == 0)
 
@@ -314,7 +316,7 @@ class Keeper:
         try:
             for_good = checkpoint_branches.read_note(folder).stays
         except (OSError, FileError):
-            return  # what is to stay can't be told just now, so all does
+            return  # it is unknown which files are permanent, so remove none
         known = files.states(folder)
         passing = [path for path in known if path.name not in for_good]
         old = passing[: -self._keep.max_to_keep]
@@ -323,7 +325,7 @@ class Keeper:
             for part in [path, *folder.glob(f"{path.stem}.rank*.h5")]:
                 part.unlink(missing_ok=True)
         for part in folder.glob("state-*.rank*.h5"):
-            # Of a state that rank 0 failed to write.
+            # A part of a checkpoint that rank 0 failed to write.
             if part.name < min(path.name for path in stay):
                 part.unlink(missing_ok=True)
         for part in folder.glob(".*.part"):
@@ -363,14 +365,17 @@ class Keeper:
         self._told["transfer"] = False
 
     def _tell(self, kind: str, sentence: str) -> None:
-        """Add a notice, once until it has worked again."""
+        """Add a notice, but only once until this kind of job has succeeded again."""
         if not self._told.get(kind) and len(self.notices) < MOST_NOTICES:
             self.notices += (sentence,)
         self._told[kind] = True
 
 
 def _refuse_what_is_not_finite(state: ReconstructionState) -> None:
-    """The loop checks at the end of an epoch only; by then such checkpoints could have replaced all good ones."""
+    """Raise InvalidValueError if object or probe contain values that are not finite.
+
+    The loop checks at the end of an epoch only; by then such checkpoints could have replaced all good ones.
+    """
     for name, values in state.model.items():
         if name.startswith(("object.", "probe.")) and not np.isfinite(values).all():
             raise InvalidValueError(f"{name} contains values that are not finite", code="array.not-finite")
@@ -383,7 +388,7 @@ def _header(path: Path) -> files.Header | None:
 
 
 def _imported(name: str) -> Callable[[Path], Any]:
-    """The function 'module:function'. Raises InvalidValueError where there is none."""
+    """Import the function 'module:function'. Raise InvalidValueError if that fails."""
     module, function = name.split(":")
     try:
         found = getattr(importlib.import_module(module), function)

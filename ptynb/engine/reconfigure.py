@@ -1,8 +1,8 @@
-"""A state of one structure made into one of another: more modes, slices, states, another batch, optimiser or loss.
+"""Convert a state to settings of another structure: number of modes, slices or states, batch, optimiser or loss.
 
-All that a state holds is carried over so that the waves behind the specimen stay what they were, as far as the new
-structure allows: new probe modes are orthogonal to those there are and faint, slices multiply to the object that they
-come from. The optimiser's moments stay with parameters that stay; where the optimiser itself changes they begin anew.
+Exit waves are preserved as far as the new structure allows: new probe modes are faint and orthogonal to the present
+ones, and the product of new slices is that of the old ones. Unchanged parameters keep the optimiser's moments, unless
+the optimiser itself changes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
 from ptynb.settings import THIN_ONLY, Settings
 
 NEW_MODE = 1e-3
-"""Power of a new probe mode, as a part of all: so little that the loss hardly notices, and yet it has a gradient."""
+"""Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
 NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
-"""With other values of these an epoch has other updates, or another sum of losses: one that was running begins anew."""
+"""Settings that determine the updates of an epoch or its loss: if one changes, an incomplete epoch starts again."""
 SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
-"""What may change while a history over all that moves, as L-BFGS has one, holds."""
+"""Settings whose change leaves a history over all parameters, as that of L-BFGS, valid."""
 REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
 }
-"""Settings that cannot change, and why."""
+"""Settings that cannot change, and the reasons."""
 BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 """Components that LSQML, DM and RAAR support once they have been active."""
 
 
 def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
-    """Why a reconstruction cannot change to these settings; None where it can.
+    """Return why a reconstruction cannot change to these settings; None if it can.
 
-    active: whether each component of the model, by its name, has been active.
+    active: whether each component of the model has been active, by name.
     """
     for name in present.differences(wanted):
         if name in REFUSED:
@@ -52,10 +52,10 @@ def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> 
 
 
 def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> ReconstructionState:
-    """The state as one of a reconstruction with other settings, what changed noted in its record.
+    """Return the state converted to other settings, with the differences recorded as changes.
 
-    The object's array never gets smaller; it grows where positions are to be found that were not before. Rows of
-    DM and RAAR begin anew from object and probe. Raises SettingsError where the structures have nothing in common.
+    The object's array never shrinks; it grows if the new settings require a larger padding. Waves of DM and RAAR are
+    computed anew from object and probe. Raises SettingsError if the reconstruction cannot change to these settings.
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
     if problem := why_not(present, wanted, state.active):
@@ -98,15 +98,15 @@ def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> Re
     )
 
 
-# Arrays, each alone
+# Conversion of single arrays
 
 
 def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:
-    """The probe (mode, y, x) with as many modes, its power the same.
+    """Return the probe (mode, y, x) with `modes` modes and the same total power.
 
-    More: new ones are orthogonal to all there are, each with `NEW_MODE` of the power. Fewer: of all sets of so many,
-    the one that has most of the power, strongest first (the modes' common singular vectors), since any unitary mixture
-    of incoherent modes gives the same patterns. first_stays: the first mode is one that others refer to.
+    New modes are orthogonal to the present ones, each with `NEW_MODE` of the power. A reduction retains as much power
+    as possible, strongest mode first (singular vectors of all modes); this is possible since any unitary mixture of
+    incoherent modes gives the same patterns. first_stays: keep the first mode, which the probe variations refer to.
     """
     if modes >= len(probe):
         return add_modes(probe, modes, NEW_MODE)
@@ -119,10 +119,10 @@ def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:
 
 
 def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Amplitude and phase (state, slice, y, x) of as many slices with the same product.
+    """Return amplitude and phase (state, slice, y, x) of `count` slices with the same product.
 
-    Old and new slices share the same depth evenly: a new one has of each old one the power that is the part of it
-    inside. One slice becomes equal ones; several become one, their product.
+    Old and new slices divide the same depth evenly: a new slice is the product of the old ones, each to the power of
+    the fraction of it inside the new slice. One slice becomes equal ones; several become one, their product.
     """
     old = amplitude.shape[1]
     edges = torch.arange(count + 1, dtype=torch.float64) * old / count
@@ -136,7 +136,7 @@ def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Ten
 
 
 def with_states(object: Tensor, states: int, seed: int) -> Tensor:
-    """The object (state, slice, y, x) with as many states: the first ones, or copies with small random phases."""
+    """Return the object (state, slice, y, x) with `states` states; new ones are copies with small random phases."""
     if states <= len(object):
         return object[:states]
     copies = object[torch.arange(len(object), states) % len(object)]
@@ -146,7 +146,7 @@ def with_states(object: Tensor, states: int, seed: int) -> Tensor:
 
 
 def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float) -> Tensor:
-    """The array (…, y, x) of the old frame in the new one, `outside` where there was nothing."""
+    """Return the array (…, y, x) of the old frame embedded in the new one, filled with `outside`."""
     placed = values.new_full((*values.shape[:-2], *new.shape), outside)
     top, left = (before - now for before, now in zip(old.origin, new.origin, strict=True))
     assert min(top, left) >= 0, "frames only grow"
@@ -154,19 +154,19 @@ def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float)
     return placed
 
 
-# Pieces of a state
+# Components of a state
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The model's arrays by piece and name, and the names of the user's own pieces, in order."""
+    """The model's arrays by component and name, and the names of the user's own components, in order."""
 
     arrays: Mapping[str, Mapping[str, Array]]
     own_pieces: tuple[str, ...]
 
     @classmethod
     def of(cls, state: ReconstructionState) -> Parts:
-        """Those of a state, whose pieces are named in the order in which the model has them."""
+        """Return the arrays of a state, whose `active` has the components in the order of the model."""
         names = [*state.active]
         arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
         for name in names:
@@ -177,7 +177,7 @@ class Parts:
 
 
 def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
-    """All pieces of a model, as `physics.build` puts them in order."""
+    """Return the names of all components of a model, in the order of `model_builder.make_model`."""
     detector = settings.detector
     there = {
         "variations": settings.opr.modes > 0,
@@ -191,7 +191,7 @@ def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
 
 
 def _path(names: list[str], name: str) -> str:
-    """Where the model has a piece."""
+    """Return the prefix of a component's entries in the model's `state_dict`."""
     if name in ("object", "probe"):
         return name
     if name in ("slices", "tilt"):
@@ -202,7 +202,7 @@ def _path(names: list[str], name: str) -> str:
 def _object(
     kept: Mapping[str, Array], present: Settings, wanted: Settings, frames: tuple[ObjectFrame, ObjectFrame]
 ) -> dict[str, Array]:
-    """The object's parameters in the new structure; untouched where nothing of it changed."""
+    """Return the object's parameters in the new structure; the same arrays if nothing of it changed."""
     polar, count, states = wanted.object.parametrization == "amplitude_phase", wanted.slices.count, wanted.object.modes
     same_form, same_depth = polar == ("phase" in kept), count == present.slices.count
     if same_form and same_depth and states == present.object.modes and frames[0] == frames[1]:
@@ -225,7 +225,7 @@ def _object(
 
 
 def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan: Scan) -> dict[str, dict[str, Array]]:
-    """The ways in which the probe varies: the strongest ones, and more where more are wanted, of which none is used."""
+    """Return the modes of the probe variations: the strongest ones, or additional ones with coefficients 0."""
     rank = wanted.opr.modes
     if rank == 0:
         return {}
@@ -250,7 +250,7 @@ def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan
 def _depth(
     slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, wanted: Settings, scan: Scan
 ) -> dict[str, dict[str, Array]]:
-    """The slab's parameters: as they were found, unless the settings give others."""
+    """Return stretch and tilt of the slab: the optimised values, unless the settings of their start changed."""
     if wanted.slices.count == 1:
         return {}
     kind = "float64" if wanted.precision == "double" else "float32"
@@ -274,7 +274,10 @@ def _moments(
     present: Settings,
     wanted: Settings,
 ) -> tuple[dict[str, Array], dict[str, float]]:
-    """What the optimiser goes on from: all of pieces that are the same; a history of all only of the same problem."""
+    """Return the part of the optimiser's state that remains valid.
+
+    Moments remain for unchanged components, a history over all parameters only if the whole problem is unchanged.
+    """
     if present.optimiser != wanted.optimiser:
         return {}, {}
     same = {name for name in after if name in before and _equal(before[name], after[name])}

@@ -34,7 +34,7 @@ NUMPY = {
 
 
 def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
-    """The mask (y, x) in the pixel order of the model, 1 at valid pixels; None if all are valid."""
+    """Return the mask (y, x) in the pixel order of the model, 1 at valid pixels; None if all are valid."""
     if scan.mask is None or scan.mask.all():
         return None
     mask = np.fft.ifftshift(scan.mask) if shifted(scan) else scan.mask
@@ -97,7 +97,7 @@ class EnginePatterns:
                 self._held[rows] = counts.to(self.group.device)
 
     def _allocate(self, patterns: int) -> Tensor:
-        """Memory for this number of patterns, where they are stored."""
+        """Allocate memory for this number of patterns, on the device or host that stores them."""
         shape = (patterns, *self.window)
         if self.place == "device":
             return torch.empty(shape, dtype=self._type, device=self.group.device)
@@ -117,18 +117,21 @@ class EnginePatterns:
 
     @property
     def kind(self) -> torch.dtype:
-        """The type that counts are held in."""
+        """Type of the stored counts."""
         return self._type
 
     def totals(self, count: int) -> tuple[Tensor, Sums]:
-        """Mean (y, x), float64, in the pixel order of the model, and sums of all `count` patterns of all engines."""
+        """Return the mean pattern (y, x), float64, in the pixel order of the model, and sums of all `count` patterns.
+
+        Over all engines. Raises InvalidValueError if all patterns are empty.
+        """
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
             raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:
-        """Σ I² over all engines, by another pass over all patterns."""
+        """Return Σ I² over all engines, by another pass over all patterns."""
         squares = torch.zeros((), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
             values = self._frames(patterns).double()
@@ -136,7 +139,7 @@ class EnginePatterns:
         return float(self.group.sum(squares))
 
     def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """This engine's patterns, `size` at a time."""
+        """Yield this engine's patterns, `size` at a time."""
         for first in range(0, len(self), size):
             yield self.patterns[first : first + size]
 
@@ -151,7 +154,7 @@ class EnginePatterns:
             self._ahead.close()
 
     def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
-        """The batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
+        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
         in_place = self._ahead is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
@@ -182,7 +185,7 @@ class EnginePatterns:
         return fill
 
     def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """Counts of patterns in memory (or of none), on the device."""
+        """Return counts of patterns in memory (or of none), on the device."""
         if self.place == "disk":
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
         return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
@@ -192,7 +195,7 @@ class EnginePatterns:
 
 
 def choose_storage(option: StorageOption, needed: int, total: int, device: torch.device, in_file: bool) -> Storage:
-    """`storage_for` with the memory that is free now. Raises InvalidValueError if that storage is impossible."""
+    """Return `storage_for` with the memory that is free now. Raises InvalidValueError if it is impossible."""
     if option == "disk" and not in_file:
         raise InvalidValueError(
             "pattern_storage is 'disk' and the patterns of this scan are in memory; "
@@ -213,7 +216,7 @@ def choose_storage(option: StorageOption, needed: int, total: int, device: torch
 def storage_for(
     option: StorageOption, needed: float, total: float, in_file: bool, host: float, device: float | None
 ) -> Storage:
-    """The storage that is set, or with "auto" the first of device, host and disk with enough memory.
+    """Return the storage that is set, or with "auto" the first of device, host and disk with enough memory.
 
     needed: size of this engine's patterns, total: of those of all engines, which share the host's memory [bytes].
     host, device: free memory [bytes]; device is None on a CPU.
@@ -228,10 +231,10 @@ def storage_for(
 
 
 def free_on_host() -> int:
-    """Available memory of this host [bytes]."""
+    """Return the available memory of this host [bytes]."""
     return int(psutil.virtual_memory().available)
 
 
 def free_on_device(device: torch.device) -> int:
-    """Free memory of a GPU [bytes]."""
+    """Return the free memory of a GPU [bytes]."""
     return int(torch.cuda.mem_get_info(device)[0])

@@ -41,7 +41,7 @@ class Prefetch(ABC, Generic[Pending]):
         self._announce()
 
     def take(self, patterns: NDArray[np.int64]) -> Tensor:
-        """The counts (pattern, y, x) of these patterns, on the device; read-only."""
+        """Return the counts (pattern, y, x) of these patterns, on the device; read-only."""
         key = patterns.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1]
@@ -77,7 +77,7 @@ class Prefetch(ABC, Generic[Pending]):
 
     @abstractmethod
     def _end(self, pending: Pending) -> Tensor:
-        """Wait for the counts."""
+        """Wait for the counts and return them."""
 
 
 @final
@@ -108,7 +108,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
         return counts
 
     def _make(self, load: Callable[[], Tensor]) -> tuple[Tensor, Any]:
-        """The counts, and on a GPU the event after which they are complete."""
+        """Return the counts, and on a GPU the event after which they are complete."""
         if self._side is None:
             return load(), None
         with torch.cuda.stream(self._side):
@@ -119,8 +119,8 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
 class ParallelPrefetch(Prefetch[NDArray[np.int64]]):
     """Uncompressed patterns read by the computing threads of a CPU; the system is advised of the next batches.
 
-    Where all cores compute, a reading thread would compete with them: up to a third of an epoch, with batches of 16
-    patterns of 128 x 128 on two cores.
+    If all cores compute, a reading thread would compete with them: this took up to a third of an epoch with batches of
+    16 patterns of 128 x 128 on two cores.
     """
 
     def __init__(self, reader: PatternReader, kind: torch.dtype) -> None:
@@ -134,7 +134,7 @@ class ParallelPrefetch(Prefetch[NDArray[np.int64]]):
 
     @staticmethod
     def possible(reader: PatternReader, device: torch.device) -> bool:
-        """Whether these patterns can be read this way."""
+        """Return whether these patterns can be read this way."""
         able = device.type == "cpu" and isinstance(reader.frames, PlacedFrames) and reader.plain
         return able and parallel_unpack.possible()
 

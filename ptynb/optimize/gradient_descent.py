@@ -33,7 +33,7 @@ from ptynb.physics.patches import add_windows
 from ptynb.physics.regularizers import object_terms
 
 ALONE_BELOW = 2**22
-"""Numbers of the object below which torch's optimisers do better alone than by waking threads that then spin on."""
+"""Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
 
 
 @final
@@ -57,7 +57,7 @@ class Gradient(Algorithm):
 
     @property
     def updates(self) -> int:
-        """One per batch."""
+        """One update per batch."""
         return self.problem.order.updates
 
     @property
@@ -73,7 +73,7 @@ class Gradient(Algorithm):
         self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
-        # With other regularizers gradients, and messages, have another order: see `_rehearse`.
+        # With other regularizers, gradients and so messages have another order: see `_rehearse`.
         asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
@@ -81,7 +81,7 @@ class Gradient(Algorithm):
             return
         self._prepared = asked
         some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
-        # Wrapped, it would allocate another object for messages, which a single engine does not send.
+        # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
             if some and not self.alone
@@ -93,9 +93,9 @@ class Gradient(Algorithm):
     def _rehearse(self) -> None:
         """Run the wrapped model once with an empty pattern, without effect.
 
-        DistributedDataParallel rebuilds its buckets after the first pass, in the order of the gradients. The place of a
-        number in a bucket determines the order in which three and more engines sum it: a resumed run would differ in
-        the last digits from one that was not interrupted.
+        DistributedDataParallel rebuilds its buckets after the first pass, in the order of the gradients. The position
+        of a number in a bucket determines the order in which three or more engines sum it: without this pass, a resumed
+        run would differ in the last digits from one that was not interrupted.
         """
         problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
         own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
@@ -110,19 +110,19 @@ class Gradient(Algorithm):
             parameter.grad = None
 
     def rates(self) -> dict[str, float]:
-        """Step sizes of the components that are optimised now."""
+        """Return the step sizes of the components that are optimised now."""
         rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """The portions; with rPIE then all of them at once."""
+        """Yield the portions of an update; with rPIE then all of its patterns at once."""
         for own in super().asks(table, update):
             yield from self._portions(own)
             if self.problem.settings.optimiser == "rpie" and self.problem.settings.gradient_accumulation > 1:
                 yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One step: with the whole batch over all engines, or with this engine's part of it."""
+        """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
@@ -157,11 +157,11 @@ class Gradient(Algorithm):
 
     @property
     def equal(self) -> bool:
-        """Not between two averages."""
+        """Whether all engines have the same parameters; False between two averages of local SGD."""
         return self.averages.equal
 
     def state(self) -> dict[str, Tensor | float]:
-        """The optimisers' moments."""
+        """Return the optimisers' moments."""
         return moments_of(self.optimisers)
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
@@ -174,7 +174,7 @@ class Gradient(Algorithm):
         buffers.forget()
 
     def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
-        """Gradients of the losses, accumulated over portions; only the last one is reduced over engines.
+        """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
 
         Returns the sum of this engine's losses. Without patterns the gradients are 0.
         """
@@ -191,12 +191,12 @@ class Gradient(Algorithm):
         return sum(values[1:], values[0])
 
     def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """This engine's patterns of an update, split for gradient accumulation."""
+        """Return this engine's patterns of an update, split for gradient accumulation."""
         accumulate = self.problem.settings.gradient_accumulation
         return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
-        """`Model.descend`, with gradients summed over engines unless each makes its own steps."""
+        """Call `Model.descend`, or its equivalent with gradients summed over engines."""
         if self._distributed is self.problem.model:
             return self.problem.model.descend(batch, factor)
         value: Tensor = self._distributed(batch)
@@ -220,7 +220,7 @@ class Gradient(Algorithm):
         return value.detach().double()
 
     def _region(self, members: NDArray[np.int64]) -> Region | None:
-        """Where the gradient of a batch of all engines can differ from 0."""
+        """Return the region where the gradient of a batch of all engines can differ from 0; None: the whole object."""
         whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
@@ -262,5 +262,5 @@ class Gradient(Algorithm):
 
 
 def _unchanged(tensor: Tensor) -> Tensor:
-    """The sum over a single engine."""
+    """Return the tensor unchanged: the "sum" over a single engine."""
     return tensor

@@ -35,8 +35,10 @@ DAMPING = 0.1
 
 @dataclass(frozen=True, eq=False)
 class _Lit:
-    """Of a batch: corners and rests (pattern, yx), probes (pattern, mode, y, x), windows (pattern, y, x),
-    χ (pattern, mode, y, x) and the sum of losses.
+    """Quantities of a batch at the present parameters.
+
+    window_origins, subpixel_shifts: (pattern, yx). probes: (pattern, mode, y, x). windows: of the object (pattern, y,
+    x). lacking: χ (pattern, mode, y, x), the correction of the exit waves. loss: sum of losses.
     """
 
     window_origins: Tensor
@@ -53,16 +55,16 @@ class LeastSquares(Algorithm):
 
     @property
     def updates(self) -> int:
-        """One per batch."""
+        """One update per batch."""
         return self.problem.order.updates
 
     def rates(self) -> dict[str, float]:
-        """Factors of the steps of object and probe."""
+        """Return the factors of the steps of object and probe."""
         return {name: self.problem.rate(name) for name in ("object", "probe")}
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One batch."""
+        """Update object and probe with one batch."""
         problem, model, rates = self.problem, self.problem.model, self.rates()
         members = int((table[:, update] >= 0).sum())
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
@@ -89,7 +91,7 @@ class LeastSquares(Algorithm):
         return lit.loss
 
     def _look(self, batch: Batch) -> _Lit:
-        """What the batch's exit waves lack. FFTs refuse empty batches, so those are not asked for any."""
+        """Compute the corrections of the batch's exit waves. Empty batches are returned early, as FFTs refuse them."""
         model = self.problem.model
         corners, rests = model.window_origins_and_shifts(batch)
         windows = read_windows(model.object.values[0, 0], corners, model.window)
@@ -107,17 +109,17 @@ class LeastSquares(Algorithm):
 
 
 def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:
-    """Real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
+    """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
 
-    lacking χ, object_change x, probe_change y: (pattern, mode, y, x), complex; all modes count.
+    lacking: χ, object_change: x, probe_change: y, all complex (pattern, mode, y, x); the sum includes all modes.
     """
     chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (lacking, object_change, probe_change))
-    # Rows in their own precision, which is one pass, and their sums in double.
+    # Products of rows in their own precision, in one pass, and their sums in double.
     xx, xy, yy, cx, cy = (
         torch.linalg.vecdot(one, other).sum(1, dtype=torch.float64)
         for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y))
     )
-    # A millionth more on the diagonal: where the changes do the same, or one is 0, there is still one answer.
+    # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
     more = 1e-6 * (xx + yy) + 1e-100
     xx, yy = xx + more, yy + more
     lengths = torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
