@@ -327,17 +327,17 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> None:
     """
     # The wait for a store whose file was removed has the same limit; by default it is five minutes.
     store.set_timeout(timedelta(seconds=membership.timeout))
-    told = json.dumps([membership.world, membership.backend, membership.identity])
-    for word, value in (("rank", told), ("seen all, rank", "")):
+    description = json.dumps([membership.world, membership.backend, membership.identity])
+    for word, value in (("rank", description), ("seen all, rank", "")):
         store.set(f"{word} {membership.rank}", value)
         _await_all(store, word, membership, connections)
-    found = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
-    if any(entry[:2] != [membership.world, membership.backend] for entry in found):
+    descriptions = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
+    if any(entry[:2] != [membership.world, membership.backend] for entry in descriptions):
         raise ClusterError(
-            f"The engines of the group differ in world or backend; (world, backend, device) by rank: {found}.",
+            f"The engines of the group differ in world or backend; (world, backend, device) by rank: {descriptions}.",
             code="group.join-failed",
         )
-    devices = [entry[2] for entry in found]
+    devices = [entry[2] for entry in descriptions]
     if membership.backend == "nccl" and len(set(devices)) < membership.world:
         raise ClusterError(
             f"Two engines hold the same GPU ({devices}); expected one GPU each: start fewer engines, or CPU engines.",

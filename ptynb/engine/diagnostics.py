@@ -34,20 +34,20 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
 
     Uses the model's forward pass, so all active components take part. Call it in the training thread of this rank.
     """
-    at = np.array([index], dtype=np.int64)
+    indices = np.array([index], dtype=np.int64)
     if index not in loop.shard.patterns:
         return None
     with torch_alone(loop.model.compiled):
         # Only this engine evaluates the model: a sum over all engines would wait for ever.
-        batch = dataclasses.replace(loop.shard.batch(at, 1), total=_own)
+        batch = dataclasses.replace(loop.shard.batch(indices, 1), total=_own)
         modelled, measured = loop.model.intensities(batch)[0].double(), batch.counts[0].double()
-        place = loop.model.positions_of(batch)[0]
+        position = loop.model.positions_of(batch)[0]
     buffers.forget()  # the buffers of updates have another size
     mask = torch.ones_like(measured) if loop.model.mask is None else loop.model.mask
     arrays = [values.cpu().numpy() for values in (measured, modelled, mask)]
     if loop.model.propagation.fourier:
         arrays = [np.fft.fftshift(values) for values in arrays]
-    y, x = place.tolist()
+    y, x = position.tolist()
     return PatternPair(index, loop.epoch, loop.update, arrays[0], arrays[1], arrays[2] > 0, (y, x))
 
 

@@ -87,8 +87,8 @@ def check_device(device: torch.device) -> None:
         torch.cuda.init()  # raises CUDA's own error
     generator = np.random.default_rng(0)
     field = (generator.normal(size=(64, 64)) + 1j * generator.normal(size=(64, 64))).astype(np.complex64)
-    found = torch.fft.fft2(torch.from_numpy(field).to(device), norm="ortho").cpu().numpy()
-    error = np.abs(found - np.fft.fft2(field, norm="ortho")).max() / np.abs(field).max()
+    computed = torch.fft.fft2(torch.from_numpy(field).to(device), norm="ortho").cpu().numpy()
+    error = np.abs(computed - np.fft.fft2(field, norm="ortho")).max() / np.abs(field).max()
     if not error < TOLERANCE:
         raise ClusterError(
             f"The device {device} computes a Fourier transform that is off by {error:.2g} of its largest number; "
@@ -216,8 +216,8 @@ def _check_gradient(group: Group) -> None:
     wrapped = group.wrap(field, hook)  # a variable, since gradients are reduced only while the wrapper exists
     wrapped().backward()
     assert field.view.grad is not None, "it has just been computed"
-    found = field.view.grad.cpu()
-    errors = [float((found - expected)[:, part].abs().max() / expected.abs().max()) for part in (0, 1)]
+    reduced = field.view.grad.cpu()
+    errors = [float((reduced - expected)[:, part].abs().max() / expected.abs().max()) for part in (0, 1)]
     answers = gather(group, errors)
     for part, name in enumerate(("real", "imaginary")):
         wrong = [rank for rank, entry in enumerate(answers) if not entry[part] < TOLERANCE]

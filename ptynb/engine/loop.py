@@ -67,17 +67,19 @@ class Loop:
         self._mean_count = float(mean_pattern.mean())
         self.scan = {**identity(scan), "counts": self._sums.counts}
         """Identity of the scan, which is stored in checkpoints and compared on resuming."""
-        self._about = _about(group)
+        self._environment = _environment(group)
         loss = _make_loss(settings, self._mean_count, self._sums)
-        self._imposed = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
-        pieces = [extension for extension in extensions if isinstance(extension, ModelComponent)]
-        self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
-        self._tidied = [
-            (piece, [*piece.parameters()]) for piece in self.model.parts.values() if overrides(piece, "update_done")
+        self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
+        components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
+        self.model = self._make_model(scan, mean_pattern, loss, dtype, components)
+        self._update_hooks = [
+            (component, [*component.parameters()])
+            for component in self.model.parts.values()
+            if overrides(component, "update_done")
         ]
         normaliser = loss.normaliser(self._sums)
         self.problem = Problem(
-            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._imposed)
+            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._custom_constraints)
         )
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
@@ -98,9 +100,9 @@ class Loop:
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
         self._begin_epoch()
-        self.shard.follow(self._upcoming())
+        self.shard.follow(self._upcoming_batches())
 
-    def _upcoming(self) -> Iterator[NDArray[np.int64]]:
+    def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the indices of the patterns that this engine's updates will need, from the next update on."""
         first, done = self.epoch + 1, self.update
         for number in itertools.count(first):
@@ -109,7 +111,7 @@ class Loop:
                 yield from self.algorithm.asks(table, update)
 
     def _make_model(
-        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, pieces: Sequence[ModelComponent]
+        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
@@ -122,7 +124,7 @@ class Loop:
             loss,
             mean_count=self._mean_count,
             mask=None if mask is None else mask.to(self.group.device),
-            extensions=pieces,
+            extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
         for parameter in model.parameters():
@@ -154,10 +156,10 @@ class Loop:
     @torch.no_grad()
     def after_update(self, epoch_ended: bool) -> None:
         """Call `update_done` of components that define it, and impose the constraints that are due."""
-        for piece, parameters in self._tidied:
+        for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
-                piece.update_done()
-        for constraint in (*self.settings.constraints, *self._imposed):
+                component.update_done()
+        for constraint in (*self.settings.constraints, *self._custom_constraints):
             if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
@@ -215,14 +217,14 @@ class Loop:
         """Apply new settings before the next update, and record what changed."""
         for name, (old, new) in self.settings.differences(settings).items():
             self.note(name, old, new)
-        self._take_over(settings)
+        self._apply_settings(settings)
         self.algorithm.prepare()
 
     def note(self, name: str, old: Any, new: Any) -> None:
         """Append an entry to the record of changes, with the present epoch, update and time."""
         self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
-    def _take_over(self, settings: Settings) -> None:
+    def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings = self.problem.settings = settings
         if data_terms_changed:
@@ -249,10 +251,10 @@ class Loop:
 
         loss_sums: from `loss_sums`. Call it only while the engines are `equal`; it does not communicate.
         """
-        first = self.group.rank == 0
-        kept = self.algorithm.state() if first else {}
+        on_rank_0 = self.group.rank == 0
+        algorithm_state = self.algorithm.state() if on_rank_0 else {}
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
-        named = self.model.state_dict() if first else {}
+        model_state = self.model.state_dict() if on_rank_0 else {}
         return ReconstructionState(
             **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
@@ -262,12 +264,12 @@ class Loop:
             seconds=self._seconds,
             active={name: piece.active for name, piece in self.model.parts.items()},
             power=self.model.probe.power,
-            numbers={name: value for name, value in kept.items() if not isinstance(value, Tensor)},
+            numbers={name: value for name, value in algorithm_state.items() if not isinstance(value, Tensor)},
             batch=self.order.batch,
             loss_sums=loss_sums,
             scale=_copy(self.model.probe.scale),
-            model={name: _copy(values) for name, values in named.items() if isinstance(values, Tensor)},
-            algorithm={name: _copy(value) for name, value in kept.items() if isinstance(value, Tensor)},
+            model={name: _copy(values) for name, values in model_state.items() if isinstance(values, Tensor)},
+            algorithm={name: _copy(value) for name, value in algorithm_state.items() if isinstance(value, Tensor)},
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
@@ -282,7 +284,7 @@ class Loop:
             r_factors=(*self.r_factors,),
             changes=(*self.changes,),
             settings=self.settings.model_dump(mode="json"),
-            metadata=self._about,
+            metadata=self._environment,
             started=self.started,
             history=self.history,
         )
@@ -297,30 +299,30 @@ class Loop:
         With the same number of engines the run continues bit for bit. Where batches differ (`batch_per="engine"`), the
         interrupted epoch starts again. Raises ValueError if the state belongs to another scan or model.
         """
-        self._check(state)
+        self._check_state(state)
         self.begun = Settings(**state.begun)
-        whole = state.batch == self.order.batch
-        self.epoch, self.update = state.epoch, state.update if whole else 0
+        same_batches = state.batch == self.order.batch
+        self.epoch, self.update = state.epoch, state.update if same_batches else 0
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
         self.words = Words.of(state)
         self.started = state.started or self.started
-        self._seconds, self._clock = state.seconds if whole else 0.0, None
-        for name, piece in self.model.parts.items():
-            piece.active = state.active[name]
-        self._take_over(Settings(**state.settings))
+        self._seconds, self._clock = state.seconds if same_batches else 0.0, None
+        for name, component in self.model.parts.items():
+            component.active = state.active[name]
+        self._apply_settings(Settings(**state.settings))
         self._begin_epoch()
-        self._put(state)
+        self._copy_values(state)
         sums = state.loss_sums if len(state.loss_sums) == self.group.world else state.loss_sums.sum()[None]
-        own = float(sums[self.group.rank]) if whole and self.group.rank < len(sums) else 0.0
-        self._loss_sum.fill_(own)
+        own_sum = float(sums[self.group.rank]) if same_batches and self.group.rank < len(sums) else 0.0
+        self._loss_sum.fill_(own_sum)
         if settings is not None and settings != self.settings:
             self.change(settings)
-        self.shard.follow(self._upcoming())
+        self.shard.follow(self._upcoming_batches())
 
     @torch.no_grad()
-    def _put(self, state: ReconstructionState) -> None:
+    def _copy_values(self, state: ReconstructionState) -> None:
         """Copy the values of the state into the existing tensors, in place."""
         self.model.probe.scale.copy_(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
@@ -330,27 +332,29 @@ class Loop:
         if (slab := self.model.slab) is not None:
             # The old slab caches the propagation kernel of the old parameters.
             self.model.slab = Slab(slab.slices, slab.tilt, slab.pixel, slab.wavelength)
-        kept: dict[str, Tensor | float] = {name: torch.from_numpy(one) for name, one in state.algorithm.items()}
+        algorithm_state: dict[str, Tensor | float] = {
+            name: torch.from_numpy(one) for name, one in state.algorithm.items()
+        }
         rows = {name: torch.from_numpy(values) for name, values in state.rows.items()}
-        self.algorithm.restore(kept | state.numbers, rows)
+        self.algorithm.restore(algorithm_state | state.numbers, rows)
 
-    def _check(self, state: ReconstructionState) -> None:
+    def _check_state(self, state: ReconstructionState) -> None:
         """Raise InvalidValueError if the state belongs to another scan, or to a model with other components."""
-        mine, theirs = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
-        differ = [word for name, word in SCAN_FACTS.items() if mine[name] != theirs.get(name)]
-        if not math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9):
+        own, other = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
+        differ = [word for name, word in SCAN_FACTS.items() if own[name] != other.get(name)]
+        if not math.isclose(own["counts"], other.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")
         if differ:
             raise InvalidValueError(
-                f"The checkpoint was created from another scan ({_described(theirs)}), and this is "
-                f"{_described(mine)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
+                f"The checkpoint was created from another scan ({_description(other)}), and this is "
+                f"{_description(own)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
                 "(cropped, flipped, masked) in the same way.",
                 code="checkpoint.other-scan",
             )
         model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
-        kept = {name: one.shape for name, one in state.model.items()}
-        if model != kept or set(state.active) != set(self.model.parts):
-            wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
+        stored = {name: one.shape for name, one in state.model.items()}
+        if model != stored or set(state.active) != set(self.model.parts):
+            wrong = sorted(name for name in {*model, *stored} if model.get(name) != stored.get(name))
             raise InvalidValueError(
                 f"The checkpoint has another model, which differs in {', '.join(wrong[:4]) or 'its components'}; "
                 "resume with the same settings and the same extensions.",
@@ -391,14 +395,14 @@ class Loop:
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters of all active components, by "component/name", and of the positions."""
-        found = {"positions": self.model.all_positions(), **self.model.start_arrays()}
-        for name, piece in self.model.parts.items():
-            if piece.active:
-                found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}
-        return found
+        arrays = {"positions": self.model.all_positions(), **self.model.start_arrays()}
+        for name, component in self.model.parts.items():
+            if component.active:
+                arrays |= {f"{name}/{key}": values.cpu().clone() for key, values in component.arrays().items()}
+        return arrays
 
 
-def _about(group: Group) -> dict[str, str]:
+def _environment(group: Group) -> dict[str, str]:
     """Return versions of software and a description of the engines, for the record of the run."""
     versions = {name: version(name) for name in ("ptynb", "torch", "numpy", "h5py")}
     engines = {"engines": str(group.world), "backend": group.backend, "device": str(group.device)}
@@ -411,7 +415,7 @@ def _copy(values: Tensor) -> Array:
     return copied
 
 
-def _described(scan: dict[str, Any]) -> str:
+def _description(scan: dict[str, Any]) -> str:
     window = " x ".join(str(side) for side in scan.get("window", ()))
     return f"'{scan.get('name')}' ({scan.get('patterns')} patterns of {window} pixels, {scan.get('counts'):.6g} counts)"
 

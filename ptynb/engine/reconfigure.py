@@ -38,50 +38,50 @@ BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slic
 """Components that LSQML, DM and RAAR support once they have been active."""
 
 
-def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
+def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) -> str | None:
     """Return why a reconstruction cannot change to these settings; None if it can.
 
     active: whether each component of the model has been active, by name.
     """
-    for name in present.differences(wanted):
+    for name in present.differences(requested):
         if name in REFUSED:
             return (
                 f"{name} cannot change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
-    return _why_not_thin(active, wanted)
+    return _why_not_thin(active, requested)
 
 
-def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> ReconstructionState:
+def restructured(state: ReconstructionState, requested: Settings, scan: Scan) -> ReconstructionState:
     """Return the state converted to other settings, with the differences recorded as changes.
 
     The object's array never shrinks; it grows if the new settings require a larger padding. Waves of DM and RAAR are
     computed anew from object and probe. Raises SettingsError if the reconstruction cannot change to these settings.
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
-    if problem := why_not(present, wanted, state.active):
+    if problem := why_not(present, requested, state.active):
         raise SettingsError(problem, code="settings.not-reconfigurable")
-    changed = present.differences(wanted)
-    padding = max(begun.margin, wanted.object.padding)
-    begins = wanted.replace(object={"padding": padding})
+    changed = present.differences(requested)
+    padding = max(begun.margin, requested.object.padding)
+    begins = requested.replace(object={"padding": padding})
     frames = object_frame(scan, begun), object_frame(scan, begins)
     parts = Parts.of(state)
     arrays = {name: dict(values) for name, values in parts.arrays.items()}
     arrays["object"] = _object(arrays["object"], present, begins, frames)
     probe = _complex(arrays["probe"]["parts"])
-    if present.probe.modes != wanted.probe.modes:
-        probe = with_modes(probe, wanted.probe.modes, first_stays=wanted.opr.modes > 0)
+    if present.probe.modes != requested.probe.modes:
+        probe = with_modes(probe, requested.probe.modes, first_stays=requested.opr.modes > 0)
         arrays["probe"] = {"parts": _real(probe)}
-    arrays |= _variations(arrays.pop("variations", {}), probe, wanted, scan)
-    arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, wanted, scan)
-    names = _piece_names(wanted, parts.own_pieces)
-    model = {f"{_path(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
+    arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
+    arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
+    names = _component_names(requested, parts.own_pieces)
+    model = {f"{_key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
     anew = any(name in changed for name in NEW_ORDER)
     now = time.time()
     changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
-    algorithm, numbers = _moments(state, parts.arrays, arrays, present, wanted)
+    algorithm, numbers = _moments(state, parts.arrays, arrays, present, requested)
     return dataclasses.replace(
         state,
-        settings=wanted.model_dump(mode="json"),
+        settings=requested.model_dump(mode="json"),
         begun=begins.model_dump(mode="json"),
         update=0 if anew else state.update,
         seconds=0.0 if anew else state.seconds,
@@ -110,12 +110,12 @@ def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:
     """
     if modes >= len(probe):
         return add_modes(probe, modes, NEW_MODE)
-    kept, mixed = (probe[:1], probe[1:]) if first_stays else (probe[:0], probe)
-    if modes > len(kept):
-        _, strengths, ways = torch.linalg.svd(mixed.flatten(1), full_matrices=False)
-        strongest = (strengths[:, None] * ways).reshape(-1, *probe.shape[1:])
-        kept = torch.cat([kept, strongest[: modes - len(kept)]])
-    return kept * (probe.abs().square().sum() / kept.abs().square().sum()).sqrt()
+    retained, mixed = (probe[:1], probe[1:]) if first_stays else (probe[:0], probe)
+    if modes > len(retained):
+        _, strengths, vectors = torch.linalg.svd(mixed.flatten(1), full_matrices=False)
+        strongest = (strengths[:, None] * vectors).reshape(-1, *probe.shape[1:])
+        retained = torch.cat([retained, strongest[: modes - len(retained)]])
+    return retained * (probe.abs().square().sum() / retained.abs().square().sum()).sqrt()
 
 
 def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -170,27 +170,27 @@ class Parts:
         names = [*state.active]
         arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
         for name in names:
-            path = f"{_path(names, name)}."
+            path = f"{_key_prefix(names, name)}."
             arrays[name] |= {key.removeprefix(path): one for key, one in state.model.items() if key.startswith(path)}
-        built_in = _piece_names(Settings(**state.begun), ())
+        built_in = _component_names(Settings(**state.begun), ())
         return cls(arrays, tuple(name for name in names if name not in built_in))
 
 
-def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
+def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
     """Return the names of all components of a model, in the order of `model_builder.make_model`."""
     detector = settings.detector
-    there = {
+    optional = {
         "variations": settings.opr.modes > 0,
         "pixels": detector.oversampling > 1,
         "point spread": detector.psf_sigma > 0,
         "background": True,
         "saturation": detector.saturation is not None,
     }
-    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in there.items() if used)]
+    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in optional.items() if used)]
     return ["object", "probe", *pieces, *own, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
 
 
-def _path(names: list[str], name: str) -> str:
+def _key_prefix(names: list[str], name: str) -> str:
     """Return the prefix of a component's entries in the model's `state_dict`."""
     if name in ("object", "probe"):
         return name
@@ -200,39 +200,45 @@ def _path(names: list[str], name: str) -> str:
 
 
 def _object(
-    kept: Mapping[str, Array], present: Settings, wanted: Settings, frames: tuple[ObjectFrame, ObjectFrame]
+    old: Mapping[str, Array], present: Settings, requested: Settings, frames: tuple[ObjectFrame, ObjectFrame]
 ) -> dict[str, Array]:
     """Return the object's parameters in the new structure; the same arrays if nothing of it changed."""
-    polar, count, states = wanted.object.parametrization == "amplitude_phase", wanted.slices.count, wanted.object.modes
-    same_form, same_depth = polar == ("phase" in kept), count == present.slices.count
+    polar, count, states = (
+        requested.object.parametrization == "amplitude_phase",
+        requested.slices.count,
+        requested.object.modes,
+    )
+    same_form, same_depth = polar == ("phase" in old), count == present.slices.count
     if same_form and same_depth and states == present.object.modes and frames[0] == frames[1]:
-        return dict(kept)
-    if "phase" in kept:
-        amplitude, phase = (torch.from_numpy(kept[name]) for name in ("amplitude", "phase"))
+        return dict(old)
+    if "phase" in old:
+        amplitude, phase = (torch.from_numpy(old[name]) for name in ("amplitude", "phase"))
         phase = torch.where(amplitude < 0, phase + torch.pi, phase)
         amplitude = amplitude.abs()
     else:
-        values = _complex(kept["parts"])
+        values = _complex(old["parts"])
         amplitude, phase = values.abs(), values.angle()
     if not same_depth:
         amplitude, phase = in_slices(amplitude, phase, count)
     amplitude, phase = in_frame(amplitude, *frames, 1.0), in_frame(phase, *frames, 0.0)
-    whole = with_states(torch.polar(amplitude, phase), states, wanted.seed)
+    whole = with_states(torch.polar(amplitude, phase), states, requested.seed)
     if not polar:
         return {"parts": _real(whole)}
     phase = torch.cat([phase[:states], whole[len(phase) :].angle()])
     return {"amplitude": whole.abs().numpy(), "phase": phase.numpy()}
 
 
-def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan: Scan) -> dict[str, dict[str, Array]]:
+def _variations(
+    old: Mapping[str, Array], probe: Tensor, requested: Settings, scan: Scan
+) -> dict[str, dict[str, Array]]:
     """Return the modes of the probe variations: the strongest ones, or additional ones with coefficients 0."""
-    rank = wanted.opr.modes
+    rank = requested.opr.modes
     if rank == 0:
         return {}
-    ways = _complex(kept["ways"]) if kept else probe[:0]
-    coefficients = _complex(kept["coefficients"]) if kept else probe.new_zeros((len(scan), 0))
+    ways = _complex(old["ways"]) if old else probe[:0]
+    coefficients = _complex(old["coefficients"]) if old else probe.new_zeros((len(scan), 0))
     if rank == len(ways):
-        return {"variations": dict(kept)}
+        return {"variations": dict(old)}
     if rank < len(ways):
         inner, triangle = torch.linalg.qr(coefficients)
         left, strengths, right = torch.linalg.svd(triangle @ ways.flatten(1), full_matrices=False)
@@ -248,21 +254,24 @@ def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan
 
 
 def _depth(
-    slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, wanted: Settings, scan: Scan
+    slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, requested: Settings, scan: Scan
 ) -> dict[str, dict[str, Array]]:
     """Return stretch and tilt of the slab: the optimised values, unless the settings of their start changed."""
-    if wanted.slices.count == 1:
+    if requested.slices.count == 1:
         return {}
-    kind = "float64" if wanted.precision == "double" else "float32"
-    same = slices and (wanted.slices.thickness, wanted.slices.count) == (present.slices.thickness, present.slices.count)
+    kind = "float64" if requested.precision == "double" else "float32"
+    same = slices and (requested.slices.thickness, requested.slices.count) == (
+        present.slices.thickness,
+        present.slices.count,
+    )
     stretch = slices["stretch"] if same else np.ones((), dtype=kind)
-    given = wanted.tilt.y, wanted.tilt.x
-    if tilt and given == (present.tilt.y, present.tilt.x):
+    initial_tilt = requested.tilt.y, requested.tilt.x
+    if tilt and initial_tilt == (present.tilt.y, present.tilt.x):
         angles = np.asarray(tilt["angles"])
-        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not wanted.tilt.per_position else angles
+        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not requested.tilt.per_position else angles
     else:
-        angles = 1e3 * np.array([given], dtype=kind)
-    if wanted.tilt.per_position and len(angles) == 1:
+        angles = 1e3 * np.array([initial_tilt], dtype=kind)
+    if requested.tilt.per_position and len(angles) == 1:
         angles = angles.repeat(len(scan), 0)
     return {"slices": {"stretch": stretch}, "tilt": {"angles": angles}}
 
@@ -272,41 +281,43 @@ def _moments(
     before: Mapping[str, Mapping[str, Array]],
     after: Mapping[str, Mapping[str, Array]],
     present: Settings,
-    wanted: Settings,
+    requested: Settings,
 ) -> tuple[dict[str, Array], dict[str, float]]:
     """Return the part of the optimiser's state that remains valid.
 
     Moments remain for unchanged components, a history over all parameters only if the whole problem is unchanged.
     """
-    if present.optimiser != wanted.optimiser:
+    if present.optimiser != requested.optimiser:
         return {}, {}
-    same = {name for name in after if name in before and _equal(before[name], after[name])}
-    all_same = same == set(before) == set(after) and set(present.differences(wanted)) <= SAME_PROBLEM
+    same = {
+        name
+        for name, arrays in after.items()
+        if name in before
+        and set(before[name]) == set(arrays)
+        and all(before[name][key] is arrays[key] for key in arrays)
+    }
+    all_same = same == set(before) == set(after) and set(present.differences(requested)) <= SAME_PROBLEM
 
-    def stays(name: str) -> bool:
-        kind, piece, *_ = name.split("/")
-        return piece in same if kind == "optimiser" else all_same
+    def remains_valid(name: str) -> bool:
+        kind, component, *_ = name.split("/")
+        return component in same if kind == "optimiser" else all_same
 
     return (
-        {name: one for name, one in state.algorithm.items() if stays(name)},
-        {name: one for name, one in state.numbers.items() if stays(name)},
+        {name: one for name, one in state.algorithm.items() if remains_valid(name)},
+        {name: one for name, one in state.numbers.items() if remains_valid(name)},
     )
 
 
-def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    return set(one) == set(other) and all(one[name] is other[name] for name in one)
-
-
-def _why_not_thin(active: Mapping[str, bool], wanted: Settings) -> str | None:
-    if wanted.optimiser not in THIN_ONLY:
+def _why_not_thin(active: Mapping[str, bool], requested: Settings) -> str | None:
+    if requested.optimiser not in THIN_ONLY:
         return None
-    beside = (*BESIDE_THIN, "pixels", "point spread", "saturation")
-    found = [name for name, took_part in active.items() if took_part and name not in beside]
-    if not found:
+    supported = (*BESIDE_THIN, "pixels", "point spread", "saturation")
+    unsupported = [name for name, took_part in active.items() if took_part and name not in supported]
+    if not unsupported:
         return None
     return (
-        f"optimiser='{wanted.optimiser}' supports object and probe only, and {', '.join(found)} has been active; "
-        "use another one, or make a new Reconstruction."
+        f"optimiser='{requested.optimiser}' supports object and probe only, and {', '.join(unsupported)} has been "
+        "active; use another one, or make a new Reconstruction."
     )
 
 

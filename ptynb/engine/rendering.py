@@ -59,20 +59,20 @@ def make_room(model: Model, area: Area) -> Tensor:
     """
     values = model.object.amplitude if model.object.polar else model.object.parts
     height, width = (len(range(*part.indices(side))) for part, side in zip(area, values.shape[2:4], strict=True))
-    room = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
-    if room.device.type == "cpu":
-        room.numpy().fill(0)
-    return room
+    buffer = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
+    if buffer.device.type == "cpu":
+        buffer.numpy().fill(0)
+    return buffer
 
 
 @torch.no_grad()
-def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: int, update: int) -> Taken:
+def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch: int, update: int) -> Taken:
     """Copy the requested slice of the object into `room`, and the probe; call it in the training thread.
 
     Raises ValueError if the slice or state does not exist.
     """
     # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
-    clock = time.thread_time if room.device.type == "cpu" else time.perf_counter
+    clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
     states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
     if request.state >= states or (request.slice is not None and request.slice >= slices):
@@ -83,10 +83,10 @@ def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: 
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
-        torch.prod(seen, 0, out=room)
+        torch.prod(seen, 0, out=buffer)
     else:
-        room.copy_(seen[request.slice or 0])
-    return Taken(room, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
+        buffer.copy_(seen[request.slice or 0])
+    return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
 
 
 def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
@@ -123,8 +123,8 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
             f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).",
             code="argument.invalid-value",
         )
-    found: complex | float = values[y, x].item()
-    return found
+    value: complex | float = values[y, x].item()
+    return value
 
 
 def _values(taken: Taken, name: str, request: RenderRequest) -> Array:

@@ -212,12 +212,14 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        (object, probe), epoch, update = self._in_thread(lambda: (_object_and_probe(loop), loop.epoch, loop.update))
+        (object, probe), epoch, update = self._call_in_thread(
+            lambda: (_object_and_probe(loop), loop.epoch, loop.update)
+        )
         return make_snapshot(object, probe, epoch, update, size)
 
     def pictures(self, request: RenderRequest) -> Pictures | None:
         """Return pictures, taken between two updates; None while loading."""
-        taken = self._take(request)
+        taken = self._copy_images(request)
         return None if taken is None else make_pictures(taken, request, self._pixel)
 
     def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
@@ -226,13 +228,15 @@ class Worker:
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
         """Return the value at pixel (y, x) of the picture `name`; None while loading."""
-        taken = self._take(request)
+        taken = self._copy_images(request)
         return None if taken is None else value_at(taken, name, y, x, request)
 
     def pattern(self, index: int) -> PatternPair | None:
         """Return a measured and modelled pattern; None if another engine has it, and while loading."""
         loop = self._loop
-        pair: PatternPair | None = None if loop is None else self._in_thread(lambda: diagnostics.pattern(loop, index))
+        pair: PatternPair | None = (
+            None if loop is None else self._call_in_thread(lambda: diagnostics.pattern(loop, index))
+        )
         return pair
 
     def positions(self) -> tuple[Array, Array] | None:
@@ -240,7 +244,7 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        corners: tuple[Array, Array] = self._in_thread(lambda: diagnostics.positions(loop))
+        corners: tuple[Array, Array] = self._call_in_thread(lambda: diagnostics.positions(loop))
         return corners
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
@@ -261,7 +265,7 @@ class Worker:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            data: Result = self._in_thread(lambda: _present_result(loop, float("nan")))
+            data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan")))
             return data
         return self._result
 
@@ -321,7 +325,7 @@ class Worker:
             self._state = "ready"
             while self._turn(group, self._loop):
                 pass
-            self._show(self._loop, look=True)
+            self._update_status_file(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             self._failure = Failure(
                 self._membership.rank,
@@ -345,7 +349,7 @@ class Worker:
             # The group is closed by now, so no rank waits for a slow disk.
             if self._keeper is not None:
                 if self._state == "failed" and self._loop is not None:
-                    self._show(self._loop, look=False)
+                    self._update_status_file(self._loop, look=False)
                 self._keeper.close(self._answer_requests, WRITING_SECONDS)
                 self._answer_requests()
 
@@ -376,7 +380,7 @@ class Worker:
             self._write_checkpoint(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
             self._target, self._reach, self._state = loop.epoch, None, "ready"
-            self._show(loop, look=True)
+            self._update_status_file(loop, look=True)
         self._answer_requests()
         if self._state not in ("running", "closed") and group.rank == 0:
             self._wake.wait(min(IDLE_SECONDS, self._membership.timeout / 4))
@@ -391,10 +395,10 @@ class Worker:
         if any(command.kind not in ("keep", "words") for command in commands):
             loop.settle()  # "keep" and "words" neither read nor change parameters
         for command in commands:
-            self._act(command, group, loop)
+            self._execute(command, group, loop)
         self._applied = newest
 
-    def _act(self, command: Command, group: Group, loop: Loop) -> None:
+    def _execute(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
@@ -461,7 +465,7 @@ class Worker:
         if self._pending is None and keeper.due(self._progress(loop), running and loop.update == loop.updates - 1):
             self.command(Command("keep"))
         if keeper.pictures_due():
-            self._show(loop, look=True)
+            self._update_status_file(loop, look=True)
 
     def _write_checkpoint(self, loop: Loop) -> None:
         """Exchange the sums of the loss between ranks, then write each rank's part."""
@@ -475,13 +479,13 @@ class Worker:
         request = None
         if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._progress(loop)):
             request = dataclasses.asdict(self._keeper.order())
-        agreed = group.tell(request)
-        if agreed is not None:
-            self._pending = CheckpointRequest(**agreed)
+        shared_request = group.tell(request)
+        if shared_request is not None:
+            self._pending = CheckpointRequest(**shared_request)
             self._write_checkpoint(loop)
         self._state = "closed"
 
-    def _show(self, loop: Loop, look: bool) -> None:
+    def _update_status_file(self, loop: Loop, look: bool) -> None:
         """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._keeper is None:
             return
@@ -490,15 +494,15 @@ class Worker:
 
     # Requests that need tensors: made by the process's main thread, answered between two updates
 
-    def _take(self, request: RenderRequest) -> Taken | None:
+    def _copy_images(self, request: RenderRequest) -> Taken | None:
         loop = self._loop
         if loop is None:
             return None
-        area, room = self._area, make_room(loop.model, self._area)
-        taken: Taken = self._in_thread(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
+        area, out = self._area, make_room(loop.model, self._area)
+        taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
         return taken
 
-    def _in_thread(self, request: Callable[[], Any]) -> Any:
+    def _call_in_thread(self, request: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
         self._requests.put((request, answer))
         self._wake.set()

@@ -66,8 +66,10 @@ class EnginePatterns:
         self._row_of[patterns] = np.arange(len(patterns))
         self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
-        one = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
-        self.place = choose_storage(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
+        pattern_bytes = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
+        self.place = choose_storage(
+            frames, pattern_bytes * len(self), pattern_bytes * len(scan), group.device, scan.frames.in_file
+        )
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
         self._total = np.zeros(scan.pattern_shape)
         self._read()
@@ -203,14 +205,16 @@ def choose_storage(option: StorageOption, needed: int, total: int, device: torch
             code="patterns.not-in-file",
         )
     free = free_on_host()
-    place = storage_for(option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device))
-    if option == "auto" and place == "host" and total > free:
+    storage = storage_for(
+        option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device)
+    )
+    if option == "auto" and storage == "host" and total > free:
         raise InvalidValueError(
             f"The patterns take {total / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are free; "
             "write them with save_scan and load that file, to have them read for each batch.",
             code="patterns.not-enough-memory",
         )
-    return place
+    return storage
 
 
 def storage_for(

@@ -45,12 +45,12 @@ class Prefetch(ABC, Generic[Pending]):
         key = patterns.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1]
-        place = next((at for at, (coming, _) in enumerate(self._queue) if coming == key), None)
-        if place is None:
+        index = next((at for at, (coming, _) in enumerate(self._queue) if coming == key), None)
+        if index is None:
             self.unexpected += 1
             pending = self._begin(patterns)
         else:
-            for _ in range(place):
+            for _ in range(index):
                 self._queue.popleft()
             pending = self._queue.popleft()[1]
         self._announce()
@@ -87,7 +87,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
     def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
         """begin: allocates memory in the calling thread; the function that it returns is called in the thread."""
         super().__init__()
-        self._take_memory, self._device = begin, device
+        self._prepare_read, self._device = begin, device
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
 
@@ -97,7 +97,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
         super().close()
 
     def _begin(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
-        return self._thread.submit(self._make, self._take_memory(patterns))
+        return self._thread.submit(self._make, self._prepare_read(patterns))
 
     def _end(self, pending: Future[tuple[Tensor, Any]]) -> Tensor:
         counts, copied = pending.result()

@@ -45,15 +45,15 @@ class Region:
 
         Each is a run of tiles in a row, merged with equal runs in the rows that follow.
         """
-        found, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], tuple[int, int]]()
+        complete, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], tuple[int, int]]()
         edges = np.argwhere(np.diff(self.tiles, prepend=False, append=False))
         for row, first, end in zip(*edges.reshape(-1, 4)[:, [0, 1, 3]].T.tolist(), strict=True):
             top, bottom = growing.pop((first, end), (row, row))
             if bottom < row:
-                found.append(self._pixels(top, bottom, first, end))
+                complete.append(self._pixels(top, bottom, first, end))
                 top = row
             growing[first, end] = top, row + 1
-        return found + [self._pixels(*rows, *columns) for columns, rows in growing.items()]
+        return complete + [self._pixels(*rows, *columns) for columns, rows in growing.items()]
 
     @property
     def pixels(self) -> int:
@@ -101,7 +101,7 @@ class Region:
     @cached_property
     def _index(self) -> Tensor:
         """Flat indices of the region's pixels."""
-        rows, columns = (place[:, None] * TILE + np.arange(TILE) for place in np.nonzero(self.tiles))
+        rows, columns = (index[:, None] * TILE + np.arange(TILE) for index in np.nonzero(self.tiles))
         inside = (rows < self.shape[0])[:, :, None] & (columns < self.shape[1])[:, None, :]
         return torch.from_numpy((rows[:, :, None] * self.shape[1] + columns[:, None, :])[inside])
 
@@ -161,8 +161,8 @@ def region(tiles: NDArray[np.bool_], model: Model) -> Region | None:
     """Return the region of these tiles of the object; None if sending all of it is as fast."""
     values = next(model.object.parameters())
     height, width = values.shape[2:4]
-    found = Region((height, width), tiles)
-    return found if saves_enough(found, values.nbytes) else None
+    candidate = Region((height, width), tiles)
+    return candidate if saves_enough(candidate, values.nbytes) else None
 
 
 def saves_enough(found: Region, nbytes: int) -> bool:

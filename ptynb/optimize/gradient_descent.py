@@ -74,17 +74,17 @@ class Gradient(Algorithm):
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other regularizers, gradients and so messages have another order: see `_rehearse`.
-        asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
+        wrapped_for = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
-        if asked == self._prepared:
+        if wrapped_for == self._prepared:
             return
-        self._prepared = asked
-        some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
+        self._prepared = wrapped_for
+        any_optimised = any(parameter.requires_grad for parameter in self.problem.model.parameters())
         # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
-            if some and not self.alone
+            if any_optimised and not self.alone
             else self.problem.model
         )
         if self._distributed is not self.problem.model:
@@ -140,7 +140,9 @@ class Gradient(Algorithm):
         with torch_alone(compiled):
             total = self._backward(own, len(stepping))
         if problem.settings.regularizers:
-            total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+            total += (
+                self._add_regularizers() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+            )
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
         with torch_alone(compiled and self._small):
@@ -203,7 +205,7 @@ class Gradient(Algorithm):
         torch.autograd.backward(value, torch.full_like(value, factor))
         return value.detach()
 
-    def _add_terms(self) -> Tensor:
+    def _add_regularizers(self) -> Tensor:
         """Add the gradients of the regularizers to those of the patterns, and return their value.
 
         They are equal on all engines, which all have the whole object, so they are not sent.
@@ -248,17 +250,21 @@ class Gradient(Algorithm):
     @torch.no_grad()
     def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
         problem, model = self.problem, self.problem.model
-        light = torch.zeros(model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device)
-        seen = light.new_zeros(model.window)
+        illumination = torch.zeros(
+            model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
+        )
+        object_power = illumination.new_zeros(model.window)
         if len(own):
             batch: Batch = problem.shard.batch(own, global_batch_size)
             probes, windows = model.illuminated(batch)
             corners, _ = model.window_origins_and_shifts(batch)
-            light = add_windows(light, corners, intensity_of(probes))
-            seen = windows.abs().square().mean((1, 2)).sum(0)
+            illumination = add_windows(illumination, corners, intensity_of(probes))
+            object_power = windows.abs().square().mean((1, 2)).sum(0)
         if not self.alone:
-            light, seen = self.exchange.sum(light), problem.group.sum(seen)
-        divide_by_illumination(model, light, seen, problem.scale / global_batch_size, problem.settings.rpie_alpha)
+            illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
+        divide_by_illumination(
+            model, illumination, object_power, problem.scale / global_batch_size, problem.settings.rpie_alpha
+        )
 
 
 def _unchanged(tensor: Tensor) -> Tensor:

@@ -103,16 +103,16 @@ class Exchange:
             return None
         gradients = bucket.gradients()
         count = sum(sizes(self.region, gradients, of_object))
-        packed = _Packed(self.region, self._parts, gradients, of_object, self._room(bucket, count))
+        packed = _Packed(self.region, self._parts, gradients, of_object, self._buffer(bucket, count))
         packed.pack()
         return packed
 
-    def _room(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
+    def _buffer(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
         """Return a buffer of this size, reused by later updates."""
-        kept = self._buffers.get(bucket.index())
-        if kept is None or len(kept) < count:
-            kept = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
-        return kept[:count]
+        buffer = self._buffers.get(bucket.index())
+        if buffer is None or len(buffer) < count:
+            buffer = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
+        return buffer[:count]
 
 
 def sizes(region: Region, tensors: list[Tensor], of_object: list[bool]) -> list[int]:

@@ -57,11 +57,11 @@ class LBFGS(Algorithm):
         super().__init__(problem)
         self._moving: list[nn.Parameter] = []
         self._objective: object = None
-        self._start_anew()
+        self._reset_history()
         self.passes = 0
         """Number of evaluations of the loss of all patterns."""
 
-    def _start_anew(self) -> None:
+    def _reset_history(self) -> None:
         self._history: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)
         """Steps of all parameters, and the change of the gradient by each."""
         self._last: tuple[Tensor, Tensor] | None = None
@@ -90,7 +90,7 @@ class LBFGS(Algorithm):
         if [id(one) for one in moving] == [id(one) for one in self._moving] and objective == self._objective:
             return
         self._moving, self._objective = moving, objective
-        self._start_anew()
+        self._reset_history()
         if moving:
             # Gradients are views of one buffer, which all engines sum in one message.
             self._gradient = torch.zeros_like(flat(moving))
@@ -109,28 +109,28 @@ class LBFGS(Algorithm):
         if self._last is None:
             return {}
         parameters, gradient = self._last
-        found: dict[str, Tensor | float] = {"algorithm/parameters": parameters, "algorithm/gradient": gradient}
+        entries: dict[str, Tensor | float] = {"algorithm/parameters": parameters, "algorithm/gradient": gradient}
         if self._history:
-            found["algorithm/steps"] = torch.stack([step for step, _ in self._history])
-            found["algorithm/changes"] = torch.stack([change for _, change in self._history])
-        return found
+            entries["algorithm/steps"] = torch.stack([step for step, _ in self._history])
+            entries["algorithm/changes"] = torch.stack([change for _, change in self._history])
+        return entries
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore the history. States of versions that used torch's L-BFGS contain none of use here."""
-        self._start_anew()
+        self._reset_history()
         if not self._moving or "algorithm/parameters" not in state:
             return
 
-        def own(name: str) -> Tensor:
+        def copy_of(name: str) -> Tensor:
             value = state[f"algorithm/{name}"]
             assert isinstance(value, Tensor)
             return torch.empty_like(value, device=self._gradient.device).copy_(value)
 
-        self._last = own("parameters"), own("gradient")
+        self._last = copy_of("parameters"), copy_of("gradient")
         if "algorithm/steps" in state:
             # Separate copies: rows of one tensor have another alignment, so their products may round differently.
-            pairs = zip(own("steps"), own("changes"), strict=True)
+            pairs = zip(copy_of("steps"), copy_of("changes"), strict=True)
             self._history.extend((step.clone(), change.clone()) for step, change in pairs)
 
     @torch.no_grad()
@@ -141,10 +141,10 @@ class LBFGS(Algorithm):
                 (self.problem.model(batch).double() for _, batch in portions(self.problem)),
                 torch.zeros((), dtype=torch.float64, device=self.problem.group.device),
             )
-        if not self._is_known():
+        if not self._is_evaluated():
             self._evaluate()
         loss, own, here, gradient = self._loss, self._own, flat(self._moving), self._gradient.clone()
-        self._learn(here, gradient)
+        self._extend_history(here, gradient)
         direction = self._direction(gradient)
         slope = self._inner(gradient, direction)
         if not slope < 0:  # the history is invalid because of rounding
@@ -156,28 +156,28 @@ class LBFGS(Algorithm):
             return own
 
         def after(length: float) -> tuple[float, float]:
-            self._go(here, direction, length)
+            self._set_parameters(here, direction, length)
             self._evaluate()
             return self._loss, self._inner(self._gradient, direction)
 
         # Without a history the length of the gradient has no meaning: try where a loss of constant slope would reach 0.
         first = 1.0 if self._history else (loss if loss > 0 else 1.0) / -slope
         precision = torch.finfo(here.dtype).eps
-        found = line_search(
+        chosen = line_search(
             after, loss, slope, first, SHORTEST / max(float(direction.abs().max()), SHORTEST), precision * abs(loss)
         )
-        if found.length == 0:
+        if chosen.length == 0:
             self._history.clear()
-        self._go(here, direction, found.length)
+        self._set_parameters(here, direction, chosen.length)
         return own
 
-    def _is_known(self) -> bool:
+    def _is_evaluated(self) -> bool:
         """Return whether the last evaluation was made at the present parameters, on all engines."""
         same = self._evaluated is not None and torch.equal(self._evaluated, flat(self._moving))
         # All engines must take the same branch even if their parameters differ: the loop detects that after the epoch.
         return self.problem.group.all_equal(float(same)) and same
 
-    def _learn(self, here: Tensor, gradient: Tensor) -> None:
+    def _extend_history(self, here: Tensor, gradient: Tensor) -> None:
         """Add the last step, with changes by constraints after it, and its change of the gradient to the history."""
         if self._last is None:
             return
@@ -203,10 +203,10 @@ class LBFGS(Algorithm):
         """Return rank 0's inner product: engines with other numbers of threads may round the sum differently."""
         return float(self.problem.group.broadcast((one * other).sum(dtype=torch.float64)))
 
-    def _go(self, here: Tensor, direction: Tensor, length: float) -> None:
+    def _set_parameters(self, here: Tensor, direction: Tensor, length: float) -> None:
         """Set the parameters to here + length direction."""
-        for parameter, place in zip(self._moving, self._parts(here.add(direction, alpha=length)), strict=True):
-            parameter.copy_(place)
+        for parameter, value in zip(self._moving, self._parts(here.add(direction, alpha=length)), strict=True):
+            parameter.copy_(value)
 
     def _parts(self, row: Tensor) -> list[Tensor]:
         """Return views of a flat tensor, in the shapes of the parameters."""

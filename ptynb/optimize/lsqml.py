@@ -34,7 +34,7 @@ DAMPING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class _Lit:
+class _ExitWaves:
     """Quantities of a batch at the present parameters.
 
     window_origins, subpixel_shifts: (pattern, yx). probes: (pattern, mode, y, x). windows: of the object (pattern, y,
@@ -68,44 +68,48 @@ class LeastSquares(Algorithm):
         problem, model, rates = self.problem, self.problem.model, self.rates()
         members = int((table[:, update] >= 0).sum())
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
-        lit = self._look(problem.shard.batch(own, members))
-        above, light = over_engines(problem.group, *object_sums(model, lit.window_origins, lit.probes, lit.lacking))
-        object_step = (rates["object"] > 0) * above / (light + DAMPING * light.max())
-        above, seen = over_engines(problem.group, *probe_sums(model, lit.subpixel_shifts, lit.windows, lit.lacking))
-        probe_step = (rates["probe"] > 0) * above / (seen + DAMPING * seen.max())
+        waves = self._exit_waves(problem.shard.batch(own, members))
+        numerator, illumination = over_engines(
+            problem.group, *object_sums(model, waves.window_origins, waves.probes, waves.lacking)
+        )
+        object_step = (rates["object"] > 0) * numerator / (illumination + DAMPING * illumination.max())
+        numerator, denominator = over_engines(
+            problem.group, *probe_sums(model, waves.subpixel_shifts, waves.windows, waves.lacking)
+        )
+        probe_step = (rates["probe"] > 0) * numerator / (denominator + DAMPING * denominator.max())
 
-        lengths = light.new_zeros((len(own), 2))
+        lengths = illumination.new_zeros((len(own), 2))
         if len(own):
-            object_change = read_windows(object_step, lit.window_origins, model.window)[:, None] * lit.probes
-            probe_change = moved_probes(probe_step, lit.subpixel_shifts) * lit.windows[:, None]
-            lengths = step_lengths(lit.lacking, object_change, probe_change)
+            object_change = read_windows(object_step, waves.window_origins, model.window)[:, None] * waves.probes
+            probe_change = moved_probes(probe_step, waves.subpixel_shifts) * waves.windows[:, None]
+            lengths = step_lengths(waves.lacking, object_change, probe_change)
         weighted = add_windows(
-            torch.zeros_like(light), lit.window_origins, lengths[:, 0, None, None] * intensity_of(lit.probes)
+            torch.zeros_like(illumination), waves.window_origins, lengths[:, 0, None, None] * intensity_of(waves.probes)
         )
         sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
-        mean = sums[:-1].view(light.shape) / light.clamp(min=1e-6 * float(light.max()))
+        mean = sums[:-1].view(illumination.shape) / illumination.clamp(min=1e-6 * float(illumination.max()))
         if rates["object"] > 0:
             model.object.set(model.object.values + rates["object"] * mean * object_step)
         if rates["probe"] > 0:
             model.probe.set(model.probe.values + rates["probe"] * sums[-1] / members * probe_step)
-        return lit.loss
+        return waves.loss
 
-    def _look(self, batch: Batch) -> _Lit:
+    def _exit_waves(self, batch: Batch) -> _ExitWaves:
         """Compute the corrections of the batch's exit waves. Empty batches are returned early, as FFTs refuse them."""
         model = self.problem.model
-        corners, rests = model.window_origins_and_shifts(batch)
+        corners, shifts = model.window_origins_and_shifts(batch)
         windows = read_windows(model.object.values[0, 0], corners, model.window)
         if not len(batch):
-            nothing = model.probe.values[None][:0]
-            return _Lit(
-                corners, rests, nothing, windows, nothing, torch.zeros((), dtype=torch.float64, device=rests.device)
+            empty = model.probe.values[None][:0]
+            return _ExitWaves(
+                corners, shifts, empty, windows, empty, torch.zeros((), dtype=torch.float64, device=shifts.device)
             )
-        probes = moved_probes(model.probe.values, rests)
+        probes = moved_probes(model.probe.values, shifts)
         waves = model.to_detector(probes * windows[:, None], batch)
         loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.counts, model.mask)
         # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
         lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
-        return _Lit(corners, rests, probes, windows, lacking, loss.double())
+        return _ExitWaves(corners, shifts, probes, windows, lacking, loss.double())
 
 
 def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:

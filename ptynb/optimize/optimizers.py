@@ -131,21 +131,21 @@ def moments(settings: Settings) -> int:
 def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
     """Return the optimisers of these settings: for dense parameters, and for parameters with a row per pattern."""
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    for name, piece in model.parts.items():
-        for parameter_name, parameter in piece.named_parameters():
-            _check(model, piece, parameter_name, parameter)
-            by_rows = parameter_name in piece.rows and settings.optimiser != "sgd"
+    for name, component in model.parts.items():
+        for parameter_name, parameter in component.named_parameters():
+            _check(model, component, parameter_name, parameter)
+            by_rows = parameter_name in component.rows and settings.optimiser != "sgd"
             group = {"params": [parameter], "lr": 0.0, "name": name, "parameter": parameter_name}
             (rows if by_rows else dense).append(group)
     if settings.optimiser == "rpie":
         own = [group for group in dense if group["name"] in ("object", "probe")]
         others = [group for group in dense if group["name"] not in ("object", "probe")]
-        made = [torch.optim.SGD(own, momentum=settings.momentum), Adam(others)]
+        optimisers = [torch.optim.SGD(own, momentum=settings.momentum), Adam(others)]
     else:
-        made = [_dense(settings, dense)]
+        optimisers = [_dense(settings, dense)]
     if rows:
-        made.append(RowAdam(rows))
-    return made
+        optimisers.append(RowAdam(rows))
+    return optimisers
 
 
 def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) -> None:
@@ -191,8 +191,8 @@ def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str]
 def moments_of(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor | float]:
     """Return the optimisers' state by "optimiser/component/parameter/key"; tensors are not copied."""
     return {
-        f"{place}/{key}": value
-        for optimiser, parameter, _, place in _places(optimisers)
+        f"{prefix}/{key}": value
+        for optimiser, parameter, _, prefix in _named_parameters(optimisers)
         for key, value in optimiser.state.get(parameter, {}).items()
         if value is not None
     }
@@ -201,10 +201,10 @@ def moments_of(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor | fl
 @torch.no_grad()
 def restore_moments(optimisers: list[torch.optim.Optimizer], state: Mapping[str, Tensor | float]) -> None:
     """Restore copies of a state from `moments_of`; parameters that are not in it start without moments."""
-    for optimiser, parameter, group, place in _places(optimisers):
+    for optimiser, parameter, group, prefix in _named_parameters(optimisers):
         optimiser.state.pop(parameter, None)
-        found = {name.removeprefix(f"{place}/"): one for name, one in state.items() if name.startswith(f"{place}/")}
-        for key, value in found.items():
+        entries = {name.removeprefix(f"{prefix}/"): one for name, one in state.items() if name.startswith(f"{prefix}/")}
+        for key, value in entries.items():
             optimiser.state[parameter][key] = value
             if isinstance(value, Tensor):
                 # torch has counters on the CPU, unless the optimiser is fused or capturable.
@@ -213,7 +213,7 @@ def restore_moments(optimisers: list[torch.optim.Optimizer], state: Mapping[str,
                 optimiser.state[parameter][key] = torch.empty_like(value, device=device).copy_(value)
 
 
-def _places(
+def _named_parameters(
     optimisers: list[torch.optim.Optimizer],
 ) -> Iterator[tuple[torch.optim.Optimizer, Tensor, dict[str, Any], str]]:
     for optimiser in optimisers:
@@ -234,14 +234,14 @@ def divide_by_illumination(
     22; with batches of one pattern and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
     """
 
-    def divisor(light: Tensor) -> Tensor:
-        most = light.max()
-        mixed = (1 - regularisation) * light + regularisation * most
-        return (2 * unit * mixed.clamp(min=1e-6 * float(most)))[..., None]
+    def divisor(illumination: Tensor) -> Tensor:
+        largest = illumination.max()
+        mixed = (1 - regularisation) * illumination + regularisation * largest
+        return (2 * unit * mixed.clamp(min=1e-6 * float(largest)))[..., None]
 
-    for parameter, light in (
+    for parameter, illumination in (
         (model.object.parts, object_illumination),
         (model.probe.parts, probe_illumination * model.probe.scale**2),
     ):
         if parameter.grad is not None:
-            parameter.grad /= divisor(light)
+            parameter.grad /= divisor(illumination)

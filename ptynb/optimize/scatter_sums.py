@@ -27,11 +27,11 @@ def object_sums(model: Model, window_origins: Tensor, probes: Tensor, waves: Ten
     window_origins: (pattern, yx). probes, waves: (pattern, mode, y, x), complex.
     """
     field = model.object.values.detach()[0, 0]
-    above, below = torch.zeros_like(field), torch.zeros_like(field.real)
+    numerator, denominator = torch.zeros_like(field), torch.zeros_like(field.real)
     if len(window_origins):
-        add_windows(above, window_origins, (probes.conj() * waves).sum(1))
-        add_windows(below, window_origins, intensity_of(probes))
-    return above, below
+        add_windows(numerator, window_origins, (probes.conj() * waves).sum(1))
+        add_windows(denominator, window_origins, intensity_of(probes))
+    return numerator, denominator
 
 
 def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,9 +47,9 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
 
 
-def over_engines(group: Group, above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+def over_engines(group: Group, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
     """Return a complex and a real tensor, each summed over all engines, in one message of real numbers."""
-    message = torch.cat([torch.view_as_real(above).reshape(-1), below.reshape(-1)])
+    message = torch.cat([torch.view_as_real(numerator).reshape(-1), denominator.reshape(-1)])
     message = group.sum(message)
-    values, rest = message[: 2 * above.numel()], message[2 * above.numel() :]
-    return torch.view_as_complex(values.view(*above.shape, 2)), rest.view(below.shape)
+    values, rest = message[: 2 * numerator.numel()], message[2 * numerator.numel() :]
+    return torch.view_as_complex(values.view(*numerator.shape, 2)), rest.view(denominator.shape)
