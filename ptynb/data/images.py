@@ -23,7 +23,7 @@ GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 
 
 def _hue_circle(steps: int) -> NDArray[np.float32]:
-    """(steps, rgb) from 0 to 1: three triangle waves a third of the circle apart."""
+    """Return colours (steps, rgb) from 0 to 1: three triangle waves a third of the circle apart."""
     turns = np.arange(steps)[:, None] / steps
     return np.clip(np.abs((turns * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
 
@@ -33,12 +33,12 @@ HUES = _hue_circle(1536)
 
 
 def reduction_for(shape: tuple[int, ...], size: int) -> int:
-    """The reduction factor for which the longest side is at most `size` pixels."""
+    """Return the reduction factor for which the longest side is at most `size` pixels."""
     return max(1, -(-max(shape[-2:]) // size))
 
 
 def reduce_by(field: Array, reduction: int) -> Array:
-    """Means over blocks of reduction x reduction pixels (…, y, x); incomplete blocks at the far edges are omitted."""
+    """Return means over blocks of reduction x reduction pixels (…, y, x), without incomplete blocks at the far edge."""
     if reduction == 1:
         return field
     steps = [min(reduction, side) for side in field.shape[-2:]]
@@ -56,7 +56,7 @@ def reduce_by(field: Array, reduction: int) -> Array:
 
 
 def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
-    """The phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
+    """Return the phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
 
     Diffraction patterns do not determine either.
     """
@@ -64,7 +64,7 @@ def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
 
 
 def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
-    """The phase (y, x) of a field [rad], which is overwritten, without the field's mean phase and linear ramp."""
+    """Return the phase (y, x) of a field [rad] without the field's mean phase and linear ramp; overwrites `phase`."""
     down, across = ramp(field)
     # In units of turns: subtracting the nearest integer takes a third of the time of a complex product and its angle.
     turn = phase.dtype.type(2 * np.pi)
@@ -85,7 +85,7 @@ def _turned_sum(field: Array, down: Array, across: Array) -> complex:
 
 
 def flattening(field: Array) -> tuple[Array, Array]:
-    """Factors (y,) and (x,) that remove mean and ramp of the phase of a complex field (y, x)."""
+    """Return factors (y,) and (x,) that remove mean and ramp of the phase of a complex field (y, x)."""
     down, across = (np.exp(-1j * angle).astype(field.dtype) for angle in ramp(field))
     return down, across
 
@@ -95,7 +95,7 @@ def ramp(
     steps: Callable[[Array], tuple[complex, complex]] = _steps,
     turned_sum: Callable[[Array, Array, Array], complex] = _turned_sum,
 ) -> tuple[Array, Array]:
-    """Mean and linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
+    """Return the linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
 
     The ramp is the mean step between adjacent pixels, the phase of Σ O[k+1] O*[k], which is independent of wraps.
     steps, turned_sum: functions that compute these sums along y and x, and Σ d[y] O[y, x] a[x] of factors d and a.
@@ -107,7 +107,7 @@ def ramp(
 
 
 def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[float, float]:
-    """Contrast limits at these percentiles of the finite values (of a sample, if there are many); never equal.
+    """Return contrast limits at these percentiles of the finite values (of a sample, if there are many); never equal.
 
     If all values are equal, they are in the middle of the range: a flat object is grey, not black.
     """
@@ -124,32 +124,32 @@ def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[floa
 
 
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
-    """(y, x) -> (y, x, rgb) uint8 by a look-up table (256, 3)."""
+    """Return the colours (y, x, rgb) uint8 of values (y, x) by a look-up table (256, 3)."""
     rgb: NDArray[np.uint8] = np.take(colours, levels(values, limits), axis=0)
     return rgb
 
 
 def complex_colours(field: Array) -> NDArray[np.uint8]:
-    """(y, x) complex -> (y, x, rgb): phase as hue, amplitude as brightness, relative to the largest amplitude."""
+    """Return colours (y, x, rgb) of a complex field (y, x): phase as hue, relative amplitude as brightness."""
     return hues(np.angle(field), np.abs(field))
 
 
 def hues(phase: Array, amplitude: Array) -> NDArray[np.uint8]:
-    """Phases (y, x) [rad] and amplitudes -> (y, x, rgb), as `complex_colours`."""
+    """Return colours (y, x, rgb) of phases (y, x) [rad] and amplitudes (y, x), as `complex_colours`."""
     brightness = (amplitude * (255.999 / max(float(amplitude.max()), 1e-30))).astype(np.float32)
     turns = np.rint(phase * (len(HUES) / (2 * np.pi)))
     places = np.nan_to_num(turns).astype(np.int32) % len(HUES)
-    # 8-bit colours allow a table of hues, which takes a tenth of the time of the waves for each pixel.
+    # 8-bit colours allow a table of hues, which takes a tenth of the time of computing the hue of each pixel.
     return (np.take(HUES, places, axis=0) * np.nan_to_num(brightness)[..., None]).astype(np.uint8)
 
 
 def jpeg(rgb: NDArray[np.uint8], quality: int = 85) -> bytes:
-    """(y, x) or (y, x, rgb) uint8 as a JPEG file."""
+    """Return pixels (y, x) or (y, x, rgb) uint8 as a JPEG file."""
     return _encoded(rgb, "JPEG", quality=quality)
 
 
 def png(rgb: NDArray[Any], compression: int = 1) -> bytes:
-    """(y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, without blurred pixel edges.
+    """Return pixels (y, x) or (y, x, rgb) uint8, or (y, x) uint16, as a PNG file, without blurred pixel edges.
 
     compression: 1 (fast) to 9 (small).
     """
@@ -166,7 +166,7 @@ def _encoded(pixels: NDArray[Any], kind: str, **options: int) -> bytes:
 
 
 def _open_in_memory() -> IO[bytes]:
-    """An empty unnamed system file, in memory if the system supports it."""
+    """Open an empty unnamed system file, in memory if the system supports it."""
     create = getattr(os, "memfd_create", None)  # Linux only
     return tempfile.TemporaryFile() if create is None else os.fdopen(create("ptynb picture"), "r+b")
 
@@ -186,7 +186,7 @@ def picture(
     colours: str = "gray",
     note: str = "",
 ) -> Picture:
-    """A picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
+    """Return a picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
 
     size: longest side of the image [its pixels]; the array is averaged down to it. limits: values of black and white;
     by default percentiles of the values. lossless: PNG rather than JPEG of this quality.
@@ -204,7 +204,7 @@ def picture(
 
 
 def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
-    """(y, x) -> (y, x) uint8: 0 at the lower limit and below, 255 at the upper one and above; NaN becomes 0."""
+    """Return grey levels (y, x) uint8: 0 at or below the lower limit, 255 at or above the upper one; NaN becomes 0."""
     low, high = limits
     finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
     grey: NDArray[np.uint8] = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
@@ -212,7 +212,7 @@ def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
 
 
 def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:
-    """Pictures (y, x, rgb) of equal height side by side, with a white gap between them."""
+    """Return pictures (y, x, rgb) of equal height side by side, with a white gap between them."""
     height = pictures[0].shape[0]
     white = np.full((height, gap, 3), 255, np.uint8)
     row: list[NDArray[np.uint8]] = []

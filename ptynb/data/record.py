@@ -19,7 +19,7 @@ Array = NDArray[Any]
 def at(
     path: str = "", *, unit: str = "", required: bool = False, checkpoint: str = "", columns: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Metadata of a field: its storage in files.
+    """Return the metadata of a field, which describe its storage in files.
 
     path: in a result file, relative to the group of its record; "dataset@name" for an attribute; by default the field's
     name. unit: of the number or the column. required: whether a result file without it is incomplete. checkpoint: name
@@ -67,7 +67,7 @@ class Words:
 
     @classmethod
     def of(cls, record: Words) -> Self:
-        """The fields of this class from a record that may have more."""
+        """Create an instance from a record that may have more fields."""
         return cls(**fields_of(cls, record))
 
 
@@ -155,12 +155,12 @@ class RunRecord(Words):
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:
-    """The fields of this class from a record that may have more, by name."""
+    """Return the fields of this class from a record that may have more, by name."""
     return {one.name: getattr(record, one.name) for one in dataclasses.fields(kind)}
 
 
 def utc(seconds: float | None) -> str:
-    """A time [s since 1970] as ISO 8601 in UTC, to the millisecond; empty for None."""
+    """Return a time [s since 1970] as ISO 8601 in UTC, to the millisecond; empty for None."""
     if seconds is None:
         return ""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
@@ -168,5 +168,5 @@ def utc(seconds: float | None) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """Inverse of `utc` [s since 1970]; None for an empty text."""
+    """Return the time [s since 1970] of a text from `utc`; None for an empty text."""
     return datetime.fromisoformat(text).timestamp() if text else None

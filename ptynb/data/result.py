@@ -106,8 +106,8 @@ class Result(RunRecord):
     @property
     def seed(self) -> int | None:
         """Seed of all random numbers: the order of patterns, and new modes; None if the settings do not contain it."""
-        found = self.settings.get("seed")
-        return found if isinstance(found, int) else None
+        value = self.settings.get("seed")
+        return value if isinstance(value, int) else None
 
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.5g}" if self.epochs else ""

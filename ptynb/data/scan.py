@@ -323,15 +323,15 @@ class Scan:
             "clip_negative": self.clip_negative,
             "geometry": plain_geometry(self.geometry),
         }
-        found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for name in ("positions", "mask", "probe", "object"):
             values: NDArray[Any] | None = getattr(self, name)
-            found.update(name.encode())
+            digest.update(name.encode())
             if values is not None:
                 little = values.dtype.newbyteorder("<")
-                found.update(f"{little.str}{values.shape}".encode())
-                found.update(np.ascontiguousarray(values, dtype=little).tobytes())
-        return found.hexdigest()
+                digest.update(f"{little.str}{values.shape}".encode())
+                digest.update(np.ascontiguousarray(values, dtype=little).tobytes())
+        return digest.hexdigest()
 
     @property
     def preparation_steps(self) -> int:
@@ -421,7 +421,7 @@ def check_scan(scan: object) -> None:
 
 
 def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
-    """A geometry as plain values with its "kind"; empty for None."""
+    """Return a geometry as plain values with its "kind"; empty for None."""
     if geometry is None:
         return {}
     fields = {name: _plain(value) for name, value in dataclasses.asdict(geometry).items()}
@@ -429,7 +429,7 @@ def plain_geometry(geometry: AnyGeometry | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Return a value that JSON can represent."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, np.generic):
@@ -487,7 +487,7 @@ def _check_positions(
     if not np.isfinite(positions).all():
         bad = int(np.argwhere(~np.isfinite(positions))[0, 0])
         raise ScanError(
-            f"Position {bad} is {_place(positions[bad])}; expected finite numbers.", code="array.not-finite"
+            f"Position {bad} is {_position_text(positions[bad])}; expected finite numbers.", code="array.not-finite"
         )
     if guess is not None:
         corner = np.rint(positions)
@@ -495,7 +495,7 @@ def _check_positions(
         if outside.any():
             bad = int(outside.argmax())
             raise ScanError(
-                f"Position {bad} is {_place(positions[bad])}: its {window[0]} x {window[1]} window "
+                f"Position {bad} is {_position_text(positions[bad])}: its {window[0]} x {window[1]} window "
                 "is not inside the given "
                 f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels.",
                 code="scan.position-outside",
@@ -506,7 +506,7 @@ def _check_positions(
         extent = np.ptp(positions, axis=0) + window
         others = f" and {len(far) - 1} more" if len(far) > 1 else ""
         raise ScanError(
-            f"Position {bad}{others} at {_place(positions[bad])} pixels "
+            f"Position {bad}{others} at {_position_text(positions[bad])} pixels "
             f"is more than a probe window ({window[0]} x {window[1]}) away from all others, which requires an "
             f"object of {extent[0]:.0f} x {extent[1]:.0f} pixels. Leave such patterns out, or check the units of the "
             "positions.",
@@ -514,7 +514,7 @@ def _check_positions(
         )
 
 
-def _place(position: NDArray[np.float64]) -> str:
+def _position_text(position: NDArray[np.float64]) -> str:
     return f"({position[0]:.6g}, {position[1]:.6g})"
 
 

@@ -296,5 +296,5 @@ class Health:
 
 
 def as_plain(record: Any) -> dict[str, Any]:
-    """A record's fields as a dictionary of plain values."""
+    """Return a record's fields as a dictionary of plain values."""
     return dataclasses.asdict(record)

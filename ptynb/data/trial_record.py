@@ -41,11 +41,11 @@ class TunedTrial:
 
 
 def best_of(trials: tuple[TunedTrial, ...]) -> TunedTrial | None:
-    """The complete trial with the smallest score, the first of equals; None if there is none."""
+    """Return the complete trial with the smallest score, the first of equals; None if there is none."""
     complete = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
     return min(complete, key=lambda trial: (trial.score, trial.number), default=None)
 
 
 def value_text(value: Any) -> str:
-    """A value of a setting as short text: '0.00123', '16', 'adam'."""
+    """Return a value of a setting as short text: '0.00123', '16', 'adam'."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -35,7 +35,7 @@ from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.exceptions import ClusterError
 
 KEPT_TENSORS = 16
-"""More than the collectives of one update outside DistributedDataParallel."""
+"""Number of tensors kept: more than the collectives of one update outside DistributedDataParallel."""
 LARGE_BYTES, KEPT_LARGE_TENSORS = 2**20, 4
 """Number of large tensors that are kept, as in one update: sixteen of 4096 x 4096 pixels would take 2 GB."""
 ECHOES = re.compile(
@@ -121,7 +121,7 @@ class Group(ABC):
 
     @abstractmethod
     def all_equal(self, value: float) -> bool:
-        """Whether all ranks have exactly the same value."""
+        """Return whether all ranks have exactly the same value."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -260,7 +260,7 @@ class TorchGroup(Group):
         def wait(wake: threading.Event | None = None, meanwhile: Callable[[], None] = nothing) -> int:
             with self._timeout.waiting():
                 if wake is not None:
-                    # Another thread waits, since polling takes a per cent of a core.
+                    # Another thread waits for the message, since polling takes a per cent of a core.
                     done = threading.Event()
                     threading.Thread(target=_wait, args=(work, done, wake), name="ptynb waiter", daemon=True).start()
                     while not done.is_set():
@@ -291,7 +291,7 @@ class TorchGroup(Group):
 
 @contextlib.contextmanager
 def _coarse_timers() -> Iterator[None]:
-    """Timers of threads that are started inside may fire up to `TIMER_SLACK` later.
+    """Let timers of threads that are started inside this context fire up to `TIMER_SLACK` late.
 
     gloo's thread checks a hundred times a second whether to end; received data still wakes it at once.
     """
@@ -327,17 +327,17 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> None:
     """
     # The wait for a store whose file was removed has the same limit; by default it is five minutes.
     store.set_timeout(timedelta(seconds=membership.timeout))
-    told = json.dumps([membership.world, membership.backend, membership.identity])
-    for word, value in (("rank", told), ("seen all, rank", "")):
+    description = json.dumps([membership.world, membership.backend, membership.identity])
+    for word, value in (("rank", description), ("seen all, rank", "")):
         store.set(f"{word} {membership.rank}", value)
         _await_all(store, word, membership, connections)
-    found = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
-    if any(entry[:2] != [membership.world, membership.backend] for entry in found):
+    descriptions = [json.loads(store.get(f"rank {rank}")) for rank in range(membership.world)]
+    if any(entry[:2] != [membership.world, membership.backend] for entry in descriptions):
         raise ClusterError(
-            f"The engines of the group differ in world or backend; (world, backend, device) by rank: {found}.",
+            f"The engines of the group differ in world or backend; (world, backend, device) by rank: {descriptions}.",
             code="group.join-failed",
         )
-    devices = [entry[2] for entry in found]
+    devices = [entry[2] for entry in descriptions]
     if membership.backend == "nccl" and len(set(devices)) < membership.world:
         raise ClusterError(
             f"Two engines hold the same GPU ({devices}); expected one GPU each: start fewer engines, or CPU engines.",

@@ -64,14 +64,14 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
     global _groups
     if store.startswith("file:///"):
         return FileStore(store.removeprefix("file://"), world)
-    place = urlsplit(store)
-    if place.scheme == "tcp" and place.hostname and place.port:
-        return _served.get(store) or _reach(place.hostname, place.port, timeout)
+    url = urlsplit(store)
+    if url.scheme == "tcp" and url.hostname and url.port:
+        return _served.get(store) or _reach(url.hostname, url.port, timeout)
     if store == "env://":
-        found = _store_of_environment(os.environ, rank, world, timeout)
+        served = _store_of_environment(os.environ, rank, world, timeout)
         _groups += 1
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return PrefixStore(f"ptynb group {attempt}.{_groups}", found)
+        return PrefixStore(f"ptynb group {attempt}.{_groups}", served)
     raise InvalidValueError(
         f"The store is {store!r}; expected 'file:///path', 'tcp://address:port' or 'env://'.",
         code="argument.invalid-value",
@@ -79,7 +79,7 @@ def find_store(store: str, rank: int, world: int, timeout: float) -> Store:
 
 
 def _store_of_environment(environment: Mapping[str, str], rank: int, world: int, timeout: float) -> Store:
-    """torchrun serves a store and sets a variable; otherwise rank 0 serves one until its process ends."""
+    """Return the store of torchrun if it serves one (and sets a variable); otherwise rank 0 serves it until it ends."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise InvalidValueError(
@@ -106,11 +106,11 @@ def _store_of_environment(environment: Mapping[str, str], rank: int, world: int,
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    place = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    waiting = socket.socket(place[0], socket.SOCK_STREAM)
+    address_info = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    waiting = socket.socket(address_info[0], socket.SOCK_STREAM)
     try:
         waiting.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        waiting.bind(place[4])
+        waiting.bind(address_info[4])
         waiting.listen(WAITING_CONNECTIONS)
     except OSError:
         waiting.close()

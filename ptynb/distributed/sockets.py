@@ -43,7 +43,7 @@ class Connections:
             self._own = _sockets() - self._before
 
     def limit_silence(self, seconds: float) -> None:
-        """Connections to other machines fail if nothing was received for this many seconds.
+        """Let connections to other machines fail if nothing was received for this many seconds.
 
         On one machine a peer can only be suspended, and its connection works again when it is resumed.
         """
@@ -61,7 +61,7 @@ class Connections:
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
 
     def _each(self, act: Callable[[socket.socket], None]) -> None:
-        """Apply to all but listening sockets: gloo ends the process if it cannot accept connections any more (seen)."""
+        """Call `act` for all but listening sockets: gloo ends the process if it cannot accept connections (seen)."""
         for descriptor in self._own:
             connection = _borrow(descriptor)
             if connection is not None:
@@ -71,7 +71,7 @@ class Connections:
 
 
 def _sockets() -> set[Descriptor]:
-    """Sockets of this process."""
+    """Return the sockets of this process."""
     found = set()
     for name in os.listdir(DESCRIPTORS):
         with contextlib.suppress(OSError):  # closed meanwhile

@@ -1,1 +1,1 @@
-"""What runs in an engine's process: the group, the loop and the worker that answers the kernel."""
+"""Code of the engine's process: the training loop, and the worker that runs it and answers the kernel."""

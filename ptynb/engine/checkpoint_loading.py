@@ -20,7 +20,7 @@ FREE = ("pattern_storage", "gradient_accumulation")
 
 
 def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError | None:
-    """On rank 0 the state to continue from, or the error of reading it; to be called before joining the group.
+    """Read the state to continue from, on rank 0, or return the error; call it before joining the group.
 
     In this order the other ranks do not wait in the group for a slow disk.
     """
@@ -32,51 +32,50 @@ def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError
         return error
 
 
-def shared(found: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
-    """Rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
-    if isinstance(found, FileError):
-        group.tell([str(found), found.code])
-        raise found
-    record, arrays = ({}, {}) if found is None else packed(_without_rows(found))
-    places = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
-    told: Any = group.tell(None if found is None else [record, places])
-    if told is None:
+def shared(loaded: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
+    """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
+    if isinstance(loaded, FileError):
+        group.tell([str(loaded), loaded.code])
+        raise loaded
+    record: Any = {}
+    arrays: dict[str, Any] = {}
+    if loaded is not None:
+        # Thumbnails stay on rank 0.
+        record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], history=()))
+    layouts = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
+    message: Any = group.tell(None if loaded is None else [record, layouts])
+    if message is None:
         return None
-    if isinstance(told[0], str):
-        raise FileError(told[0], code=told[1])
-    for name, dtype, shape in told[1]:
+    if isinstance(message[0], str):
+        raise FileError(message[0], code=message[1])
+    for name, dtype, shape in message[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:
             octets = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
             arrays[name] = octets.numpy().view(dtype).reshape(shape)
         else:
             arrays[name] = values
-    state = unpacked(told[0], arrays)
-    return state if found is None else dataclasses.replace(state, history=found.history)
-
-
-def _without_rows(state: ReconstructionState) -> ReconstructionState:
-    """What all ranks need; thumbnails stay on rank 0."""
-    return dataclasses.replace(state, rows={}, patterns=state.patterns[:0], history=())
+    state = unpacked(message[0], arrays)
+    return state if loaded is None else dataclasses.replace(state, history=loaded.history)
 
 
 def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
-    """The state with the rows of this engine's patterns, read from the files of all ranks."""
+    """Return the state with the rows of this engine's patterns, read from the files of all ranks."""
     if state.begun.get("optimiser") not in PROJECTIONS:
         return state
-    kept = load_state(start)
-    if not kept.rows:  # it was restructured
+    stored = load_state(start)
+    if not stored.rows:  # `restructured` has dropped them
         return state
-    return dataclasses.replace(state, rows=load_rows(start, kept, patterns), patterns=patterns)
+    return dataclasses.replace(state, rows=load_rows(start, stored, patterns), patterns=patterns)
 
 
 def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:
-    """The settings to make a loop with, so that the state fits; `settings` are those to continue with.
+    """Return the settings to create a loop with, so that the state fits; `settings` are those to continue with.
 
-    Raises SettingsError where something differs that can't change in a reconstruction.
+    Raises SettingsError if a setting differs that cannot change in a reconstruction.
     """
-    kept = Settings(**state.settings)
-    fixed = [name for name in kept.differences(settings) if not Settings.is_live(name) and name not in FREE]
+    stored = Settings(**state.settings)
+    fixed = [name for name in stored.differences(settings) if not Settings.is_live(name) and name not in FREE]
     if fixed:
         raise SettingsError(
             f"The checkpoint was written with other settings: {', '.join(fixed)} cannot change in a reconstruction "

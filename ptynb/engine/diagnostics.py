@@ -1,4 +1,4 @@
-"""What an engine tells of single patterns, of positions, and of itself, while it trains."""
+"""Diagnostics of an engine while it trains: single patterns, positions, and its device's load and memory."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
     from ptynb.engine.loop import Loop
 
 FRESH_SECONDS = 2.0
-"""How long load and temperature of a GPU hold until they are asked for again."""
+"""Age [s] after which load and temperature of a GPU are queried again."""
 
 
 @torch.no_grad()
 def pattern(loop: Loop, index: int) -> PatternPair | None:
-    """A measured pattern, and what the present state makes of it; None where another engine holds it.
+    """Return a measured and the modelled pattern; None if another engine holds it.
 
-    By the model's own forward pass, so with all that takes part now. For the training thread of this rank alone.
+    Uses the model's forward pass, so all active components take part. Call it in the training thread of this rank.
     """
-    at = np.array([index], dtype=np.int64)
+    indices = np.array([index], dtype=np.int64)
     if index not in loop.shard.patterns:
         return None
     with torch_alone(loop.model.compiled):
-        # The other engines do not look: a sum over all of them would wait for what never comes.
-        batch = dataclasses.replace(loop.shard.batch(at, 1), total=_own)
+        # Only this engine evaluates the model: a sum over all engines would wait for ever.
+        batch = dataclasses.replace(loop.shard.batch(indices, 1), total=_own)
         modelled, measured = loop.model.intensities(batch)[0].double(), batch.counts[0].double()
-        place = loop.model.positions_of(batch)[0]
-    buffers.forget()  # those of updates are of another size
+        position = loop.model.positions_of(batch)[0]
+    buffers.forget()  # the buffers of updates have another size
     mask = torch.ones_like(measured) if loop.model.mask is None else loop.model.mask
     arrays = [values.cpu().numpy() for values in (measured, modelled, mask)]
     if loop.model.propagation.fourier:
         arrays = [np.fft.fftshift(values) for values in arrays]
-    y, x = place.tolist()
+    y, x = position.tolist()
     return PatternPair(index, loop.epoch, loop.update, arrays[0], arrays[1], arrays[2] > 0, (y, x))
 
 
 def _own(tensor: Tensor) -> Tensor:
-    """The sum over this engine alone."""
+    """Return the tensor unchanged: the "sum" over this engine alone."""
     return tensor
 
 
 def positions(loop: Loop) -> tuple[Array, Array]:
-    """Where the probe windows lay at the start and lie now, both (pattern, yx) float64 [object pixels]."""
+    """Return initial and present positions of the probe windows, both (pattern, yx) float64 [object pixels]."""
     return loop.model.initial_positions.double().cpu().numpy().copy(), loop.model.all_positions().numpy()
 
 
 def patterns_per_second(loop: Loop) -> float | None:
-    """Patterns of this engine's own that it went through in the last epoch [1/s]."""
+    """Return this engine's own patterns per second in the last epoch; None before the first one."""
     return len(loop.shard) / loop.epochs[-1].seconds if loop.epochs else None
 
 
 class Vitals:
-    """Memory, load and temperature of an engine's device. Never waits: what takes time is asked for in a thread."""
+    """Memory, load and temperature of an engine's device. Never blocks: slow queries run in a thread."""
 
     def __init__(self, device: str, threads: int) -> None:
         self._cuda, self._threads = device.startswith("cuda"), max(threads, 1)
@@ -77,22 +77,22 @@ class Vitals:
         self._known: tuple[float | None, float | None] = (None, None)
 
     def memory(self) -> tuple[int | None, int | None]:
-        """In use and there [bytes]."""
+        """Return memory in use and total memory [bytes]."""
         if self._cuda:
-            with contextlib.suppress(RuntimeError):  # a GPU that is lost
+            with contextlib.suppress(RuntimeError):  # the GPU is lost
                 free, total = torch.cuda.mem_get_info(0)
                 return total - free, total
             return None, None
         return psutil.Process().memory_info().rss, psutil.virtual_memory().total
 
     def load_and_temperature(self) -> tuple[float | None, float | None]:
-        """Load, 0 to 1, and temperature [°C]; of a GPU as they were some seconds ago, None the first time."""
+        """Return load (0 to 1) and temperature [°C]; None the first time. Of a GPU, they are some seconds old."""
         if self._cuda:
             self._ask_again()
             return self._known
         if self._process is None:
             self._process = psutil.Process()
-            self._process.cpu_percent()  # the first answer has nothing to compare with
+            self._process.cpu_percent()  # measures since the last call, so the first value means nothing
             return None, None
         cores = min(self._threads, os.cpu_count() or 1)
         return min(self._process.cpu_percent() / 100 / cores, 1.0), None
@@ -121,13 +121,16 @@ class Vitals:
 
 
 def read_vitals(line: str) -> tuple[float | None, float | None]:
-    """Load, 0 to 1, and temperature [°C] from nvidia-smi's CSV; None for what it does not tell, as of a MIG slice."""
+    """Parse load (0 to 1) and temperature [°C] from a line of nvidia-smi's CSV.
+
+    None for values that nvidia-smi does not report, as for a MIG slice.
+    """
     load, _, temperature = (cell.strip() for cell in line.partition(","))
     return (float(load) / 100 if load.isdigit() else None), (float(temperature) if temperature.isdigit() else None)
 
 
 def health(rank: int, device: str, state: str, loop: Loop | None, vitals: Vitals) -> Health:
-    """How this engine is doing; asks no training thread."""
+    """Return speed, memory, load and temperature of this engine, without waiting for the training thread."""
     memory, total = vitals.memory()
     load, temperature = vitals.load_and_temperature()
     return Health(

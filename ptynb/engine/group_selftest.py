@@ -1,7 +1,7 @@
-"""Whether the engines of a group are who they should be, and their gradients sum up, before anything relies on it.
+"""Self-test of a group of engines: distinct devices, working collectives, and correct sums of gradients.
 
-Every rank runs `examine` at the same time. What has to fail on all ranks is decided on what all have told each other,
-so that they fail with the same sentence and none is left waiting.
+Every rank runs `examine` at the same time. Errors of the whole group are decided from data gathered from all ranks, so
+that all raise the same message and none keeps waiting.
 """
 # Without `from __future__ import annotations`: DistributedDataParallel compares a hook's annotations with types.
 
@@ -23,20 +23,20 @@ from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
 
 LARGE, SMALL = 2**25, 2**12
-"""Messages [bytes]: one that takes its time by its size, and one that does not."""
+"""Sizes of messages [bytes] whose time is determined by the bandwidth, and by the latency."""
 BEST_OF, SMALL_ROUNDS = 3, 20
 TOLERANCE = 1e-5
-"""Of a gradient, relative to its largest number: sums in single precision, in another order."""
+"""Tolerated error relative to the largest value: single precision, and another order of summation."""
 ROOM = 512
-"""Letters for what a rank tells of itself."""
+"""Maximum length of a rank's message in `gather` [bytes]."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a rank found; all but its times the same on every rank.
+    """Result of the self-test on one rank; all but the times are the same on every rank.
 
     devices: by rank. backend: that which sums gradients, "none" for one engine. bandwidth: of an all-reduce in a ring
-    [bytes/s], latency [s]; None for one engine. seconds: for all of it.
+    [bytes/s], latency [s]; None for one engine. seconds: duration of the test.
     """
 
     world: int
@@ -48,7 +48,7 @@ class Findings:
 
 
 def attempt(membership: Membership) -> tuple[Findings | None, str]:
-    """`examine`; where it fails (None, the sentence, and below it where it was raised)."""
+    """Return the result of `examine` and ""; if it fails, None and the error's message with its traceback."""
     try:
         return examine(membership), ""
     except Exception as error:  # noqa: BLE001 - the driver hears of every rank, and finds the cause among them
@@ -56,18 +56,18 @@ def attempt(membership: Membership) -> tuple[Findings | None, str]:
 
 
 def examine(membership: Membership) -> Findings:
-    """Joins the group, checks it and leaves again. For all ranks together, with no reconstruction open.
+    """Join the group, check it and leave it. Collective: call it on all ranks, with no reconstruction open.
 
-    Checked: the world's size and the backend, that devices are those planned and distinct, and that gradients of a
-    complex parameter, kept as a real view, are summed over ranks, real and imaginary parts. One engine alone checks
+    Checks the world size and the backend, that devices are the planned ones and distinct, and that gradients of a
+    complex parameter, stored as a real view, are summed over ranks in real and imaginary parts. Each engine also checks
     that its device computes a Fourier transform as numpy does.
-    Raises ClusterError with one sentence that says what is wrong; ranks that never come are named after the timeout.
+    Raises ClusterError with one sentence that describes the problem; after the timeout it names missing ranks.
     """
     refuse_where_open()
     started = time.perf_counter()
     group = join(membership)
     try:
-        check_device(group.device)  # where it raises the others hear of it at once: their connections close
+        check_device(group.device)  # an error closes the connections, so the other ranks fail at once
         _check_first_sum(group, membership.timeout)
         devices = _check_members(group, membership)
         bandwidth = latency = None
@@ -82,13 +82,13 @@ def examine(membership: Membership) -> Findings:
 
 
 def check_device(device: torch.device) -> None:
-    """Raises ClusterError where the device does not transform a field as numpy does."""
+    """Raise ClusterError if the device does not compute a Fourier transform as numpy does."""
     if device.type == "cuda":
         torch.cuda.init()  # raises CUDA's own error
     generator = np.random.default_rng(0)
     field = (generator.normal(size=(64, 64)) + 1j * generator.normal(size=(64, 64))).astype(np.complex64)
-    found = torch.fft.fft2(torch.from_numpy(field).to(device), norm="ortho").cpu().numpy()
-    error = np.abs(found - np.fft.fft2(field, norm="ortho")).max() / np.abs(field).max()
+    computed = torch.fft.fft2(torch.from_numpy(field).to(device), norm="ortho").cpu().numpy()
+    error = np.abs(computed - np.fft.fft2(field, norm="ortho")).max() / np.abs(field).max()
     if not error < TOLERANCE:
         raise ClusterError(
             f"The device {device} computes a Fourier transform that is off by {error:.2g} of its largest number; "
@@ -98,10 +98,10 @@ def check_device(device: torch.device) -> None:
 
 
 def _check_first_sum(group: Group, timeout: float) -> None:
-    """Raises ClusterError where the first sum does not end in time or is wrong.
+    """Raise ClusterError if the first sum does not complete in time or is wrong.
 
-    Where GPUs can't reach each other NCCL hangs with the GPU at work, and torch ends the process at its own timeout
-    instead of raising: so this waits less long, and never for the GPU itself.
+    If GPUs cannot reach each other, NCCL hangs in a kernel, and torch ends the process at its own timeout instead of
+    raising: therefore this has a shorter timeout, and polls an event instead of synchronizing with the GPU.
     """
     ones = torch.ones(4, device=group.device)
     group.start_sum(ones)()
@@ -123,7 +123,10 @@ def _check_first_sum(group: Group, timeout: float) -> None:
 
 
 def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
-    """The devices by rank, once they are what was planned, distinct, and every rank sees the same group."""
+    """Return the devices by rank. Raise ClusterError if they are not the planned ones or not distinct.
+
+    Also checks that every rank sees the planned world size and backend.
+    """
     world, backend = (
         (dist.get_world_size(), dist.get_backend_config().split(f"{group.device.type}:")[1].split(",")[0])
         if group.world > 1
@@ -155,7 +158,7 @@ def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
 
 
 def device_uuid(device: torch.device) -> str:
-    """'GPU-...' as the driver's tool writes it; '' on a CPU, and where torch does not tell."""
+    """Return the UUID 'GPU-...' as nvidia-smi writes it; '' on a CPU, and if torch does not provide it."""
     if device.type != "cuda":
         return ""
     uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
@@ -163,7 +166,7 @@ def device_uuid(device: torch.device) -> str:
 
 
 def gather(group: Group, message: Any) -> list[Any]:
-    """What every rank says, what JSON can hold, by rank; on every rank."""
+    """Return the messages of all ranks, by rank, on every rank; each must be serializable as JSON."""
     letters = torch.zeros(group.world, ROOM, dtype=torch.uint8)
     text = json.dumps(message).encode()
     assert len(text) <= ROOM, "a few words"
@@ -172,7 +175,7 @@ def gather(group: Group, message: Any) -> list[Any]:
 
 
 class _Field(nn.Module):
-    """A complex parameter as a real view, as the model keeps them, and a loss that differs from rank to rank."""
+    """A complex parameter as a real view, as in the model, and a loss that differs between ranks."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -193,10 +196,10 @@ def _random(seed: int) -> Tensor:
 
 
 def _check_gradient(group: Group) -> None:
-    """Raises ClusterError on every rank where on any the group's gradient is not the sum of all ranks' own.
+    """Raise ClusterError on every rank if on any of them the group's gradient is not the sum of all ranks' gradients.
 
-    The gradient of a mean over all patterns follows by dividing by their number, as updates do. Imaginary parts are
-    looked at on their own: a backend that loses them (pytorch #158753) may still have the real ones right.
+    Updates divide this sum by the number of patterns to get a mean. Imaginary parts are checked separately: a backend
+    that loses them (pytorch #158753) may still have correct real ones.
     """
 
     def hook(state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
@@ -210,11 +213,11 @@ def _check_gradient(group: Group) -> None:
     rows = torch.zeros(group.world, *own.shape)
     rows[group.rank] = own.cpu()
     expected = group.sum(rows).sum(0)
-    wrapped = group.wrap(field, hook)  # named: it reduces for as long as it lives
+    wrapped = group.wrap(field, hook)  # a variable, since gradients are reduced only while the wrapper exists
     wrapped().backward()
     assert field.view.grad is not None, "it has just been computed"
-    found = field.view.grad.cpu()
-    errors = [float((found - expected)[:, part].abs().max() / expected.abs().max()) for part in (0, 1)]
+    reduced = field.view.grad.cpu()
+    errors = [float((reduced - expected)[:, part].abs().max() / expected.abs().max()) for part in (0, 1)]
     answers = gather(group, errors)
     for part, name in enumerate(("real", "imaginary")):
         wrong = [rank for rank, entry in enumerate(answers) if not entry[part] < TOLERANCE]

@@ -1,9 +1,9 @@
-"""How long an engine lives: as long as somebody holds it, and for the lease's time after that.
+"""Lease of an engine: it ends when its holder has been gone for longer than the lease.
 
-The holder is the process that drives the cluster, a notebook's kernel mostly. Where engine and holder are on one
-machine the engine looks whether the holder lives; elsewhere the holder says now and then that it does. An engine that
-nobody holds finishes the run it is at, for the lease's time at most, keeps the state and leaves; one without anything
-to do leaves soon. Time in which the engine itself is stopped does not count: it could not have heard of a holder.
+The holder is the process that drives the cluster, usually a notebook's kernel. If both are on one machine, the engine
+checks whether the holder's process lives; otherwise the holder renews the lease periodically. An engine without a
+holder continues its run for the duration of the lease at most, writes a checkpoint and ends; an idle one ends soon.
+Time in which the engine itself is suspended does not count: it could not have received a renewal.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ptynb.engine import run_registry
 
 LOOK_SECONDS = 2.0
 IDLE_SECONDS = 10.0
-"""How long an engine without a run waits for a holder. Its state is kept: `ptynb.resume` goes on from it."""
+"""How long an engine without a run waits for a holder. It writes a checkpoint, for `ptynb.resume` to continue from."""
 IDLE_SECONDS_BEYOND = 300.0
-"""The same where the holder is on another machine, and silent for as long as its Python is busy."""
+"""The same if the holder is on another machine, where it cannot renew the lease while its Python is busy."""
 UNHELD_SECONDS = 300.0
-"""How long an engine waits for somebody to hold it at all: others of its cluster may take long to come."""
+"""How long an engine waits for its first holder: other engines of the cluster may take long to start."""
 LEAVE_SECONDS = 60.0
-"""How long an engine that leaves waits for its state to be kept."""
+"""How long an engine that ends waits for its checkpoint to be written."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the engines: a process, by its id, its start time and its machine.
+    """The process that holds the engines, identified by its id, start time and machine.
 
-    lease: seconds that a run goes on without it.
+    lease: how long a run continues without it [s].
     """
 
     pid: int
@@ -46,11 +46,11 @@ class Holder:
 
     @classmethod
     def this(cls, lease: float) -> Holder:
-        """This process."""
+        """Return this process as the holder."""
         return cls(os.getpid(), psutil.Process().create_time(), machine(), lease)
 
     def alive(self) -> bool | None:
-        """Whether it lives; None where that can't be seen from here."""
+        """Return whether the process lives; None if it is on another machine, so that this is unknown."""
         if self.machine != machine():
             return None
         try:
@@ -61,7 +61,7 @@ class Holder:
 
 
 def machine() -> str:
-    """A name for what shares process ids with this process: a machine since it was started, or a container on it."""
+    """Return a name of the space of process ids: of this machine since its last boot, or of a container on it."""
     parts = [platform.node()]
     for source in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:
@@ -72,7 +72,7 @@ def machine() -> str:
 
 
 class Lease:
-    """Ends this process when nobody holds it any more."""
+    """Ends this process when its lease has expired."""
 
     def __init__(self) -> None:
         self._holder: Holder | None = None
@@ -80,12 +80,12 @@ class Lease:
         threading.Thread(target=self._watch, name="ptynb lease", daemon=True).start()
 
     def renew(self, holder: Holder) -> None:
-        """The holder is this one, and it lives now."""
+        """Renew the lease: `holder` lives now."""
         self._holder = holder
         self._silence.restart()
 
     def expired(self) -> bool:
-        """Whether nobody has held this engine for longer than it may go on without."""
+        """Return whether this engine has had no holder for longer than allowed."""
         holder = self._holder
         if holder is None:
             return self._silence.seconds > UNHELD_SECONDS
@@ -102,7 +102,7 @@ class Lease:
     def _watch(self) -> None:
         while not self.expired():
             time.sleep(LOOK_SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)  # in order: the engine's main loop ends, then `leave`
+        os.kill(os.getpid(), signal.SIGTERM)  # a clean end: the engine's main loop ends, then `leave` is called
         time.sleep(2 * LEAVE_SECONDS)
         os._exit(1)
 
@@ -111,22 +111,22 @@ _lease: Lease | None = None
 
 
 def begin() -> None:
-    """Begins the lease of this engine, which nobody holds yet."""
+    """Begin the lease of this engine, which has no holder yet."""
     global _lease
     if _lease is None:
         _lease = Lease()
 
 
 def hold(holder: Holder) -> None:
-    """Renews the lease of this engine."""
+    """Renew the lease of this engine."""
     begin()
     assert _lease is not None
     _lease.renew(holder)
 
 
 def leave() -> None:
-    """Ends the reconstruction that is open on this engine, its state kept; waits until that is done.
+    """Write a checkpoint of the reconstruction that is open on this engine, end it, and wait until that is done.
 
-    Rank 0 decides and tells the others, who wait for it.
+    Rank 0 broadcasts the command; the other ranks wait for it.
     """
     run_registry.leave(LEAVE_SECONDS)

@@ -1,4 +1,4 @@
-"""The reconstruction's loop on one engine: state, one update at a time, and what is kept of every epoch."""
+"""The training loop on one engine: model, optimizer, one update at a time, and the records of epochs."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from ptynb.settings import THIN_ONLY, Settings
 from ptynb.settings.regularizers import PACBED, DataTerm
 
 EVALUATION_BATCH = 32
-"""Patterns evaluated at once at most; never more than an update takes, which is known to fit."""
+"""Largest batch for the R-factor; never more patterns than an update computes at once, which are known to fit."""
 SCAN_FACTS = {
     "patterns": "number of patterns",
     "window": "size of the patterns",
     "positions": "positions",
     "sample": "patterns",
 }
-"""What a state has in common with the scan it was kept of, and the words for it."""
+"""Entries of a scan's identity that a checkpoint must match, and how an error message names them."""
 
 
 class Loop:
-    """All parameters and what moves them. Every method is called on all ranks in the same order."""
+    """Model, patterns and update algorithm of one engine. All ranks call every method in the same order."""
 
     def __init__(self, scan: Scan, settings: Settings, group: Group, extensions: Sequence[Extension] = ()) -> None:
-        """Reads this rank's patterns and builds the initial state, once, on rank 0; it is then sent to the others.
+        """Read this rank's patterns and create the model; rank 0 broadcasts the initial guess to the others.
 
-        extensions: pieces and constraints of the user's.
+        extensions: the user's own components and constraints.
         """
         self.settings, self.begun, self.group = settings, settings, group
         dtype = torch.float64 if settings.precision == "double" else torch.float32
@@ -66,42 +66,44 @@ class Loop:
         mean_pattern, self._sums = self.shard.totals(len(scan))
         self._mean_count = float(mean_pattern.mean())
         self.scan = {**identity(scan), "counts": self._sums.counts}
-        """What tells this scan from another."""
-        self._about = _about(group)
+        """Identity of the scan, which is stored in checkpoints and compared on resuming."""
+        self._environment = _environment(group)
         loss = _make_loss(settings, self._mean_count, self._sums)
-        self._imposed = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
-        pieces = [extension for extension in extensions if isinstance(extension, ModelComponent)]
-        self.model = self._make_model(scan, mean_pattern, loss, dtype, pieces)
-        self._tidied = [
-            (piece, [*piece.parameters()]) for piece in self.model.parts.values() if overrides(piece, "update_done")
+        self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
+        components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
+        self.model = self._make_model(scan, mean_pattern, loss, dtype, components)
+        self._update_hooks = [
+            (component, [*component.parameters()])
+            for component in self.model.parts.values()
+            if overrides(component, "update_done")
         ]
         normaliser = loss.normaliser(self._sums)
         self.problem = Problem(
-            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._imposed)
+            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._custom_constraints)
         )
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
         self.r_factors: list[tuple[int, float]] = []
-        """Those measured after whole epochs: (epochs completed, R-factor)."""
+        """R-factors measured between epochs: (epochs completed, R-factor)."""
         self.history: tuple[Thumbnail, ...] = ()
-        """How it looked at a few epochs; on rank 0 only."""
+        """Thumbnails of a few epochs; on rank 0 only."""
         self.words = Words()
-        """Of the user's."""
+        """The user's title and comments."""
         self.area = illuminated_area(scan.positions - self.frame.origin, scan.pattern_shape)
-        """Where the object is worth looking at."""
+        """Slices (y, x) of the object's illuminated area."""
         self.started = utc(time.time())
         self.agreed = 0
-        """The last epoch after which all engines had the same parameters, to the last bit; 0: none yet."""
+        """The last epoch after which all engines had bitwise equal parameters; 0: none yet."""
         self._seconds = 0.0
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
         self._begin_epoch()
-        self.shard.follow(self._upcoming())
+        self.shard.follow(self._upcoming_batches())
 
-    def _upcoming(self) -> Iterator[NDArray[np.int64]]:
-        """What this engine's updates will ask the shard for, from the present one on."""
+    def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the indices of the patterns that this engine's updates will need, from the next update on."""
         first, done = self.epoch + 1, self.update
         for number in itertools.count(first):
             table = self.order.epoch(number)
@@ -109,7 +111,7 @@ class Loop:
                 yield from self.algorithm.asks(table, update)
 
     def _make_model(
-        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, pieces: Sequence[ModelComponent]
+        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
@@ -122,7 +124,7 @@ class Loop:
             loss,
             mean_count=self._mean_count,
             mask=None if mask is None else mask.to(self.group.device),
-            extensions=pieces,
+            extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
         for parameter in model.parameters():
@@ -131,13 +133,13 @@ class Loop:
 
     @property
     def updates(self) -> int:
-        """Updates in an epoch."""
+        """Number of updates in an epoch."""
         return self.algorithm.updates
 
     def step(self) -> None:
-        """One update over all engines; ends the epoch after its last one.
+        """Perform one update over all engines, and complete the epoch after its last update.
 
-        Raises FloatingPointError, on all ranks, when the loss of an epoch is not finite.
+        Raises FloatingPointError on all ranks if the loss of the epoch, or a parameter, is not finite.
         """
         started = time.perf_counter() if self._clock is None else self._clock
         self._loss_sum += self.algorithm.update(self._table, self.update)
@@ -153,11 +155,11 @@ class Loop:
 
     @torch.no_grad()
     def after_update(self, epoch_ended: bool) -> None:
-        """Brings parameters back to what is allowed, and imposes what is due."""
-        for piece, parameters in self._tidied:
+        """Call `update_done` of components that define it, and impose the constraints that are due."""
+        for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
-                piece.update_done()
-        for constraint in (*self.settings.constraints, *self._imposed):
+                component.update_done()
+        for constraint in (*self.settings.constraints, *self._custom_constraints):
             if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
@@ -192,34 +194,37 @@ class Loop:
         self.agreed = self.epoch
         if self.group.rank == 0 and thumbnails.due(self.epoch):
             self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
-            self._clock = time.perf_counter()  # its time belongs to no epoch
+            self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
         self._begin_epoch()
 
     def settle(self) -> None:
-        """Makes parameters equal on all engines, if they average now and then only; before anybody decides on them."""
+        """Make parameters equal on all engines, before they are read or changed.
+
+        Has an effect only with `sync_every` > 1, where engines average their parameters only now and then.
+        """
         self.algorithm.settle()
 
     def disconnect(self) -> None:
-        """Lets go of the group and the file; parameters can still be read, but no further update is made."""
+        """Release the process group and the file of patterns; parameters remain readable, updates are not possible."""
         self.algorithm.disconnect()
         self.shard.close()
 
     def hold(self) -> None:
-        """Time until the next update is a pause and counts for no epoch."""
+        """Stop the clock until the next update, so that a pause does not count as time of the epoch."""
         self._clock = None
 
     def change(self, settings: Settings) -> None:
-        """Takes over new settings before the next update, and records what changed."""
+        """Apply new settings before the next update, and record what changed."""
         for name, (old, new) in self.settings.differences(settings).items():
             self.note(name, old, new)
-        self._take_over(settings)
+        self._apply_settings(settings)
         self.algorithm.prepare()
 
     def note(self, name: str, old: Any, new: Any) -> None:
-        """A line in the record of changes, of this moment."""
+        """Append an entry to the record of changes, with the present epoch, update and time."""
         self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
-    def _take_over(self, settings: Settings) -> None:
+    def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings = self.problem.settings = settings
         if data_terms_changed:
@@ -227,29 +232,29 @@ class Loop:
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
 
-    # Keeping and going on
+    # Saving and restoring
 
     @property
     def equal(self) -> bool:
-        """Whether engines have the same parameters now, so that one state is that of all; the same on all of them."""
+        """Whether all engines have the same parameters now; the answer is the same on all of them."""
         return self.algorithm.equal
 
     def loss_sums(self) -> NDArray[np.float64]:
-        """Each engine's sum of losses in the running epoch (rank,), exactly. To be called on all of them."""
+        """Return each engine's sum of losses in the running epoch, shape (rank,). Collective: call it on all ranks."""
         sums = torch.zeros(self.group.world, dtype=torch.float64)
         sums[self.group.rank] = float(self._loss_sum)
         return self.group.sum(sums).numpy()
 
     @torch.no_grad()
     def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> ReconstructionState:
-        """Copies of all that it takes to go on from here, on rank 0; on other ranks only of their rows.
+        """Return a copy of all that is needed to continue from here; on ranks other than 0 only of their own rows.
 
-        loss_sums: from `loss_sums`. To be called only while the engines are `equal`; waits for no other engine.
+        loss_sums: from `loss_sums`. Call it only while the engines are `equal`; it does not communicate.
         """
-        first = self.group.rank == 0
-        kept = self.algorithm.state() if first else {}
+        on_rank_0 = self.group.rank == 0
+        algorithm_state = self.algorithm.state() if on_rank_0 else {}
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
-        named = self.model.state_dict() if first else {}
+        model_state = self.model.state_dict() if on_rank_0 else {}
         return ReconstructionState(
             **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
@@ -259,19 +264,19 @@ class Loop:
             seconds=self._seconds,
             active={name: piece.active for name, piece in self.model.parts.items()},
             power=self.model.probe.power,
-            numbers={name: value for name, value in kept.items() if not isinstance(value, Tensor)},
+            numbers={name: value for name, value in algorithm_state.items() if not isinstance(value, Tensor)},
             batch=self.order.batch,
             loss_sums=loss_sums,
             scale=_copy(self.model.probe.scale),
-            model={name: _copy(values) for name, values in named.items() if isinstance(values, Tensor)},
-            algorithm={name: _copy(value) for name, value in kept.items() if isinstance(value, Tensor)},
+            model={name: _copy(values) for name, values in model_state.items() if isinstance(values, Tensor)},
+            algorithm={name: _copy(value) for name, value in algorithm_state.items() if isinstance(value, Tensor)},
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
         )
 
     def record(self) -> RunRecord:
-        """The record of the run up to now."""
+        """Return the record of the run up to now."""
         return RunRecord(
             **vars(self.words),
             epochs=(*self.epochs,),
@@ -279,73 +284,77 @@ class Loop:
             r_factors=(*self.r_factors,),
             changes=(*self.changes,),
             settings=self.settings.model_dump(mode="json"),
-            metadata=self._about,
+            metadata=self._environment,
             started=self.started,
             history=self.history,
         )
 
     def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
-        """Goes on from a state of this scan, which other engines may have kept; to be called before the first update.
+        """Continue from a checkpointed state of this scan; call it before the first update.
 
-        state: its rows are those of this engine's patterns. settings: to go on with; what differs from those of the
-        state is recorded as changed. The loop was made with those that the state's reconstruction was `begun` with.
+        The number of engines may differ from that which wrote the state. state: with the rows of this engine's
+        patterns. settings: to continue with; differences from those of the state are recorded as changes. The loop must
+        have been created with the settings that the state's reconstruction was `begun` with.
 
-        On as many engines the run continues bit for bit. Where they make other batches (`batch_per="engine"`), the
-        epoch that was running begins anew. Raises ValueError where the state belongs to another scan or model.
+        With the same number of engines the run continues bit for bit. Where batches differ (`batch_per="engine"`), the
+        interrupted epoch starts again. Raises ValueError if the state belongs to another scan or model.
         """
-        self._check(state)
+        self._check_state(state)
         self.begun = Settings(**state.begun)
-        whole = state.batch == self.order.batch
-        self.epoch, self.update = state.epoch, state.update if whole else 0
+        same_batches = state.batch == self.order.batch
+        self.epoch, self.update = state.epoch, state.update if same_batches else 0
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
         self.words = Words.of(state)
         self.started = state.started or self.started
-        self._seconds, self._clock = state.seconds if whole else 0.0, None
-        for name, piece in self.model.parts.items():
-            piece.active = state.active[name]
-        self._take_over(Settings(**state.settings))
+        self._seconds, self._clock = state.seconds if same_batches else 0.0, None
+        for name, component in self.model.parts.items():
+            component.active = state.active[name]
+        self._apply_settings(Settings(**state.settings))
         self._begin_epoch()
-        self._put(state)
+        self._copy_values(state)
         sums = state.loss_sums if len(state.loss_sums) == self.group.world else state.loss_sums.sum()[None]
-        own = float(sums[self.group.rank]) if whole and self.group.rank < len(sums) else 0.0
-        self._loss_sum.fill_(own)
+        own_sum = float(sums[self.group.rank]) if same_batches and self.group.rank < len(sums) else 0.0
+        self._loss_sum.fill_(own_sum)
         if settings is not None and settings != self.settings:
             self.change(settings)
-        self.shard.follow(self._upcoming())
+        self.shard.follow(self._upcoming_batches())
 
     @torch.no_grad()
-    def _put(self, state: ReconstructionState) -> None:
-        """Numbers of the state in the place of the loop's own, which keep their memory."""
+    def _copy_values(self, state: ReconstructionState) -> None:
+        """Copy the values of the state into the existing tensors, in place."""
         self.model.probe.scale.copy_(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
         for name, values in self.model.state_dict().items():
             if isinstance(values, Tensor):
                 values.copy_(torch.from_numpy(state.model[name]))
         if (slab := self.model.slab) is not None:
-            self.model.slab = Slab(slab.slices, slab.tilt, slab.pixel, slab.wavelength)  # the old one has a kernel
-        kept: dict[str, Tensor | float] = {name: torch.from_numpy(one) for name, one in state.algorithm.items()}
+            # The old slab caches the propagation kernel of the old parameters.
+            self.model.slab = Slab(slab.slices, slab.tilt, slab.pixel, slab.wavelength)
+        algorithm_state: dict[str, Tensor | float] = {
+            name: torch.from_numpy(one) for name, one in state.algorithm.items()
+        }
         rows = {name: torch.from_numpy(values) for name, values in state.rows.items()}
-        self.algorithm.restore(kept | state.numbers, rows)
+        self.algorithm.restore(algorithm_state | state.numbers, rows)
 
-    def _check(self, state: ReconstructionState) -> None:
-        """Refuses a state of another scan, or of a model of other parts."""
-        mine, theirs = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
-        differ = [word for name, word in SCAN_FACTS.items() if mine[name] != theirs.get(name)]
-        if not math.isclose(mine["counts"], theirs.get("counts", math.nan), rel_tol=1e-9):
+    def _check_state(self, state: ReconstructionState) -> None:
+        """Raise InvalidValueError if the state belongs to another scan, or to a model with other components."""
+        own, other = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
+        differ = [word for name, word in SCAN_FACTS.items() if own[name] != other.get(name)]
+        if not math.isclose(own["counts"], other.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")
         if differ:
             raise InvalidValueError(
-                f"The checkpoint was created from another scan ({_described(theirs)}), and this is "
-                f"{_described(mine)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
+                f"The checkpoint was created from another scan ({_description(other)}), and this is "
+                f"{_description(own)}; they differ in {', '.join(differ)}. Resume with the same scan, prepared "
                 "(cropped, flipped, masked) in the same way.",
                 code="checkpoint.other-scan",
             )
         model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
-        kept = {name: one.shape for name, one in state.model.items()}
-        if model != kept or set(state.active) != set(self.model.parts):
-            wrong = sorted(name for name in {*model, *kept} if model.get(name) != kept.get(name))
+        stored = {name: one.shape for name, one in state.model.items()}
+        if model != stored or set(state.active) != set(self.model.parts):
+            wrong = sorted(name for name in {*model, *stored} if model.get(name) != stored.get(name))
             raise InvalidValueError(
                 f"The checkpoint has another model, which differs in {', '.join(wrong[:4]) or 'its components'}; "
                 "resume with the same settings and the same extensions.",
@@ -360,8 +369,8 @@ class Loop:
 
     @torch.no_grad()
     def r_factor(self) -> float:
-        """Amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
-        buffers.forget()  # those of updates are of another size
+        """Return the amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
+        buffers.forget()  # the buffers of updates have another size
         sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
         size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.gradient_accumulation))
         with torch_alone(self.model.compiled):
@@ -374,45 +383,45 @@ class Loop:
 
     @torch.no_grad()
     def arrays(self) -> dict[str, Tensor]:
-        """Copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU."""
+        """Return copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU."""
         object = self.model.object.values
         return {"object": squeezed(object).cpu().clone(), "probe": self.model.probe.values.cpu()}
 
     @torch.no_grad()
     def projection(self) -> Tensor:
-        """What a thin object in the place of this one would be (y, x): the product of the slices, for looking at."""
+        """Return the product of the slices of the first object state (y, x), for display."""
         return self.model.object.values[0].prod(0).cpu()
 
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
-        """Copies of everything else that takes part, by "piece/name", and the places of the probe windows."""
-        found = {"positions": self.model.all_positions(), **self.model.start_arrays()}
-        for name, piece in self.model.parts.items():
-            if piece.active:
-                found |= {f"{name}/{key}": values.cpu().clone() for key, values in piece.arrays().items()}
-        return found
+        """Return copies of the parameters of all active components, by "component/name", and of the positions."""
+        arrays = {"positions": self.model.all_positions(), **self.model.start_arrays()}
+        for name, component in self.model.parts.items():
+            if component.active:
+                arrays |= {f"{name}/{key}": values.cpu().clone() for key, values in component.arrays().items()}
+        return arrays
 
 
-def _about(group: Group) -> dict[str, str]:
-    """What kept a state."""
+def _environment(group: Group) -> dict[str, str]:
+    """Return versions of software and a description of the engines, for the record of the run."""
     versions = {name: version(name) for name in ("ptynb", "torch", "numpy", "h5py")}
     engines = {"engines": str(group.world), "backend": group.backend, "device": str(group.device)}
     return {**versions, "python": platform.python_version(), **engines, "threads": str(count())}
 
 
 def _copy(values: Tensor) -> Array:
-    """In the host's memory, whatever becomes of the original."""
+    """Return a copy in host memory, which shares nothing with the original."""
     copied: Array = values.detach().resolve_conj().to("cpu", copy=True).numpy()
     return copied
 
 
-def _described(scan: dict[str, Any]) -> str:
+def _description(scan: dict[str, Any]) -> str:
     window = " x ".join(str(side) for side in scan.get("window", ()))
     return f"'{scan.get('name')}' ({scan.get('patterns')} patterns of {window} pixels, {scan.get('counts'):.6g} counts)"
 
 
 def squeezed(object: Tensor) -> Tensor:
-    """The object without axes that have one entry: (state, slice, y, x) -> (slice, y, x) -> (y, x)."""
+    """Return the object without leading axes of length 1: (state, slice, y, x) -> (slice, y, x) -> (y, x)."""
     if object.shape[0] == 1:
         object = object[0]
         if object.shape[0] == 1:

@@ -1,8 +1,8 @@
-"""A state of one structure made into one of another: more modes, slices, states, another batch, optimiser or loss.
+"""Convert a state to settings of another structure: number of modes, slices or states, batch, optimiser or loss.
 
-All that a state holds is carried over so that the waves behind the specimen stay what they were, as far as the new
-structure allows: new probe modes are orthogonal to those there are and faint, slices multiply to the object that they
-come from. The optimiser's moments stay with parameters that stay; where the optimiser itself changes they begin anew.
+Exit waves are preserved as far as the new structure allows: new probe modes are faint and orthogonal to the present
+ones, and the product of new slices is that of the old ones. Unchanged parameters keep the optimiser's moments, unless
+the optimiser itself changes.
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
 from ptynb.settings import THIN_ONLY, Settings
 
 NEW_MODE = 1e-3
-"""Power of a new probe mode, as a part of all: so little that the loss hardly notices, and yet it has a gradient."""
+"""Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
 NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
-"""With other values of these an epoch has other updates, or another sum of losses: one that was running begins anew."""
+"""Settings that determine the updates of an epoch or its loss: if one changes, an incomplete epoch starts again."""
 SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
-"""What may change while a history over all that moves, as L-BFGS has one, holds."""
+"""Settings whose change leaves a history over all parameters, as that of L-BFGS, valid."""
 REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
 }
-"""Settings that cannot change, and why."""
+"""Settings that cannot change, and the reasons."""
 BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 """Components that LSQML, DM and RAAR support once they have been active."""
 
 
-def why_not(present: Settings, wanted: Settings, active: Mapping[str, bool]) -> str | None:
-    """Why a reconstruction cannot change to these settings; None where it can.
+def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) -> str | None:
+    """Return why a reconstruction cannot change to these settings; None if it can.
 
-    active: whether each component of the model, by its name, has been active.
+    active: whether each component of the model has been active, by name.
     """
-    for name in present.differences(wanted):
+    for name in present.differences(requested):
         if name in REFUSED:
             return (
                 f"{name} cannot change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
-    return _why_not_thin(active, wanted)
+    return _why_not_thin(active, requested)
 
 
-def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> ReconstructionState:
-    """The state as one of a reconstruction with other settings, what changed noted in its record.
+def restructured(state: ReconstructionState, requested: Settings, scan: Scan) -> ReconstructionState:
+    """Return the state converted to other settings, with the differences recorded as changes.
 
-    The object's array never gets smaller; it grows where positions are to be found that were not before. Rows of
-    DM and RAAR begin anew from object and probe. Raises SettingsError where the structures have nothing in common.
+    The object's array never shrinks; it grows if the new settings require a larger padding. Waves of DM and RAAR are
+    computed anew from object and probe. Raises SettingsError if the reconstruction cannot change to these settings.
     """
     present, begun = Settings(**state.settings), Settings(**state.begun)
-    if problem := why_not(present, wanted, state.active):
+    if problem := why_not(present, requested, state.active):
         raise SettingsError(problem, code="settings.not-reconfigurable")
-    changed = present.differences(wanted)
-    padding = max(begun.margin, wanted.object.padding)
-    begins = wanted.replace(object={"padding": padding})
+    changed = present.differences(requested)
+    padding = max(begun.margin, requested.object.padding)
+    begins = requested.replace(object={"padding": padding})
     frames = object_frame(scan, begun), object_frame(scan, begins)
     parts = Parts.of(state)
     arrays = {name: dict(values) for name, values in parts.arrays.items()}
     arrays["object"] = _object(arrays["object"], present, begins, frames)
     probe = _complex(arrays["probe"]["parts"])
-    if present.probe.modes != wanted.probe.modes:
-        probe = with_modes(probe, wanted.probe.modes, first_stays=wanted.opr.modes > 0)
+    if present.probe.modes != requested.probe.modes:
+        probe = with_modes(probe, requested.probe.modes, first_stays=requested.opr.modes > 0)
         arrays["probe"] = {"parts": _real(probe)}
-    arrays |= _variations(arrays.pop("variations", {}), probe, wanted, scan)
-    arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, wanted, scan)
-    names = _piece_names(wanted, parts.own_pieces)
-    model = {f"{_path(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
+    arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
+    arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
+    names = _component_names(requested, parts.own_pieces)
+    model = {f"{_key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
     anew = any(name in changed for name in NEW_ORDER)
     now = time.time()
     changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
-    algorithm, numbers = _moments(state, parts.arrays, arrays, present, wanted)
+    algorithm, numbers = _moments(state, parts.arrays, arrays, present, requested)
     return dataclasses.replace(
         state,
-        settings=wanted.model_dump(mode="json"),
+        settings=requested.model_dump(mode="json"),
         begun=begins.model_dump(mode="json"),
         update=0 if anew else state.update,
         seconds=0.0 if anew else state.seconds,
@@ -98,31 +98,31 @@ def restructured(state: ReconstructionState, wanted: Settings, scan: Scan) -> Re
     )
 
 
-# Arrays, each alone
+# Conversion of single arrays
 
 
 def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:
-    """The probe (mode, y, x) with as many modes, its power the same.
+    """Return the probe (mode, y, x) with `modes` modes and the same total power.
 
-    More: new ones are orthogonal to all there are, each with `NEW_MODE` of the power. Fewer: of all sets of so many,
-    the one that has most of the power, strongest first (the modes' common singular vectors), since any unitary mixture
-    of incoherent modes gives the same patterns. first_stays: the first mode is one that others refer to.
+    New modes are orthogonal to the present ones, each with `NEW_MODE` of the power. A reduction retains as much power
+    as possible, strongest mode first (singular vectors of all modes); this is possible since any unitary mixture of
+    incoherent modes gives the same patterns. first_stays: keep the first mode, which the probe variations refer to.
     """
     if modes >= len(probe):
         return add_modes(probe, modes, NEW_MODE)
-    kept, mixed = (probe[:1], probe[1:]) if first_stays else (probe[:0], probe)
-    if modes > len(kept):
-        _, strengths, ways = torch.linalg.svd(mixed.flatten(1), full_matrices=False)
-        strongest = (strengths[:, None] * ways).reshape(-1, *probe.shape[1:])
-        kept = torch.cat([kept, strongest[: modes - len(kept)]])
-    return kept * (probe.abs().square().sum() / kept.abs().square().sum()).sqrt()
+    retained, mixed = (probe[:1], probe[1:]) if first_stays else (probe[:0], probe)
+    if modes > len(retained):
+        _, strengths, vectors = torch.linalg.svd(mixed.flatten(1), full_matrices=False)
+        strongest = (strengths[:, None] * vectors).reshape(-1, *probe.shape[1:])
+        retained = torch.cat([retained, strongest[: modes - len(retained)]])
+    return retained * (probe.abs().square().sum() / retained.abs().square().sum()).sqrt()
 
 
 def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Amplitude and phase (state, slice, y, x) of as many slices with the same product.
+    """Return amplitude and phase (state, slice, y, x) of `count` slices with the same product.
 
-    Old and new slices share the same depth evenly: a new one has of each old one the power that is the part of it
-    inside. One slice becomes equal ones; several become one, their product.
+    Old and new slices divide the same depth evenly: a new slice is the product of the old ones, each to the power of
+    the fraction of it inside the new slice. One slice becomes equal ones; several become one, their product.
     """
     old = amplitude.shape[1]
     edges = torch.arange(count + 1, dtype=torch.float64) * old / count
@@ -136,7 +136,7 @@ def in_slices(amplitude: Tensor, phase: Tensor, count: int) -> tuple[Tensor, Ten
 
 
 def with_states(object: Tensor, states: int, seed: int) -> Tensor:
-    """The object (state, slice, y, x) with as many states: the first ones, or copies with small random phases."""
+    """Return the object (state, slice, y, x) with `states` states; new ones are copies with small random phases."""
     if states <= len(object):
         return object[:states]
     copies = object[torch.arange(len(object), states) % len(object)]
@@ -146,7 +146,7 @@ def with_states(object: Tensor, states: int, seed: int) -> Tensor:
 
 
 def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float) -> Tensor:
-    """The array (…, y, x) of the old frame in the new one, `outside` where there was nothing."""
+    """Return the array (…, y, x) of the old frame embedded in the new one, filled with `outside`."""
     placed = values.new_full((*values.shape[:-2], *new.shape), outside)
     top, left = (before - now for before, now in zip(old.origin, new.origin, strict=True))
     assert min(top, left) >= 0, "frames only grow"
@@ -154,44 +154,44 @@ def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float)
     return placed
 
 
-# Pieces of a state
+# Components of a state
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The model's arrays by piece and name, and the names of the user's own pieces, in order."""
+    """The model's arrays by component and name, and the names of the user's own components, in order."""
 
     arrays: Mapping[str, Mapping[str, Array]]
     own_pieces: tuple[str, ...]
 
     @classmethod
     def of(cls, state: ReconstructionState) -> Parts:
-        """Those of a state, whose pieces are named in the order in which the model has them."""
+        """Return the arrays of a state, whose `active` has the components in the order of the model."""
         names = [*state.active]
         arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
         for name in names:
-            path = f"{_path(names, name)}."
+            path = f"{_key_prefix(names, name)}."
             arrays[name] |= {key.removeprefix(path): one for key, one in state.model.items() if key.startswith(path)}
-        built_in = _piece_names(Settings(**state.begun), ())
+        built_in = _component_names(Settings(**state.begun), ())
         return cls(arrays, tuple(name for name in names if name not in built_in))
 
 
-def _piece_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
-    """All pieces of a model, as `physics.build` puts them in order."""
+def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
+    """Return the names of all components of a model, in the order of `model_builder.make_model`."""
     detector = settings.detector
-    there = {
+    optional = {
         "variations": settings.opr.modes > 0,
         "pixels": detector.oversampling > 1,
         "point spread": detector.psf_sigma > 0,
         "background": True,
         "saturation": detector.saturation is not None,
     }
-    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in there.items() if used)]
+    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in optional.items() if used)]
     return ["object", "probe", *pieces, *own, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
 
 
-def _path(names: list[str], name: str) -> str:
-    """Where the model has a piece."""
+def _key_prefix(names: list[str], name: str) -> str:
+    """Return the prefix of a component's entries in the model's `state_dict`."""
     if name in ("object", "probe"):
         return name
     if name in ("slices", "tilt"):
@@ -200,39 +200,45 @@ def _path(names: list[str], name: str) -> str:
 
 
 def _object(
-    kept: Mapping[str, Array], present: Settings, wanted: Settings, frames: tuple[ObjectFrame, ObjectFrame]
+    old: Mapping[str, Array], present: Settings, requested: Settings, frames: tuple[ObjectFrame, ObjectFrame]
 ) -> dict[str, Array]:
-    """The object's parameters in the new structure; untouched where nothing of it changed."""
-    polar, count, states = wanted.object.parametrization == "amplitude_phase", wanted.slices.count, wanted.object.modes
-    same_form, same_depth = polar == ("phase" in kept), count == present.slices.count
+    """Return the object's parameters in the new structure; the same arrays if nothing of it changed."""
+    polar, count, states = (
+        requested.object.parametrization == "amplitude_phase",
+        requested.slices.count,
+        requested.object.modes,
+    )
+    same_form, same_depth = polar == ("phase" in old), count == present.slices.count
     if same_form and same_depth and states == present.object.modes and frames[0] == frames[1]:
-        return dict(kept)
-    if "phase" in kept:
-        amplitude, phase = (torch.from_numpy(kept[name]) for name in ("amplitude", "phase"))
+        return dict(old)
+    if "phase" in old:
+        amplitude, phase = (torch.from_numpy(old[name]) for name in ("amplitude", "phase"))
         phase = torch.where(amplitude < 0, phase + torch.pi, phase)
         amplitude = amplitude.abs()
     else:
-        values = _complex(kept["parts"])
+        values = _complex(old["parts"])
         amplitude, phase = values.abs(), values.angle()
     if not same_depth:
         amplitude, phase = in_slices(amplitude, phase, count)
     amplitude, phase = in_frame(amplitude, *frames, 1.0), in_frame(phase, *frames, 0.0)
-    whole = with_states(torch.polar(amplitude, phase), states, wanted.seed)
+    whole = with_states(torch.polar(amplitude, phase), states, requested.seed)
     if not polar:
         return {"parts": _real(whole)}
     phase = torch.cat([phase[:states], whole[len(phase) :].angle()])
     return {"amplitude": whole.abs().numpy(), "phase": phase.numpy()}
 
 
-def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan: Scan) -> dict[str, dict[str, Array]]:
-    """The ways in which the probe varies: the strongest ones, and more where more are wanted, of which none is used."""
-    rank = wanted.opr.modes
+def _variations(
+    old: Mapping[str, Array], probe: Tensor, requested: Settings, scan: Scan
+) -> dict[str, dict[str, Array]]:
+    """Return the modes of the probe variations: the strongest ones, or additional ones with coefficients 0."""
+    rank = requested.opr.modes
     if rank == 0:
         return {}
-    ways = _complex(kept["ways"]) if kept else probe[:0]
-    coefficients = _complex(kept["coefficients"]) if kept else probe.new_zeros((len(scan), 0))
+    ways = _complex(old["ways"]) if old else probe[:0]
+    coefficients = _complex(old["coefficients"]) if old else probe.new_zeros((len(scan), 0))
     if rank == len(ways):
-        return {"variations": dict(kept)}
+        return {"variations": dict(old)}
     if rank < len(ways):
         inner, triangle = torch.linalg.qr(coefficients)
         left, strengths, right = torch.linalg.svd(triangle @ ways.flatten(1), full_matrices=False)
@@ -248,21 +254,24 @@ def _variations(kept: Mapping[str, Array], probe: Tensor, wanted: Settings, scan
 
 
 def _depth(
-    slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, wanted: Settings, scan: Scan
+    slices: Mapping[str, Array], tilt: Mapping[str, Array], present: Settings, requested: Settings, scan: Scan
 ) -> dict[str, dict[str, Array]]:
-    """The slab's parameters: as they were found, unless the settings give others."""
-    if wanted.slices.count == 1:
+    """Return stretch and tilt of the slab: the optimised values, unless the settings of their start changed."""
+    if requested.slices.count == 1:
         return {}
-    kind = "float64" if wanted.precision == "double" else "float32"
-    same = slices and (wanted.slices.thickness, wanted.slices.count) == (present.slices.thickness, present.slices.count)
+    kind = "float64" if requested.precision == "double" else "float32"
+    same = slices and (requested.slices.thickness, requested.slices.count) == (
+        present.slices.thickness,
+        present.slices.count,
+    )
     stretch = slices["stretch"] if same else np.ones((), dtype=kind)
-    given = wanted.tilt.y, wanted.tilt.x
-    if tilt and given == (present.tilt.y, present.tilt.x):
+    initial_tilt = requested.tilt.y, requested.tilt.x
+    if tilt and initial_tilt == (present.tilt.y, present.tilt.x):
         angles = np.asarray(tilt["angles"])
-        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not wanted.tilt.per_position else angles
+        angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not requested.tilt.per_position else angles
     else:
-        angles = 1e3 * np.array([given], dtype=kind)
-    if wanted.tilt.per_position and len(angles) == 1:
+        angles = 1e3 * np.array([initial_tilt], dtype=kind)
+    if requested.tilt.per_position and len(angles) == 1:
         angles = angles.repeat(len(scan), 0)
     return {"slices": {"stretch": stretch}, "tilt": {"angles": angles}}
 
@@ -272,38 +281,43 @@ def _moments(
     before: Mapping[str, Mapping[str, Array]],
     after: Mapping[str, Mapping[str, Array]],
     present: Settings,
-    wanted: Settings,
+    requested: Settings,
 ) -> tuple[dict[str, Array], dict[str, float]]:
-    """What the optimiser goes on from: all of pieces that are the same; a history of all only of the same problem."""
-    if present.optimiser != wanted.optimiser:
-        return {}, {}
-    same = {name for name in after if name in before and _equal(before[name], after[name])}
-    all_same = same == set(before) == set(after) and set(present.differences(wanted)) <= SAME_PROBLEM
+    """Return the part of the optimiser's state that remains valid.
 
-    def stays(name: str) -> bool:
-        kind, piece, *_ = name.split("/")
-        return piece in same if kind == "optimiser" else all_same
+    Moments remain for unchanged components, a history over all parameters only if the whole problem is unchanged.
+    """
+    if present.optimiser != requested.optimiser:
+        return {}, {}
+    same = {
+        name
+        for name, arrays in after.items()
+        if name in before
+        and set(before[name]) == set(arrays)
+        and all(before[name][key] is arrays[key] for key in arrays)
+    }
+    all_same = same == set(before) == set(after) and set(present.differences(requested)) <= SAME_PROBLEM
+
+    def remains_valid(name: str) -> bool:
+        kind, component, *_ = name.split("/")
+        return component in same if kind == "optimiser" else all_same
 
     return (
-        {name: one for name, one in state.algorithm.items() if stays(name)},
-        {name: one for name, one in state.numbers.items() if stays(name)},
+        {name: one for name, one in state.algorithm.items() if remains_valid(name)},
+        {name: one for name, one in state.numbers.items() if remains_valid(name)},
     )
 
 
-def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    return set(one) == set(other) and all(one[name] is other[name] for name in one)
-
-
-def _why_not_thin(active: Mapping[str, bool], wanted: Settings) -> str | None:
-    if wanted.optimiser not in THIN_ONLY:
+def _why_not_thin(active: Mapping[str, bool], requested: Settings) -> str | None:
+    if requested.optimiser not in THIN_ONLY:
         return None
-    beside = (*BESIDE_THIN, "pixels", "point spread", "saturation")
-    found = [name for name, took_part in active.items() if took_part and name not in beside]
-    if not found:
+    supported = (*BESIDE_THIN, "pixels", "point spread", "saturation")
+    unsupported = [name for name, took_part in active.items() if took_part and name not in supported]
+    if not unsupported:
         return None
     return (
-        f"optimiser='{wanted.optimiser}' supports object and probe only, and {', '.join(found)} has been active; "
-        "use another one, or make a new Reconstruction."
+        f"optimiser='{requested.optimiser}' supports object and probe only, and {', '.join(unsupported)} has been "
+        "active; use another one, or make a new Reconstruction."
     )
 
 

@@ -1,7 +1,7 @@
-"""What a screen wants to see, made on the engine so that little has to travel.
+"""Pictures for the notebook, rendered on the engine so that little data is sent.
 
-The training thread only copies, between two updates: 1.1 ms for 1024 x 1024 pixels. All else is done in the thread that
-asks, and takes about 13 ms: phases 3, amplitudes 1, limits of contrast 1, JPEG 7 (more for noise).
+The training thread only copies, between two updates: 1.1 ms for 1024 x 1024 pixels. The requesting thread does the
+rest, in about 13 ms: phases 3, amplitudes 1, limits of contrast 1, JPEG 7 (more for noise).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ptynb.kernels.thread_count import torch_alone
 from ptynb.physics.model import Model
 
 WIDE = (0.1, 99.9)
-"""Percentiles between which grey levels lie; who looks narrows them."""
+"""Percentiles that the grey levels span; the viewer can only narrow them."""
 WATCHED_SIZE = 512
 
 Area = tuple[slice, slice]
@@ -29,9 +29,10 @@ Area = tuple[slice, slice]
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """Copies that were taken between two updates, where the model is.
+    """Copies of object and probe, taken between two updates, on the model's device.
 
-    object: complex (y, x), the area alone. probe: complex (mode, y, x).
+    object: complex (y, x), cropped to `area`. probe: complex (mode, y, x). slices, states: of the whole object.
+    cost: time that copying took the training thread [s].
     """
 
     object: Tensor
@@ -45,32 +46,33 @@ class Taken:
 
 
 def make_snapshot(object: Array, probe: Array, epoch: int, update: int, size: int) -> Snapshot:
-    """A preview whose object has at most `size` pixels a side."""
+    """Return a preview whose object has at most `size` pixels a side."""
     reduction = images.reduction_for(object.shape, size)
     return Snapshot(epoch, update, images.reduce_by(object, reduction), probe, reduction)
 
 
 def make_room(model: Model, area: Area) -> Tensor:
-    """Where `take` is to copy the object's area (y, x), in memory that has been touched; for the thread that asks.
+    """Allocate the array (y, x) into which `take` copies the object's area; call it in the requesting thread.
 
-    Else the training thread is the first to touch it, and waits 5 ms for the system to hand out 1024 x 1024 pixels.
+    The memory is written once, since otherwise the training thread would be the first to touch it, and would wait 5 ms
+    for the system to provide 1024 x 1024 pixels.
     """
     values = model.object.amplitude if model.object.polar else model.object.parts
     height, width = (len(range(*part.indices(side))) for part, side in zip(area, values.shape[2:4], strict=True))
-    room = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
-    if room.device.type == "cpu":
-        room.numpy().fill(0)
-    return room
+    buffer = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
+    if buffer.device.type == "cpu":
+        buffer.numpy().fill(0)
+    return buffer
 
 
 @torch.no_grad()
-def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: int, update: int) -> Taken:
-    """Copies what the request is about into `room`; for the training thread.
+def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch: int, update: int) -> Taken:
+    """Copy the requested slice of the object into `room`, and the probe; call it in the training thread.
 
-    Raises ValueError for a slice that is not there.
+    Raises ValueError if the slice or state does not exist.
     """
-    # On a CPU others may have the core meanwhile, which is not the look's doing.
-    clock = time.thread_time if room.device.type == "cpu" else time.perf_counter
+    # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
+    clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
     states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
     if request.state >= states or (request.slice is not None and request.slice >= slices):
@@ -81,14 +83,14 @@ def take(model: Model, request: RenderRequest, area: Area, room: Tensor, epoch: 
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
-        torch.prod(seen, 0, out=room)
+        torch.prod(seen, 0, out=buffer)
     else:
-        room.copy_(seen[request.slice or 0])
-    return Taken(room, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
+        buffer.copy_(seen[request.slice or 0])
+    return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
 
 
 def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
-    """The pictures that were asked for, from copies that nobody else changes. pixel: of the object (y, x) [m]."""
+    """Render the requested pictures from the copies. pixel: pixel size of the object (y, x) [m]."""
     with torch_alone():
         object = taken.object.cpu().numpy()
         pictures = [_pane(name, object, request, pixel) for name in request.panes]
@@ -110,9 +112,9 @@ def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, floa
 
 
 def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) -> complex | float:
-    """The value behind pixel (y, x) of a picture, as `make_pictures` names and makes it, without any reduction.
+    """Return the value of pixel (y, x) of the array behind a picture of `make_pictures`, before its reduction.
 
-    Raises ValueError where there is no such picture, or no such pixel.
+    Raises ValueError if there is no such picture, or no such pixel.
     """
     with torch_alone():
         values = _values(taken, name, request)
@@ -121,8 +123,8 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
             f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).",
             code="argument.invalid-value",
         )
-    found: complex | float = values[y, x].item()
-    return found
+    value: complex | float = values[y, x].item()
+    return value
 
 
 def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
@@ -191,7 +193,7 @@ def _in_colours(
 
 
 def phase_of(field: Array, flat: bool) -> Array:
-    """Phase (y, x) float32 [rad] in [-π, π]; flat: without mean and linear ramp, see `render.ramp`."""
+    """Return the phase (y, x) float32 [rad] in [-π, π]; flat: without mean and linear ramp, see `images.ramp`."""
     values = np.ascontiguousarray(field, np.complex64)
     down, across = (np.zeros(side) for side in values.shape)
     if flat:
@@ -202,7 +204,7 @@ def phase_of(field: Array, flat: bool) -> Array:
 
 
 def levels_of(values: Array, limits: tuple[float, float]) -> Array:
-    """As `render.levels`, in single precision."""
+    """Return grey levels uint8 as `images.levels`, in single precision."""
     grey = np.empty(values.shape, np.uint8)
     low, high = (np.float32(limit) for limit in limits)
     image_kernels.greys(
@@ -221,7 +223,7 @@ def _mean_steps(field: Array) -> tuple[complex, complex]:
 
 
 def _turned_sum(field: Array, down: Array, across: Array) -> complex:
-    # A matrix product of numpy's shares its work among threads of its own, on the cores that updates want.
+    # Not by numpy's matrix product, which would use threads of its own on the cores that updates need.
     total: complex = image_kernels.turned_sum(_as_reals(field), down, _as_reals(across))
     return total
 
@@ -236,7 +238,7 @@ def _sides(values: Array) -> tuple[int, int]:
 
 
 def make_watched(object: Array, probe: Array, area: Area, epoch: int, update: int) -> WatchedPictures:
-    """JPEG pictures of the object's scanned area (amplitude, phase) and of the probe's modes, side by side."""
+    """Return JPEG pictures of the object's scanned area (amplitude, phase) and of the probe's modes, side by side."""
     seen = object[area]
     seen = images.reduce_by(seen, images.reduction_for(seen.shape, WATCHED_SIZE))
     limits, files = {}, dict[str, bytes]()

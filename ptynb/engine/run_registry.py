@@ -56,12 +56,12 @@ def open_worker(
 
 
 def joinable() -> list[tuple[str, Any, Settings, Status]]:
-    """The reconstructions that are open on this engine: name, RunSpec, present settings, status."""
+    """Return the reconstructions that are open on this engine: name, RunSpec, present settings, status."""
     return [(name, _specs[name], worker.settings, worker.status(10**9)) for name, worker in _workers.items()]
 
 
 def open_names() -> list[str]:
-    """Names of the reconstructions that are open on this engine."""
+    """Return the names of the reconstructions that are open on this engine."""
     return [*_workers]
 
 
@@ -76,7 +76,7 @@ def call_worker(name: str, method: str, *arguments: Any) -> Any:
 def close_worker(name: str) -> None:
     """End the worker and free its memory; to be called on all ranks at the same time.
 
-    Raises TimeoutError where it does not end; it stays open then.
+    Raises TimeoutError if it does not end; it stays open then.
     """
     worker = _workers.get(name)
     if worker is not None:
@@ -88,7 +88,7 @@ def close_worker(name: str) -> None:
 def abandon_worker(name: str, seconds: float) -> None:
     """End the worker of a reconstruction that lost an engine, if there is one; may be called on one rank alone.
 
-    Raises TimeoutError where it does not end.
+    Raises TimeoutError if it does not end.
     """
     worker = _workers.get(name)
     if worker is not None:
@@ -97,7 +97,7 @@ def abandon_worker(name: str, seconds: float) -> None:
 
 
 def stacks() -> str:
-    """The stacks of the training threads of this process."""
+    """Return the stacks of the training threads of this process."""
     frames = sys._current_frames()
     training = [thread for thread in threading.enumerate() if thread.name == "ptynb training"]
     return "\n".join(
@@ -106,7 +106,7 @@ def stacks() -> str:
 
 
 def at_work() -> bool:
-    """Whether a run is under way on this engine, or paused."""
+    """Return whether a run is under way on this engine, or paused."""
     return any(worker.status().state in ("running", "paused", "loading") for worker in _workers.values())
 
 

@@ -1,6 +1,6 @@
-"""Small pictures of a reconstruction at a few of its epochs, for looking back at how it went.
+"""Thumbnails of a reconstruction at a few epochs, which show its progress afterwards.
 
-They are taken at the end of an epoch by rank 0, whose time for it belongs to no epoch.
+Rank 0 takes them between two epochs; the time for it counts for neither.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ptynb.physics.model import Model
 SIDE = 256
 """Longest side [pixels]."""
 MOST = 8
-"""How many are kept, of object and probe, so that they take 8 MB at most (`driver.memory` counts them)."""
+"""Maximum number, so that those of object and probe take 8 MB at most (`driver.memory` counts them)."""
 
 Area = tuple[slice, slice]
 
 
 def due(epoch: int) -> bool:
-    """Whether this epoch is one of 1, 2, 5, 10, 20, 50, 100 ..."""
+    """Return whether this epoch is one of 1, 2, 5, 10, 20, 50, 100 ..."""
     while epoch % 10 == 0 and epoch > 0:
         epoch //= 10
     return epoch in (1, 2, 5)
 
 
 def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
-    """What all of them take at most, of an object and a probe with sides of so many pixels."""
+    """Return the maximum memory of all thumbnails [bytes]. object, probe: their shapes (y, x)."""
     pixels = 0
     for height, width in (object, probe):
         reduction = _reduction(height, width)
@@ -39,13 +39,13 @@ def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
 
 
 def thinned(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
-    """The first and the newest ones: what lies between them went fast, long ago."""
+    """Return the first and the newest thumbnails, `MOST` in total."""
     return moments if len(moments) <= MOST else (moments[0], *moments[-(MOST - 1) :])
 
 
 @torch.no_grad()
 def take(model: Model, area: Area, epoch: int) -> Thumbnail:
-    """How it looks now. area: of the object, where a probe has been."""
+    """Take a thumbnail of the present state. area: the illuminated area of the object."""
     object = model.object.covered(0, area).prod(0)
     small, reduction = _reduced(object)
     probe, probe_reduction = _reduced(model.probe.values[0])
@@ -54,7 +54,7 @@ def take(model: Model, area: Area, epoch: int) -> Thumbnail:
 
 
 def _reduced(values: Tensor) -> tuple[NDArray[np.complex64], int]:
-    """Means of squares of pixels, so that no side is longer than `SIDE`; a rest at the end is left out."""
+    """Return block averages such that no side is longer than `SIDE`, and the block size; incomplete blocks are cut."""
     reduction = _reduction(*values.shape)
     planes = torch.view_as_real(values.resolve_conj().to(torch.complex64)).movedim(-1, 0)[None]
     if reduction > 1:

@@ -1,4 +1,4 @@
-"""How long updates and messages take on this engine, in a few seconds, without a reconstruction."""
+"""Measure the duration of updates and messages on this engine, in a few seconds, without a reconstruction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ptynb.settings import WHOLE_PASSES, Settings
 WARM_UPS = 2
 LEAST_ROUNDS, MOST_ROUNDS = 3, 50
 SECONDS = 0.4
-"""About how long one size is measured."""
+"""Approximate duration of the measurement of one size."""
 SMALL_MESSAGE, LARGE_MESSAGE = 2**12, 2**24
 """[bytes]"""
 SMALL_ROUNDS, LARGE_ROUNDS = 30, 4
@@ -30,9 +30,9 @@ SMALL_ROUNDS, LARGE_ROUNDS = 30, 4
 def time_updates(
     scan: Scan, shape: tuple[int, int], settings: Settings, sizes: list[int], device: str, threads: int
 ) -> list[float]:
-    """Seconds of an update with the first so many patterns of `scan`, for each of `sizes`; medians.
+    """Return the median duration [s] of an update with the first `size` patterns of `scan`, for each size.
 
-    shape: of the object (y, x), in whose pixels the positions are. threads: with which to compute, on a CPU.
+    shape: of the object (y, x), in whose pixels the positions are. threads: number of computing threads on a CPU.
     """
     refuse_where_open()
     before = torch.get_num_threads()
@@ -82,7 +82,7 @@ def _median(action: Callable[[], None], warm_ups: int) -> float:
 
 
 def time_messages(membership: Membership) -> list[tuple[int, float]]:
-    """(bytes, seconds) of sums over the group of a small and of a large message; medians. For all ranks together."""
+    """Return (bytes, median seconds) of all-reduces of a small and of a large message. Collective."""
     refuse_where_open()
     group = join(membership)
     try:
@@ -93,7 +93,7 @@ def time_messages(membership: Membership) -> list[tuple[int, float]]:
 
 
 def time_sums(group: Group, size: int, rounds: int, warm_ups: int) -> list[float]:
-    """Seconds of sums over the group of a message of so many bytes, as many on every rank, after warming up."""
+    """Return the durations [s] of `rounds` all-reduces of a message of `size` bytes, after warm-up. Collective."""
     message = torch.zeros(size // 4, device=group.device)
     seconds = []
     for _ in range(warm_ups + rounds):
@@ -106,7 +106,7 @@ def time_sums(group: Group, size: int, rounds: int, warm_ups: int) -> list[float
 
 
 def refuse_where_open() -> None:
-    """Raises EnginesBusyError where this engine has a reconstruction open."""
+    """Raise EnginesBusyError if this engine has a reconstruction open."""
     if run_registry.open_names():
         raise EnginesBusyError(
             "A reconstruction is open on this engine, and would disturb the measurement; close() it first.",

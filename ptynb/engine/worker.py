@@ -59,7 +59,7 @@ SWITCH_SECONDS = 0.0001
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
 """
 MOST_R_FACTORS = 100
-"""Number of the newest ones in every status; the session has the others already."""
+"""Number of the newest R-factors in every status; the session has the others already."""
 WRITING_SECONDS = 120.0
 """How long an engine that ends waits for a checkpoint that is being written."""
 
@@ -169,7 +169,7 @@ class Worker:
             return len(self._commands)
 
     def status(self, epochs_from: int = 0) -> Status:
-        """Status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
+        """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
         loop, membership, keeper = self._loop, self._membership, self._keeper
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
@@ -200,68 +200,72 @@ class Worker:
 
     @property
     def settings(self) -> Settings:
-        """The present ones, with all changes."""
+        """The present settings, with all changes."""
         return self._loop.settings if self._loop is not None else self._settings
 
     def active(self) -> dict[str, bool]:
-        """Whether each component of the model has been active; empty while loading."""
+        """Return whether each component of the model has been active; empty while loading."""
         return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
-        """A preview, taken between two updates; None while loading."""
+        """Return a preview, taken between two updates; None while loading."""
         loop = self._loop
         if loop is None:
             return None
-        (object, probe), epoch, update = self._in_thread(lambda: (_object_and_probe(loop), loop.epoch, loop.update))
+        (object, probe), epoch, update = self._call_in_thread(
+            lambda: (_object_and_probe(loop), loop.epoch, loop.update)
+        )
         return make_snapshot(object, probe, epoch, update, size)
 
     def pictures(self, request: RenderRequest) -> Pictures | None:
-        """Pictures, taken between two updates; None while loading."""
-        taken = self._take(request)
+        """Return pictures, taken between two updates; None while loading."""
+        taken = self._copy_images(request)
         return None if taken is None else make_pictures(taken, request, self._pixel)
 
     def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
-        """`pictures` and then `status`, in one call."""
+        """Return `pictures` and then `status`, in one call."""
         return self.pictures(request), self.status(epochs_from)
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
-        """The value at pixel (y, x) of the picture `name`; None while loading."""
-        taken = self._take(request)
+        """Return the value at pixel (y, x) of the picture `name`; None while loading."""
+        taken = self._copy_images(request)
         return None if taken is None else value_at(taken, name, y, x, request)
 
     def pattern(self, index: int) -> PatternPair | None:
-        """A measured and modelled pattern; None where another engine has it, and while loading."""
+        """Return a measured and modelled pattern; None if another engine has it, and while loading."""
         loop = self._loop
-        pair: PatternPair | None = None if loop is None else self._in_thread(lambda: diagnostics.pattern(loop, index))
+        pair: PatternPair | None = (
+            None if loop is None else self._call_in_thread(lambda: diagnostics.pattern(loop, index))
+        )
         return pair
 
     def positions(self) -> tuple[Array, Array] | None:
-        """Top-left corners of the probe windows at the start and now; None while loading."""
+        """Return the top-left corners of the probe windows at the start and now; None while loading."""
         loop = self._loop
         if loop is None:
             return None
-        corners: tuple[Array, Array] = self._in_thread(lambda: diagnostics.positions(loop))
+        corners: tuple[Array, Array] = self._call_in_thread(lambda: diagnostics.positions(loop))
         return corners
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
-        """Epochs from one measurement of the R-factor to the next, and all measured so far."""
+        """Return the number of epochs between measurements of the R-factor, and all R-factors measured so far."""
         return self._measure_every, [*self._loop.r_factors] if self._loop else []
 
     def words(self) -> Words:
-        """The user's title and comments."""
+        """Return the user's title and comments."""
         return Words() if self._loop is None else self._loop.words
 
     def health(self) -> Health:
-        """Speed, memory, load and temperature of this engine. Never waits for the training thread."""
+        """Return speed, memory, load and temperature of this engine. Never waits for the training thread."""
         return diagnostics.health(
             self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals
         )
 
     def result(self) -> Result | None:
-        """The result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
+        """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            data: Result = self._in_thread(lambda: _present_result(loop, float("nan")))
+            data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan")))
             return data
         return self._result
 
@@ -321,7 +325,7 @@ class Worker:
             self._state = "ready"
             while self._turn(group, self._loop):
                 pass
-            self._show(self._loop, look=True)
+            self._update_status_file(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             self._failure = Failure(
                 self._membership.rank,
@@ -345,7 +349,7 @@ class Worker:
             # The group is closed by now, so no rank waits for a slow disk.
             if self._keeper is not None:
                 if self._state == "failed" and self._loop is not None:
-                    self._show(self._loop, look=False)
+                    self._update_status_file(self._loop, look=False)
                 self._keeper.close(self._answer_requests, WRITING_SECONDS)
                 self._answer_requests()
 
@@ -359,7 +363,7 @@ class Worker:
         return loop
 
     def _turn(self, group: Group, loop: Loop) -> bool:
-        """One turn of the loop; False after the command to close."""
+        """Perform one turn of the loop; return False after the command to close."""
         if self._keeper is not None and group.rank == 0:
             self._checkpoint_if_due(loop, self._keeper)
         agreed = group.agree(len(self._commands))
@@ -376,7 +380,7 @@ class Worker:
             self._write_checkpoint(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
             self._target, self._reach, self._state = loop.epoch, None, "ready"
-            self._show(loop, look=True)
+            self._update_status_file(loop, look=True)
         self._answer_requests()
         if self._state not in ("running", "closed") and group.rank == 0:
             self._wake.wait(min(IDLE_SECONDS, self._membership.timeout / 4))
@@ -389,12 +393,12 @@ class Worker:
         plain = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
         commands = [Command(**command) for command in plain]
         if any(command.kind not in ("keep", "words") for command in commands):
-            loop.settle()  # those two change nothing
+            loop.settle()  # "keep" and "words" neither read nor change parameters
         for command in commands:
-            self._act(command, group, loop)
+            self._execute(command, group, loop)
         self._applied = newest
 
-    def _act(self, command: Command, group: Group, loop: Loop) -> None:
+    def _execute(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
@@ -435,16 +439,16 @@ class Worker:
                 self._state = "closed"
 
     def _set_words(self, loop: Loop, words: Words) -> None:
-        """Put them into the next checkpoint; without a run, one is written for them."""
+        """Set the user's title and comments, for the next checkpoint; if no run is under way, write one now."""
         if words == loop.words:
             return
         loop.words = words
         self._words_changes += 1
         if self._keeper is not None and self._keeper.kept is not None and self._state != "running":
-            self.command(Command("keep"))  # rank 0 only
+            self.command(Command("keep"))  # `kept` is set on rank 0 only
 
     def _measure(self, loop: Loop) -> float:
-        """The R-factor now, on all ranks; its time is not counted in an epoch."""
+        """Measure the R-factor, on all ranks; its time is not counted in an epoch."""
         r_factor = loop.r_factor()
         if loop.update == 0 and (not loop.r_factors or loop.r_factors[-1][0] < loop.epoch):
             loop.r_factors.append((loop.epoch, r_factor))
@@ -461,10 +465,10 @@ class Worker:
         if self._pending is None and keeper.due(self._progress(loop), running and loop.update == loop.updates - 1):
             self.command(Command("keep"))
         if keeper.pictures_due():
-            self._show(loop, look=True)
+            self._update_status_file(loop, look=True)
 
     def _write_checkpoint(self, loop: Loop) -> None:
-        """On all ranks: exchange the sums of the loss first, then write each rank's part."""
+        """Exchange the sums of the loss between ranks, then write each rank's part."""
         request, self._pending = self._pending, None
         if request is None or self._keeper is None:
             return
@@ -475,13 +479,13 @@ class Worker:
         request = None
         if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._progress(loop)):
             request = dataclasses.asdict(self._keeper.order())
-        agreed = group.tell(request)
-        if agreed is not None:
-            self._pending = CheckpointRequest(**agreed)
+        shared_request = group.tell(request)
+        if shared_request is not None:
+            self._pending = CheckpointRequest(**shared_request)
             self._write_checkpoint(loop)
         self._state = "closed"
 
-    def _show(self, loop: Loop, look: bool) -> None:
+    def _update_status_file(self, loop: Loop, look: bool) -> None:
         """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._keeper is None:
             return
@@ -490,15 +494,15 @@ class Worker:
 
     # Requests that need tensors: made by the process's main thread, answered between two updates
 
-    def _take(self, request: RenderRequest) -> Taken | None:
+    def _copy_images(self, request: RenderRequest) -> Taken | None:
         loop = self._loop
         if loop is None:
             return None
-        area, room = self._area, make_room(loop.model, self._area)
-        taken: Taken = self._in_thread(lambda: take(loop.model, request, area, room, loop.epoch, loop.update))
+        area, out = self._area, make_room(loop.model, self._area)
+        taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
         return taken
 
-    def _in_thread(self, request: Callable[[], Any]) -> Any:
+    def _call_in_thread(self, request: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
         self._requests.put((request, answer))
         self._wake.set()
@@ -541,7 +545,7 @@ def _present_result(loop: Loop, r_factor: float) -> Result:
 
 
 def _memory_advice(error: Exception) -> str:
-    """Advice where memory was short."""
+    """Return advice to append to the message if the error means that memory was short; else an empty string."""
     short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError)
         and any(words in str(error) for words in ("not enough memory", "can't allocate", "out of memory"))
@@ -561,7 +565,7 @@ def _code(error: Exception) -> str:
 
 
 def _lost_group(error: Exception) -> bool:
-    """Whether the error only says that another rank has ended, or did not answer."""
+    """Return whether the error only says that another rank has ended, or did not answer."""
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and ECHOES.search(str(error)) is not None
     )

@@ -1,1 +1,1 @@
-"""An engine's share of the patterns: read, kept, and prefetched."""
+"""An engine's share of the patterns: reading, storage and prefetching."""

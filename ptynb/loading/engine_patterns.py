@@ -34,7 +34,7 @@ NUMPY = {
 
 
 def detector_mask(scan: Scan, dtype: torch.dtype) -> Tensor | None:
-    """The mask (y, x) in the pixel order of the model, 1 at valid pixels; None if all are valid."""
+    """Return the mask (y, x) in the pixel order of the model, 1 at valid pixels; None if all are valid."""
     if scan.mask is None or scan.mask.all():
         return None
     mask = np.fft.ifftshift(scan.mask) if shifted(scan) else scan.mask
@@ -66,8 +66,10 @@ class EnginePatterns:
         self._row_of[patterns] = np.arange(len(patterns))
         self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
-        one = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
-        self.place = choose_storage(frames, one * len(self), one * len(scan), group.device, scan.frames.in_file)
+        pattern_bytes = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
+        self.place = choose_storage(
+            frames, pattern_bytes * len(self), pattern_bytes * len(scan), group.device, scan.frames.in_file
+        )
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
         self._total = np.zeros(scan.pattern_shape)
         self._read()
@@ -97,7 +99,7 @@ class EnginePatterns:
                 self._held[rows] = counts.to(self.group.device)
 
     def _allocate(self, patterns: int) -> Tensor:
-        """Memory for this number of patterns, where they are stored."""
+        """Allocate memory for this number of patterns, on the device or host that stores them."""
         shape = (patterns, *self.window)
         if self.place == "device":
             return torch.empty(shape, dtype=self._type, device=self.group.device)
@@ -117,18 +119,21 @@ class EnginePatterns:
 
     @property
     def kind(self) -> torch.dtype:
-        """The type that counts are held in."""
+        """Type of the stored counts."""
         return self._type
 
     def totals(self, count: int) -> tuple[Tensor, Sums]:
-        """Mean (y, x), float64, in the pixel order of the model, and sums of all `count` patterns of all engines."""
+        """Return the mean pattern (y, x), float64, in the pixel order of the model, and sums of all `count` patterns.
+
+        Over all engines. Raises InvalidValueError if all patterns are empty.
+        """
         total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
         if not total.any():
             raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
         return total / count, Sums(float(total.sum()), self._squares)
 
     def _squares(self) -> float:
-        """Σ I² over all engines, by another pass over all patterns."""
+        """Return Σ I² over all engines, by another pass over all patterns."""
         squares = torch.zeros((), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
             values = self._frames(patterns).double()
@@ -136,7 +141,7 @@ class EnginePatterns:
         return float(self.group.sum(squares))
 
     def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """This engine's patterns, `size` at a time."""
+        """Yield this engine's patterns, `size` at a time."""
         for first in range(0, len(self), size):
             yield self.patterns[first : first + size]
 
@@ -151,7 +156,7 @@ class EnginePatterns:
             self._ahead.close()
 
     def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
-        """The batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
+        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
         in_place = self._ahead is None and self.place != "disk"
         return Batch(
             patterns=torch.from_numpy(patterns).to(self.group.device),
@@ -182,7 +187,7 @@ class EnginePatterns:
         return fill
 
     def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """Counts of patterns in memory (or of none), on the device."""
+        """Return counts of patterns in memory (or of none), on the device."""
         if self.place == "disk":
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
         return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
@@ -192,7 +197,7 @@ class EnginePatterns:
 
 
 def choose_storage(option: StorageOption, needed: int, total: int, device: torch.device, in_file: bool) -> Storage:
-    """`storage_for` with the memory that is free now. Raises InvalidValueError if that storage is impossible."""
+    """Return `storage_for` with the memory that is free now. Raises InvalidValueError if it is impossible."""
     if option == "disk" and not in_file:
         raise InvalidValueError(
             "pattern_storage is 'disk' and the patterns of this scan are in memory; "
@@ -200,20 +205,22 @@ def choose_storage(option: StorageOption, needed: int, total: int, device: torch
             code="patterns.not-in-file",
         )
     free = free_on_host()
-    place = storage_for(option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device))
-    if option == "auto" and place == "host" and total > free:
+    storage = storage_for(
+        option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device)
+    )
+    if option == "auto" and storage == "host" and total > free:
         raise InvalidValueError(
             f"The patterns take {total / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are free; "
             "write them with save_scan and load that file, to have them read for each batch.",
             code="patterns.not-enough-memory",
         )
-    return place
+    return storage
 
 
 def storage_for(
     option: StorageOption, needed: float, total: float, in_file: bool, host: float, device: float | None
 ) -> Storage:
-    """The storage that is set, or with "auto" the first of device, host and disk with enough memory.
+    """Return the storage that is set, or with "auto" the first of device, host and disk with enough memory.
 
     needed: size of this engine's patterns, total: of those of all engines, which share the host's memory [bytes].
     host, device: free memory [bytes]; device is None on a CPU.
@@ -228,10 +235,10 @@ def storage_for(
 
 
 def free_on_host() -> int:
-    """Available memory of this host [bytes]."""
+    """Return the available memory of this host [bytes]."""
     return int(psutil.virtual_memory().available)
 
 
 def free_on_device(device: torch.device) -> int:
-    """Free memory of a GPU [bytes]."""
+    """Return the free memory of a GPU [bytes]."""
     return int(torch.cuda.mem_get_info(device)[0])

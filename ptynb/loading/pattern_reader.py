@@ -27,7 +27,7 @@ INTEGERS = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.int32: 2**31 -
 
 
 def narrowest(stored: np.dtype[Any], working: torch.dtype) -> torch.dtype:
-    """Initial type in which to store patterns of this type; for integers the smallest one, which may be widened.
+    """Return the initial type in which to store patterns of this type; for integers a small one, which may be widened.
 
     working: the model's real type.
     """
@@ -52,7 +52,7 @@ class PatternReader:
         self._bad = None if scan.mask is None or everywhere else ~scan.mask
 
     def wide_enough(self, dtype: torch.dtype, stored: NDArray[Any]) -> torch.dtype:
-        """This type, or the next one that represents all of these counts as exactly as the working type."""
+        """Return this type, or the next one that represents all of these counts as exactly as the working type."""
         if dtype.is_floating_point or self.frames.dtype.itemsize <= 2:
             return dtype
         largest = stored.max(initial=0)
@@ -60,9 +60,9 @@ class PatternReader:
         return fitting[0] if fitting else self.working
 
     def chunks(self, patterns: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Chunks (rows, stored patterns) of all `patterns`, ascending, read ahead by a thread.
+        """Yield chunks (rows, stored patterns) of all `patterns`, ascending, read ahead by a thread.
 
-        Checked, with bad pixels 0. An array is overwritten by the chunk after the next.
+        Counts are checked, and bad pixels are 0. An array is overwritten by the chunk after the next.
         """
         rows = self._cut(patterns)
         largest = max((part.stop - part.start for part in rows), default=0)
@@ -102,7 +102,7 @@ class PatternReader:
         return readable_by_loops(self.frames.dtype)
 
     def stored(self, file: int) -> PatternLayout:
-        """Layout of the patterns in their open file."""
+        """Return the layout of the patterns in their open file."""
         size = self.window[0] * self.window[1] * self.frames.dtype.itemsize
         clip = self.scan.clip_negative and not np.issubdtype(self.frames.dtype, np.unsignedinteger)
         good = np.empty((0, 0), bool) if self._bad is None else ~self._bad
@@ -113,7 +113,7 @@ class PatternReader:
         arrange(stored, self._shifts, counts.numpy(), total)
 
     def _cut(self, patterns: NDArray[np.int64]) -> list[slice]:
-        """Rows of the chunks; what the file stores together is not split, so that nothing is decompressed twice."""
+        """Return the rows of each chunk; chunks of the file are not split, so that none is decompressed twice."""
         at_most = max(1, PIECE_BYTES // (self.window[0] * self.window[1] * self.frames.dtype.itemsize))
         chunks = patterns // self.frames.stored_together
         edges = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(patterns)]
@@ -144,5 +144,5 @@ class PatternReader:
 
 
 def shifted(scan: Scan) -> bool:
-    """Whether patterns are centred in Fourier space, where the model has the zero frequency at index 0."""
+    """Return whether patterns are centred in Fourier space, while the model has the zero frequency at index 0."""
     return scan.is_far_field and scan.centred

@@ -41,16 +41,16 @@ class Prefetch(ABC, Generic[Pending]):
         self._announce()
 
     def take(self, patterns: NDArray[np.int64]) -> Tensor:
-        """The counts (pattern, y, x) of these patterns, on the device; read-only."""
+        """Return the counts (pattern, y, x) of these patterns, on the device; read-only."""
         key = patterns.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1]
-        place = next((at for at, (coming, _) in enumerate(self._queue) if coming == key), None)
-        if place is None:
+        index = next((at for at, (coming, _) in enumerate(self._queue) if coming == key), None)
+        if index is None:
             self.unexpected += 1
             pending = self._begin(patterns)
         else:
-            for _ in range(place):
+            for _ in range(index):
                 self._queue.popleft()
             pending = self._queue.popleft()[1]
         self._announce()
@@ -77,7 +77,7 @@ class Prefetch(ABC, Generic[Pending]):
 
     @abstractmethod
     def _end(self, pending: Pending) -> Tensor:
-        """Wait for the counts."""
+        """Wait for the counts and return them."""
 
 
 @final
@@ -87,7 +87,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
     def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
         """begin: allocates memory in the calling thread; the function that it returns is called in the thread."""
         super().__init__()
-        self._take_memory, self._device = begin, device
+        self._prepare_read, self._device = begin, device
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
 
@@ -97,7 +97,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
         super().close()
 
     def _begin(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
-        return self._thread.submit(self._make, self._take_memory(patterns))
+        return self._thread.submit(self._make, self._prepare_read(patterns))
 
     def _end(self, pending: Future[tuple[Tensor, Any]]) -> Tensor:
         counts, copied = pending.result()
@@ -108,7 +108,7 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
         return counts
 
     def _make(self, load: Callable[[], Tensor]) -> tuple[Tensor, Any]:
-        """The counts, and on a GPU the event after which they are complete."""
+        """Return the counts, and on a GPU the event after which they are complete."""
         if self._side is None:
             return load(), None
         with torch.cuda.stream(self._side):
@@ -119,8 +119,8 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
 class ParallelPrefetch(Prefetch[NDArray[np.int64]]):
     """Uncompressed patterns read by the computing threads of a CPU; the system is advised of the next batches.
 
-    Where all cores compute, a reading thread would compete with them: up to a third of an epoch, with batches of 16
-    patterns of 128 x 128 on two cores.
+    If all cores compute, a reading thread would compete with them: this took up to a third of an epoch with batches of
+    16 patterns of 128 x 128 on two cores.
     """
 
     def __init__(self, reader: PatternReader, kind: torch.dtype) -> None:
@@ -134,7 +134,7 @@ class ParallelPrefetch(Prefetch[NDArray[np.int64]]):
 
     @staticmethod
     def possible(reader: PatternReader, device: torch.device) -> bool:
-        """Whether these patterns can be read this way."""
+        """Return whether these patterns can be read this way."""
         able = device.type == "cpu" and isinstance(reader.frames, PlacedFrames) and reader.plain
         return able and parallel_unpack.possible()
 

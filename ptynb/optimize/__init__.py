@@ -1,1 +1,1 @@
-"""The algorithms that take the parameters from one update to the next, and what they share between engines."""
+"""Algorithms that update the parameters, the order of patterns, and the communication of updates between engines."""

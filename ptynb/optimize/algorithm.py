@@ -21,7 +21,7 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 
 @dataclass(eq=False)
 class Problem:
-    """What an algorithm optimises; the loop updates `settings` and `epoch` (1 for the first).
+    """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
 
     normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints.
     """
@@ -42,11 +42,11 @@ class Problem:
 
     @property
     def pixels(self) -> int:
-        """Pixels of a pattern."""
+        """Number of pixels of a pattern."""
         return self.shard.window[0] * self.shard.window[1]
 
     def rate(self, component: str) -> float:
-        """Step size of a built-in or custom component in this epoch; 0 where it is frozen."""
+        """Return the step size of a built-in or custom component in this epoch; 0 if it is frozen."""
         if component not in PART_OF_COMPONENT:
             return self.model.parts[component].rate
         chosen = self.settings.part(PART_OF_COMPONENT[component])
@@ -61,7 +61,7 @@ class Problem:
             self.model.object.amplitude.requires_grad_(False)
 
     def own(self) -> NDArray[np.int64]:
-        """This engine's patterns."""
+        """Return the indices of this engine's patterns."""
         return self.shard.patterns
 
 
@@ -74,30 +74,30 @@ class Algorithm(ABC):
     @property
     @abstractmethod
     def updates(self) -> int:
-        """Updates in an epoch."""
+        """Number of updates in an epoch."""
 
     @abstractmethod
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One update. Returns this engine's part of the sum of losses before it, a scalar without gradient.
+        """Perform one update; return this engine's part of the sum of losses before it, a scalar without gradient.
 
-        table: (lane, update), the epoch's order of patterns; update: 0 for the epoch's first.
+        table: (stratum, update), the epoch's order of patterns from `BatchSampler.epoch`; update: 0 for the first.
         """
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """The batches that `update` will take from the patterns, in order, so that they can be read ahead."""
+        """Yield the batches that `update` will request from the patterns, in order, so that they can be read ahead."""
         group = self.problem.group
         yield self.problem.order.part(table, update, group.rank, group.world)
 
     def prepare(self) -> None:
-        """Apply settings and epoch of the problem, after one of them has changed: step sizes, and what is frozen."""
+        """Apply settings and epoch of the problem after one of them has changed: step sizes, frozen components."""
         return
 
     @abstractmethod
     def rates(self) -> dict[str, float]:
-        """Step size of every component that is optimised now."""
+        """Return the step size of every component that is optimised now."""
 
     def settle(self) -> None:
-        """Average parameters over engines where updates let them differ."""
+        """Average parameters over engines if updates have let them differ."""
         return
 
     @property
@@ -106,15 +106,15 @@ class Algorithm(ABC):
         return True
 
     def state(self) -> dict[str, Tensor | float]:
-        """State of the algorithm by "optimiser/part/parameter/key" or "algorithm/key"; tensors are not copied."""
+        """Return the state by "optimiser/component/parameter/key" or "algorithm/key"; tensors are not copied."""
         return {}
 
     def rows(self) -> dict[str, Tensor]:
-        """State of each of this engine's patterns (pattern, …), in their order; real."""
+        """Return the state of each of this engine's patterns (pattern, …), in their order; real."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Restore copies of `state` and `rows`, after `prepare`. Raises KeyError where an entry is missing."""
+        """Restore copies of `state` and `rows`, after `prepare`. Raises KeyError if an entry is missing."""
         return
 
     def disconnect(self) -> None:
@@ -123,9 +123,9 @@ class Algorithm(ABC):
 
 
 def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
-    """This engine's patterns as (rows, batch), as many at once as its part of a batch, which bounds the memory.
+    """Yield this engine's patterns as (rows, batch), in portions of its share of a batch, which bounds the memory.
 
-    Their number differs between engines and may be 0: nothing inside the loop may wait for other engines.
+    The number of portions differs between engines and may be 0: the loop's body must not wait for other engines.
     """
     first = 0
     for patterns in portions_of(problem):
@@ -134,5 +134,5 @@ def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
 
 
 def portions_of(problem: Problem) -> Iterator[NDArray[np.int64]]:
-    """The patterns of each portion."""
+    """Yield the patterns of each portion."""
     return problem.shard.portions(problem.order.share(problem.group.world))

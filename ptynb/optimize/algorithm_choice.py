@@ -1,4 +1,4 @@
-"""Which algorithm belongs to which choice of optimiser."""
+"""Choice of the algorithm by the setting `optimiser`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptynb.physics.components.component import ModelComponent
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
-    """The algorithm of the settings. Raises InvalidValueError where it does not support an active component."""
+    """Return the algorithm of the settings. Raises InvalidValueError if it does not support an active component."""
     match problem.settings.optimiser:
         case "lbfgs":
             return LBFGS(problem)

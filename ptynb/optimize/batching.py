@@ -1,4 +1,4 @@
-"""How a batch is shared by engines."""
+"""Distribution of a batch over engines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ptynb.settings import WHOLE_PASSES, Settings
 
 
 def batch_text(settings: Settings, engines: int, patterns: int) -> str:
-    """The effective batch: '16', '64 (16 on each of 4 engines)', '13 (all patterns)'."""
+    """Return the effective batch as text: '16', '64 (16 on each of 4 engines)', '13 (all patterns)'."""
     batch = settings.effective_batch(engines)
     if batch >= patterns or settings.optimiser in WHOLE_PASSES:
         return f"{patterns} (all patterns)"
@@ -17,12 +17,12 @@ def batch_text(settings: Settings, engines: int, patterns: int) -> str:
 
 
 def can_share(scan: Scan, settings: Settings, engines: int) -> bool:
-    """Whether each engine has a pattern of a batch."""
+    """Return whether each engine has at least one pattern of a batch."""
     return settings.effective_batch(engines) >= engines <= len(scan)
 
 
 def check_shares(scan: Scan, settings: Settings, engines: int) -> None:
-    """Raises SettingsError where engines would have nothing to do."""
+    """Raise SettingsError if some engine would have no pattern of a batch."""
     if not can_share(scan, settings, engines):
         raise SettingsError(
             f"{engines} engines can't share {len(scan)} patterns in batches of {settings.effective_batch(engines)}; "

@@ -33,7 +33,7 @@ from ptynb.physics.patches import add_windows
 from ptynb.physics.regularizers import object_terms
 
 ALONE_BELOW = 2**22
-"""Numbers of the object below which torch's optimisers do better alone than by waking threads that then spin on."""
+"""Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
 
 
 @final
@@ -57,7 +57,7 @@ class Gradient(Algorithm):
 
     @property
     def updates(self) -> int:
-        """One per batch."""
+        """One update per batch."""
         return self.problem.order.updates
 
     @property
@@ -73,18 +73,18 @@ class Gradient(Algorithm):
         self.settle()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
-        # With other regularizers gradients, and messages, have another order: see `_rehearse`.
-        asked = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
+        # With other regularizers, gradients and so messages have another order: see `_rehearse`.
+        wrapped_for = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
-        if asked == self._prepared:
+        if wrapped_for == self._prepared:
             return
-        self._prepared = asked
-        some = any(parameter.requires_grad for parameter in self.problem.model.parameters())
-        # Wrapped, it would allocate another object for messages, which a single engine does not send.
+        self._prepared = wrapped_for
+        any_optimised = any(parameter.requires_grad for parameter in self.problem.model.parameters())
+        # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
-            if some and not self.alone
+            if any_optimised and not self.alone
             else self.problem.model
         )
         if self._distributed is not self.problem.model:
@@ -93,9 +93,9 @@ class Gradient(Algorithm):
     def _rehearse(self) -> None:
         """Run the wrapped model once with an empty pattern, without effect.
 
-        DistributedDataParallel rebuilds its buckets after the first pass, in the order of the gradients. The place of a
-        number in a bucket determines the order in which three and more engines sum it: a resumed run would differ in
-        the last digits from one that was not interrupted.
+        DistributedDataParallel rebuilds its buckets after the first pass, in the order of the gradients. The position
+        of a number in a bucket determines the order in which three or more engines sum it: without this pass, a resumed
+        run would differ in the last digits from one that was not interrupted.
         """
         problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
         own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
@@ -110,19 +110,19 @@ class Gradient(Algorithm):
             parameter.grad = None
 
     def rates(self) -> dict[str, float]:
-        """Step sizes of the components that are optimised now."""
+        """Return the step sizes of the components that are optimised now."""
         rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """The portions; with rPIE then all of them at once."""
+        """Yield the portions of an update; with rPIE then all of its patterns at once."""
         for own in super().asks(table, update):
             yield from self._portions(own)
             if self.problem.settings.optimiser == "rpie" and self.problem.settings.gradient_accumulation > 1:
                 yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One step: with the whole batch over all engines, or with this engine's part of it."""
+        """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
@@ -140,7 +140,9 @@ class Gradient(Algorithm):
         with torch_alone(compiled):
             total = self._backward(own, len(stepping))
         if problem.settings.regularizers:
-            total += self._add_terms() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+            total += (
+                self._add_regularizers() * problem.normaliser * len(members) / problem.order.count / problem.group.world
+            )
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(own, len(stepping))
         with torch_alone(compiled and self._small):
@@ -157,11 +159,11 @@ class Gradient(Algorithm):
 
     @property
     def equal(self) -> bool:
-        """Not between two averages."""
+        """Whether all engines have the same parameters; False between two averages of local SGD."""
         return self.averages.equal
 
     def state(self) -> dict[str, Tensor | float]:
-        """The optimisers' moments."""
+        """Return the optimisers' moments."""
         return moments_of(self.optimisers)
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
@@ -174,7 +176,7 @@ class Gradient(Algorithm):
         buffers.forget()
 
     def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
-        """Gradients of the losses, accumulated over portions; only the last one is reduced over engines.
+        """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
 
         Returns the sum of this engine's losses. Without patterns the gradients are 0.
         """
@@ -191,19 +193,19 @@ class Gradient(Algorithm):
         return sum(values[1:], values[0])
 
     def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """This engine's patterns of an update, split for gradient accumulation."""
+        """Return this engine's patterns of an update, split for gradient accumulation."""
         accumulate = self.problem.settings.gradient_accumulation
         return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
-        """`Model.descend`, with gradients summed over engines unless each makes its own steps."""
+        """Call `Model.descend`, or its equivalent with gradients summed over engines."""
         if self._distributed is self.problem.model:
             return self.problem.model.descend(batch, factor)
         value: Tensor = self._distributed(batch)
         torch.autograd.backward(value, torch.full_like(value, factor))
         return value.detach()
 
-    def _add_terms(self) -> Tensor:
+    def _add_regularizers(self) -> Tensor:
         """Add the gradients of the regularizers to those of the patterns, and return their value.
 
         They are equal on all engines, which all have the whole object, so they are not sent.
@@ -220,7 +222,7 @@ class Gradient(Algorithm):
         return value.detach().double()
 
     def _region(self, members: NDArray[np.int64]) -> Region | None:
-        """Where the gradient of a batch of all engines can differ from 0."""
+        """Return the region where the gradient of a batch of all engines can differ from 0; None: the whole object."""
         whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
@@ -248,19 +250,23 @@ class Gradient(Algorithm):
     @torch.no_grad()
     def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
         problem, model = self.problem, self.problem.model
-        light = torch.zeros(model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device)
-        seen = light.new_zeros(model.window)
+        illumination = torch.zeros(
+            model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
+        )
+        object_power = illumination.new_zeros(model.window)
         if len(own):
             batch: Batch = problem.shard.batch(own, global_batch_size)
             probes, windows = model.illuminated(batch)
             corners, _ = model.window_origins_and_shifts(batch)
-            light = add_windows(light, corners, intensity_of(probes))
-            seen = windows.abs().square().mean((1, 2)).sum(0)
+            illumination = add_windows(illumination, corners, intensity_of(probes))
+            object_power = windows.abs().square().mean((1, 2)).sum(0)
         if not self.alone:
-            light, seen = self.exchange.sum(light), problem.group.sum(seen)
-        divide_by_illumination(model, light, seen, problem.scale / global_batch_size, problem.settings.rpie_alpha)
+            illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
+        divide_by_illumination(
+            model, illumination, object_power, problem.scale / global_batch_size, problem.settings.rpie_alpha
+        )
 
 
 def _unchanged(tensor: Tensor) -> Tensor:
-    """The sum over a single engine."""
+    """Return the tensor unchanged: the "sum" over a single engine."""
     return tensor

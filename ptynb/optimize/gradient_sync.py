@@ -1,4 +1,4 @@
-"""Gradient synchronisation: sums of gradients over engines, of the object only where windows are.
+"""Gradient synchronisation: sums of gradients over engines, for the object only of the region that windows cover.
 
 All engines know the patterns of a batch and their windows, so they agree on the region without communication. Outside
 it the gradient of the losses is exactly 0 on every engine. Regularizers, which act everywhere, are equal on all engines
@@ -23,7 +23,7 @@ from ptynb.physics.model import Model
 
 @dataclass(frozen=True, eq=False)
 class _Packed:
-    """The parts of a bucket's gradients that are sent: the region of the object's, all of the others'."""
+    """The parts of a bucket's gradients that are sent: of the object those in the region, of others everything."""
 
     region: Region
     parts: int
@@ -54,23 +54,23 @@ class _Packed:
 class Exchange:
     """The communication hook of a wrapped model.
 
-    A bucket's message starts to travel when its gradients are there, while those of others are still computed. The
-    last bucket's hook waits for all of them, in the thread of `backward`: a callback on a future would run in one of
-    gloo's threads, and the note at `TorchGroup` tells what comes of Python's objects there.
+    A bucket is sent as soon as its gradients are complete, while those of other buckets are still computed. The last
+    bucket's hook waits for all of them, in the thread of `backward`: a callback on a future would run in one of gloo's
+    threads, where Python objects can cause a deadlock (see `TorchGroup`).
     """
 
     def __init__(self, group: Group, model: Model) -> None:
         self.region: Region | None = None
-        """Where the object's gradient is not 0 in the update to come; None: everywhere."""
+        """Region outside which the object's gradient is 0 in the next update; None: the whole object."""
         self.sent_bytes = 0
-        """Of all messages so far."""
+        """Size of all messages so far."""
         self._group, self._parts = group, 1 if model.object.polar else 2
         self._object = {id(parameter) for parameter in model.object.parameters()}
         self._buffers = dict[int, Tensor]()
         self._under_way = list[tuple[Callable[[], None], _Packed | None]]()
 
     def hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        """Sum the bucket over engines; complete after the hook of the last bucket."""
+        """Start to sum the bucket over engines; all sums are complete after the hook of the last bucket."""
         packed = self._pack(bucket)
         numbers = bucket.buffer() if packed is None else packed.numbers
         self.sent_bytes += numbers.nbytes
@@ -86,7 +86,7 @@ class Exchange:
         return done
 
     def sum(self, illumination: Tensor) -> Tensor:
-        """A real plane (y, x) of the object, 0 outside the region, summed over engines."""
+        """Return a real plane (y, x) of the object, 0 outside the region, summed over engines."""
         if self.region is None:
             self.sent_bytes += illumination.nbytes
             return self._group.sum(illumination)
@@ -97,24 +97,24 @@ class Exchange:
         return illumination
 
     def _pack(self, bucket: dist.GradBucket) -> _Packed | None:  # type: ignore[name-defined]
-        """None where the whole bucket is sent, which needs no copy."""
+        """Pack the bucket; return None if the whole bucket is sent, which needs no copy."""
         of_object = [id(parameter) in self._object for parameter in bucket.parameters()]
         if self.region is None or not any(of_object):
             return None
         gradients = bucket.gradients()
         count = sum(sizes(self.region, gradients, of_object))
-        packed = _Packed(self.region, self._parts, gradients, of_object, self._room(bucket, count))
+        packed = _Packed(self.region, self._parts, gradients, of_object, self._buffer(bucket, count))
         packed.pack()
         return packed
 
-    def _room(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
-        """Buffer of this size, reused by later updates."""
-        kept = self._buffers.get(bucket.index())
-        if kept is None or len(kept) < count:
-            kept = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
-        return kept[:count]
+    def _buffer(self, bucket: dist.GradBucket, count: int) -> Tensor:  # type: ignore[name-defined]
+        """Return a buffer of this size, reused by later updates."""
+        buffer = self._buffers.get(bucket.index())
+        if buffer is None or len(buffer) < count:
+            buffer = self._buffers[bucket.index()] = bucket.buffer().new_empty(count)
+        return buffer[:count]
 
 
 def sizes(region: Region, tensors: list[Tensor], of_object: list[bool]) -> list[int]:
-    """How many numbers of each tensor are sent."""
+    """Return how many numbers of each tensor are sent."""
     return [region.numbers(tensor) if of else tensor.numel() for tensor, of in zip(tensors, of_object, strict=True)]

@@ -5,8 +5,8 @@ The direction follows from the last steps by the two-loop recursion of Liu and N
 3.5 and 3.6).
 
 Vectors have the precision of the reconstruction. Losses, inner products and the line search are double: the difference
-of two nearly equal losses decides about a step. Summed in single precision it made several engines take other steps
-than one engine does (12% in the loss after 4 epochs).
+of two nearly equal losses decides about a step. With sums in single precision several engines took other steps than one
+engine (12% in the loss after 4 epochs).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
 from ptynb.physics.regularizers import object_terms
 
 HISTORY = 10
-"""Steps from which the curvature is estimated."""
+"""Number of last steps from which the curvature is estimated."""
 MOST_TRIALS = 25
-"""Evaluations of a line search at most."""
+"""Maximum number of evaluations of a line search."""
 DECREASE, CURVATURE = 1e-4, 0.9
 """c1 and c2 of the Wolfe conditions."""
 SHORTEST = 1e-9
-"""A line search ends where the steps that it has still to choose from differ by less in every parameter."""
+"""A line search ends when the remaining interval changes every parameter by less than this."""
 FLATTEST = 1e-10
-"""A step along which the gradient changes by less is not used to estimate the curvature."""
+"""A step s with change y of the gradient is used to estimate the curvature only if s·y exceeds this."""
 
 
 @dataclass(frozen=True)
 class LineSearchStep:
-    """A step of this length, the loss after it, and the loss's slope along the direction there."""
+    """A step of a line search: its length, the loss after it, and there the slope of the loss along the direction."""
 
     length: float
     loss: float
@@ -57,31 +57,31 @@ class LBFGS(Algorithm):
         super().__init__(problem)
         self._moving: list[nn.Parameter] = []
         self._objective: object = None
-        self._start_anew()
+        self._reset_history()
         self.passes = 0
-        """How often the loss of all patterns has been computed."""
+        """Number of evaluations of the loss of all patterns."""
 
-    def _start_anew(self) -> None:
+    def _reset_history(self) -> None:
         self._history: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)
-        """Steps of all parameters, and how the gradient changed with each."""
+        """Steps of all parameters, and the change of the gradient by each."""
         self._last: tuple[Tensor, Tensor] | None = None
-        """Parameters and gradient where the last step began."""
+        """Parameters and gradient before the last step."""
         self._evaluated: Tensor | None = None
-        """The parameters that loss and gradient were computed at."""
+        """Parameters of the last evaluation of loss and gradient."""
         self._loss = 0.0
         self._own = torch.zeros((), dtype=torch.float64)
 
     @property
     def updates(self) -> int:
-        """One an epoch."""
+        """One update per epoch."""
         return 1
 
     def rates(self) -> dict[str, float]:
-        """By part; only whether one is above 0 matters."""
+        """Return the step sizes by component; only whether one is above 0 matters."""
         return {name: self.problem.rate(name) for name in self.problem.model.parts}
 
     def prepare(self) -> None:
-        """Starts anew where other parameters move than before, or where something else is minimised."""
+        """Discard the history if other parameters than before are optimised, or another objective is minimised."""
         model, settings = self.problem.model, self.problem.settings
         self.problem.free({name for name, rate in self.rates().items() if rate > 0})
         pieces = model.parts.values()
@@ -90,7 +90,7 @@ class LBFGS(Algorithm):
         if [id(one) for one in moving] == [id(one) for one in self._moving] and objective == self._objective:
             return
         self._moving, self._objective = moving, objective
-        self._start_anew()
+        self._reset_history()
         if moving:
             # Gradients are views of one buffer, which all engines sum in one message.
             self._gradient = torch.zeros_like(flat(moving))
@@ -98,84 +98,87 @@ class LBFGS(Algorithm):
                 parameter.grad = part
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
+        """Yield all patterns, in portions; every pass requests the same ones."""
         return portions_of(self.problem)
 
     def state(self) -> dict[str, Tensor | float]:
-        """The history, and where the last step began; what was evaluated where it ended is evaluated again."""
+        """Return the history, and parameters and gradient before the last step.
+
+        Loss and gradient after it are not included: they are computed again.
+        """
         if self._last is None:
             return {}
         parameters, gradient = self._last
-        found: dict[str, Tensor | float] = {"algorithm/parameters": parameters, "algorithm/gradient": gradient}
+        entries: dict[str, Tensor | float] = {"algorithm/parameters": parameters, "algorithm/gradient": gradient}
         if self._history:
-            found["algorithm/steps"] = torch.stack([step for step, _ in self._history])
-            found["algorithm/changes"] = torch.stack([change for _, change in self._history])
-        return found
+            entries["algorithm/steps"] = torch.stack([step for step, _ in self._history])
+            entries["algorithm/changes"] = torch.stack([change for _, change in self._history])
+        return entries
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Takes over the history. States of versions that kept torch's own have none that is of use here."""
-        self._start_anew()
+        """Restore the history. States of versions that used torch's L-BFGS contain none of use here."""
+        self._reset_history()
         if not self._moving or "algorithm/parameters" not in state:
             return
 
-        def own(name: str) -> Tensor:
+        def copy_of(name: str) -> Tensor:
             value = state[f"algorithm/{name}"]
             assert isinstance(value, Tensor)
             return torch.empty_like(value, device=self._gradient.device).copy_(value)
 
-        self._last = own("parameters"), own("gradient")
+        self._last = copy_of("parameters"), copy_of("gradient")
         if "algorithm/steps" in state:
-            # Copies one by one: rows of one tensor begin anywhere in memory, and their products may round otherwise.
-            pairs = zip(own("steps"), own("changes"), strict=True)
+            # Separate copies: rows of one tensor have another alignment, so their products may round differently.
+            pairs = zip(copy_of("steps"), copy_of("changes"), strict=True)
             self._history.extend((step.clone(), change.clone()) for step, change in pairs)
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One step. Where the last evaluation was made at the present parameters, it is not made again."""
+        """Perform one step. An evaluation at the present parameters is reused."""
         if not self._moving:
             return sum(
                 (self.problem.model(batch).double() for _, batch in portions(self.problem)),
                 torch.zeros((), dtype=torch.float64, device=self.problem.group.device),
             )
-        if not self._is_known():
+        if not self._is_evaluated():
             self._evaluate()
         loss, own, here, gradient = self._loss, self._own, flat(self._moving), self._gradient.clone()
-        self._learn(here, gradient)
+        self._extend_history(here, gradient)
         direction = self._direction(gradient)
         slope = self._inner(gradient, direction)
-        if not slope < 0:  # rounding has spoilt the history
+        if not slope < 0:  # the history is invalid because of rounding
             self._history.clear()
             direction = -gradient
             slope = -self._inner(gradient, gradient)
         self._last = here, gradient
-        if slope == 0:  # nothing to gain; or not a number, which the loop tells the user
+        if slope == 0:  # a stationary point
             return own
 
         def after(length: float) -> tuple[float, float]:
-            self._go(here, direction, length)
+            self._set_parameters(here, direction, length)
             self._evaluate()
             return self._loss, self._inner(self._gradient, direction)
 
-        # Without a history the gradient's length means nothing: half as far as it takes to nought if it stays so steep.
+        # Without a history the length of the gradient has no meaning: try where a loss of constant slope would reach 0.
         first = 1.0 if self._history else (loss if loss > 0 else 1.0) / -slope
         precision = torch.finfo(here.dtype).eps
-        found = line_search(
+        chosen = line_search(
             after, loss, slope, first, SHORTEST / max(float(direction.abs().max()), SHORTEST), precision * abs(loss)
         )
-        if found.length == 0:
+        if chosen.length == 0:
             self._history.clear()
-        self._go(here, direction, found.length)
+        self._set_parameters(here, direction, chosen.length)
         return own
 
-    def _is_known(self) -> bool:
-        """Whether the last evaluation was made at the present parameters, on all engines."""
+    def _is_evaluated(self) -> bool:
+        """Return whether the last evaluation was made at the present parameters, on all engines."""
         same = self._evaluated is not None and torch.equal(self._evaluated, flat(self._moving))
-        # Engines that drifted apart must not wait for each other here: the loop finds them at the end of the epoch.
+        # All engines must take the same branch even if their parameters differ: the loop detects that after the epoch.
         return self.problem.group.all_equal(float(same)) and same
 
-    def _learn(self, here: Tensor, gradient: Tensor) -> None:
-        """Adds the last step to the history, with what constraints did after it: the curvature is between both ends."""
+    def _extend_history(self, here: Tensor, gradient: Tensor) -> None:
+        """Add the last step, with changes by constraints after it, and its change of the gradient to the history."""
         if self._last is None:
             return
         step, change = (last.neg_().add_(now) for last, now in zip(self._last, (here, gradient), strict=True))
@@ -184,7 +187,7 @@ class LBFGS(Algorithm):
             self._history.append((step, change))
 
     def _direction(self, gradient: Tensor) -> Tensor:
-        """-H g, with the inverse Hessian H that the history estimates; its first guess is scaled by the last step."""
+        """Return -H g, with the inverse Hessian H estimated from the history and initially scaled by the last step."""
         direction, weights = -gradient, list[float]()
         curvatures = [self._inner(step, change) for step, change in self._history]
         for (step, change), curvature in zip(reversed(self._history), reversed(curvatures), strict=True):
@@ -197,22 +200,22 @@ class LBFGS(Algorithm):
         return direction
 
     def _inner(self, one: Tensor, other: Tensor) -> float:
-        """Their inner product as rank 0 has it: engines with other numbers of threads may round the sum otherwise."""
+        """Return rank 0's inner product: engines with other numbers of threads may round the sum differently."""
         return float(self.problem.group.broadcast((one * other).sum(dtype=torch.float64)))
 
-    def _go(self, here: Tensor, direction: Tensor, length: float) -> None:
-        """Sets the parameters to `here` and so much of the direction."""
-        for parameter, place in zip(self._moving, self._parts(here.add(direction, alpha=length)), strict=True):
-            parameter.copy_(place)
+    def _set_parameters(self, here: Tensor, direction: Tensor, length: float) -> None:
+        """Set the parameters to here + length direction."""
+        for parameter, value in zip(self._moving, self._parts(here.add(direction, alpha=length)), strict=True):
+            parameter.copy_(value)
 
     def _parts(self, row: Tensor) -> list[Tensor]:
-        """Views of one row, in the shapes of the parameters."""
+        """Return views of a flat tensor, in the shapes of the parameters."""
         parts = row.split([parameter.numel() for parameter in self._moving])
         return [part.view_as(parameter) for part, parameter in zip(parts, self._moving, strict=True)]
 
     @torch.enable_grad()
     def _evaluate(self) -> None:
-        """The loss of all patterns, and its gradient in the buffer, both summed over engines."""
+        """Compute the loss of all patterns, and its gradient in the buffer, both summed over engines."""
         problem, settings = self.problem, self.problem.settings
         self.passes += 1
         self._gradient.zero_()
@@ -240,16 +243,16 @@ def line_search(
     shortest: float,
     noise: float,
 ) -> LineSearchStep:
-    """A step that meets the strong Wolfe conditions; the best that was tried where there is none within reach.
+    """Return a step that meets the strong Wolfe conditions, or the best trial if none was found.
 
-    evaluate: loss and slope after a step of some length. loss, slope: those of none. first: length to try first.
-    shortest: lengths that differ by less are the same. noise: rounding of a loss, which may hide a decrease.
+    evaluate: returns loss and slope after a step of some length. loss, slope: those at length 0. first: length to try
+    first. shortest: smallest difference of lengths. noise: rounding error of a loss, which may hide a decrease.
     """
     best, other = LineSearchStep(0.0, loss, slope), None
     length = first
     for _ in range(MOST_TRIALS):
         trial = LineSearchStep(length, *evaluate(length))
-        # Written so that a loss that is not a number counts as higher.
+        # Negated comparisons, so that NaN counts as higher.
         if not trial.loss <= loss + DECREASE * trial.length * slope + noise or not trial.loss <= best.loss + noise:
             other = trial
         elif abs(trial.slope) <= CURVATURE * abs(slope):
@@ -268,20 +271,20 @@ def line_search(
 
 
 def _farther(earlier: LineSearchStep, trial: LineSearchStep) -> float:
-    """Where the slope still leads down: to the minimum that a cubic predicts, two to ten times as far."""
+    """Return the next length while the loss still decreases: the minimum of a cubic, within 2 to 10 times the last."""
     predicted = _cubic_minimum(earlier, trial)
     return min(max(predicted, 2 * trial.length), 10 * trial.length) if math.isfinite(predicted) else 4 * trial.length
 
 
 def _between(one: LineSearchStep, other: LineSearchStep) -> float:
-    """The minimum that a cubic predicts between both, at least a tenth of their distance from either; or the middle."""
+    """Return the minimum of a cubic, at least a tenth of the interval from either end; or the middle if it has none."""
     low, high = sorted((one.length, other.length))
     predicted, margin = _cubic_minimum(one, other), 0.1 * (high - low)
     return min(max(predicted, low + margin), high - margin) if math.isfinite(predicted) else (low + high) / 2
 
 
 def _cubic_minimum(one: LineSearchStep, other: LineSearchStep) -> float:
-    """Of the cubic with these losses and slopes; not a number where it has none. Nocedal and Wright, eq. 3.59."""
+    """Return the minimum of the cubic with these losses and slopes; NaN: none. Nocedal and Wright, eq. 3.59."""
     distance = other.length - one.length
     d1 = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.length - other.length)
     square = d1 * d1 - one.slope * other.slope
@@ -293,5 +296,5 @@ def _cubic_minimum(one: LineSearchStep, other: LineSearchStep) -> float:
 
 
 def flat(parameters: list[nn.Parameter]) -> Tensor:
-    """A copy of all parameters in one row."""
+    """Return a flat copy of all parameters."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])

@@ -1,13 +1,13 @@
 """Local SGD: engines make some updates independently, and then average their parameters.
 
 Each engine steps with its own part of every batch. After `Settings.sync_every` updates, parameters and the
-optimisers' moments become means over engines, weighted with the patterns that each has processed since the last time:
-Stich, arXiv:1805.09767. This is NOT one engine's answer, which only `sync_every=1` gives: steps follow from
-smaller batches at parameters that differ. (One step of plain SGD between two averages is the exception.)
+optimisers' moments become means over engines, weighted with the patterns that each has processed since the last
+average: Stich, arXiv:1805.09767. The result is NOT that of one engine, which only `sync_every=1` gives: gradients are
+those of smaller batches, at different parameters. (One step of plain SGD between two averages is the exception.)
 
 Rows of parameters that belong to a pattern (its position, its weight) are taken from the engine that holds it.
 
-Only the part of the object that some engine's windows touched since the last time is sent; elsewhere it is equal.
+Only the part of the object that some engine's windows covered since the last average is sent; elsewhere it is equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESSAGE_BYTES = 2**25
 
 @dataclass(eq=False)
 class _Part:
-    """The part of one tensor that is sent: its region, or all of it. scale: () or one factor for each row."""
+    """The part of one tensor that is sent: its region, or all of it. scale: one factor (), or one for each row."""
 
     values: Tensor
     scale: Tensor
@@ -60,10 +60,10 @@ class _Part:
 @final
 @dataclass(eq=False)
 class Averages:
-    """The updates since engines were last equal, and the average that makes them equal.
+    """Record of the updates since engines were last equal, and the average that makes them equal.
 
-    own: this engine's patterns. covered: patterns behind the updates since, by rank. tiles: that this engine's windows
-    touched; None: all.
+    own: this engine's patterns. updates: since the last average. covered: patterns processed since then, by rank.
+    tiles: those that this engine's windows have covered since then; None: all. sent_bytes: size of all messages.
     """
 
     group: Group
@@ -80,7 +80,7 @@ class Averages:
         self.covered = np.zeros(self.group.world, dtype=np.int64)
 
     def note(self, counts: list[int], tiles: NDArray[np.bool_] | None) -> None:
-        """One more update, with so many patterns on each rank; tiles: that this engine's touched, None for all."""
+        """Record an update. counts: its patterns on each rank. tiles: those that it changes here; None: all."""
         if self.updates == 0:
             self.tiles = tiles
         else:
@@ -95,7 +95,7 @@ class Averages:
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Average over engines, if they differ. Call it on all of them."""
+        """Average parameters and moments over engines, if they differ. Collective: call it on all of them."""
         if self.updates == 0:
             return
         together: list[_Part] = []
@@ -107,19 +107,19 @@ class Averages:
                 together, size = [], 0
             together.append(part)
             size += nbytes
-        self._send(together)  # there are an object and a probe at least
+        self._send(together)  # not empty: there is at least an object and a probe
         self.updates = 0
         self.covered[:] = 0
 
     def _region(self) -> Region | None:
-        """What any engine touched; positions, and so windows, may differ between engines."""
+        """Return the region that any engine has changed; positions, and so windows, may differ between engines."""
         if self.tiles is None:
             return None
         touched = self.group.sum(torch.from_numpy(self.tiles.astype(np.int32)).to(self.group.device))
         return region(touched.cpu().numpy() > 0, self.model)
 
     def _parts(self, touched: Region | None) -> Iterator[_Part]:
-        """Parameters and moments, in the same order on all engines."""
+        """Yield parameters and moments, in the same order on all engines."""
         share = float(self.covered[self.group.rank] / self.covered.sum())
         states = {
             parameter: state for optimiser in self.optimisers for parameter, state in optimiser.state.items() if state

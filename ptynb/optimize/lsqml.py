@@ -34,9 +34,11 @@ DAMPING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class _Lit:
-    """Of a batch: corners and rests (pattern, yx), probes (pattern, mode, y, x), windows (pattern, y, x),
-    χ (pattern, mode, y, x) and the sum of losses.
+class _ExitWaves:
+    """Quantities of a batch at the present parameters.
+
+    window_origins, subpixel_shifts: (pattern, yx). probes: (pattern, mode, y, x). windows: of the object (pattern, y,
+    x). lacking: χ (pattern, mode, y, x), the correction of the exit waves. loss: sum of losses.
     """
 
     window_origins: Tensor
@@ -53,71 +55,75 @@ class LeastSquares(Algorithm):
 
     @property
     def updates(self) -> int:
-        """One per batch."""
+        """One update per batch."""
         return self.problem.order.updates
 
     def rates(self) -> dict[str, float]:
-        """Factors of the steps of object and probe."""
+        """Return the factors of the steps of object and probe."""
         return {name: self.problem.rate(name) for name in ("object", "probe")}
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """One batch."""
+        """Update object and probe with one batch."""
         problem, model, rates = self.problem, self.problem.model, self.rates()
         members = int((table[:, update] >= 0).sum())
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
-        lit = self._look(problem.shard.batch(own, members))
-        above, light = over_engines(problem.group, *object_sums(model, lit.window_origins, lit.probes, lit.lacking))
-        object_step = (rates["object"] > 0) * above / (light + DAMPING * light.max())
-        above, seen = over_engines(problem.group, *probe_sums(model, lit.subpixel_shifts, lit.windows, lit.lacking))
-        probe_step = (rates["probe"] > 0) * above / (seen + DAMPING * seen.max())
+        waves = self._exit_waves(problem.shard.batch(own, members))
+        numerator, illumination = over_engines(
+            problem.group, *object_sums(model, waves.window_origins, waves.probes, waves.lacking)
+        )
+        object_step = (rates["object"] > 0) * numerator / (illumination + DAMPING * illumination.max())
+        numerator, denominator = over_engines(
+            problem.group, *probe_sums(model, waves.subpixel_shifts, waves.windows, waves.lacking)
+        )
+        probe_step = (rates["probe"] > 0) * numerator / (denominator + DAMPING * denominator.max())
 
-        lengths = light.new_zeros((len(own), 2))
+        lengths = illumination.new_zeros((len(own), 2))
         if len(own):
-            object_change = read_windows(object_step, lit.window_origins, model.window)[:, None] * lit.probes
-            probe_change = moved_probes(probe_step, lit.subpixel_shifts) * lit.windows[:, None]
-            lengths = step_lengths(lit.lacking, object_change, probe_change)
+            object_change = read_windows(object_step, waves.window_origins, model.window)[:, None] * waves.probes
+            probe_change = moved_probes(probe_step, waves.subpixel_shifts) * waves.windows[:, None]
+            lengths = step_lengths(waves.lacking, object_change, probe_change)
         weighted = add_windows(
-            torch.zeros_like(light), lit.window_origins, lengths[:, 0, None, None] * intensity_of(lit.probes)
+            torch.zeros_like(illumination), waves.window_origins, lengths[:, 0, None, None] * intensity_of(waves.probes)
         )
         sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
-        mean = sums[:-1].view(light.shape) / light.clamp(min=1e-6 * float(light.max()))
+        mean = sums[:-1].view(illumination.shape) / illumination.clamp(min=1e-6 * float(illumination.max()))
         if rates["object"] > 0:
             model.object.set(model.object.values + rates["object"] * mean * object_step)
         if rates["probe"] > 0:
             model.probe.set(model.probe.values + rates["probe"] * sums[-1] / members * probe_step)
-        return lit.loss
+        return waves.loss
 
-    def _look(self, batch: Batch) -> _Lit:
-        """What the batch's exit waves lack. FFTs refuse empty batches, so those are not asked for any."""
+    def _exit_waves(self, batch: Batch) -> _ExitWaves:
+        """Compute the corrections of the batch's exit waves. Empty batches are returned early, as FFTs refuse them."""
         model = self.problem.model
-        corners, rests = model.window_origins_and_shifts(batch)
+        corners, shifts = model.window_origins_and_shifts(batch)
         windows = read_windows(model.object.values[0, 0], corners, model.window)
         if not len(batch):
-            nothing = model.probe.values[None][:0]
-            return _Lit(
-                corners, rests, nothing, windows, nothing, torch.zeros((), dtype=torch.float64, device=rests.device)
+            empty = model.probe.values[None][:0]
+            return _ExitWaves(
+                corners, shifts, empty, windows, empty, torch.zeros((), dtype=torch.float64, device=shifts.device)
             )
-        probes = moved_probes(model.probe.values, rests)
+        probes = moved_probes(model.probe.values, shifts)
         waves = model.to_detector(probes * windows[:, None], batch)
         loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.counts, model.mask)
         # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
         lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
-        return _Lit(corners, rests, probes, windows, lacking, loss.double())
+        return _ExitWaves(corners, shifts, probes, windows, lacking, loss.double())
 
 
 def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:
-    """Real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
+    """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
 
-    lacking χ, object_change x, probe_change y: (pattern, mode, y, x), complex; all modes count.
+    lacking: χ, object_change: x, probe_change: y, all complex (pattern, mode, y, x); the sum includes all modes.
     """
     chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (lacking, object_change, probe_change))
-    # Rows in their own precision, which is one pass, and their sums in double.
+    # Products of rows in their own precision, in one pass, and their sums in double.
     xx, xy, yy, cx, cy = (
         torch.linalg.vecdot(one, other).sum(1, dtype=torch.float64)
         for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y))
     )
-    # A millionth more on the diagonal: where the changes do the same, or one is 0, there is still one answer.
+    # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
     more = 1e-6 * (xx + yy) + 1e-100
     xx, yy = xx + more, yy + more
     lengths = torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]

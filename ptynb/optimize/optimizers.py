@@ -1,4 +1,4 @@
-"""How gradients become updates: torch's optimisers, and Adam for parameters of which a batch sees a few rows only."""
+"""Optimisers: those of torch, and Adam for parameters of which a batch contains a few rows only."""
 
 from __future__ import annotations
 
@@ -16,43 +16,42 @@ from ptynb.physics.model import Model
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015
-"""Gradients below this move a pixel less than a full step.
+"""Gradients below this change a pixel by less than a full step.
 
-The loss of an update is in units of the mean count of a pixel, so this is a number
-without unit. Plain Adam (1e-8) moves the pixels
-that hardly see the beam as fast as those in its centre, and they fill with noise: problem of 484 patterns of
-128 x 128, 40 epochs at rate 0.01: object error 0.0251 with 1e-8, 0.0237 with 0.016, 0.0338 with 0.16.
+The loss of an update is in units of the mean count of a pixel, so this number has no unit. Plain Adam (1e-8) changes
+weakly illuminated pixels as fast as those in the centre of the beam, and they fill with noise: with 484 patterns of
+128 x 128, 40 epochs at rate 0.01, the object error was 0.0251 with 1e-8, 0.0237 with 0.016, 0.0338 with 0.16.
 """
 ROW_EPSILON = 1e-8
 COUNTERS = ("step", "mu_product")
-"""What optimisers keep that depends on the number of updates alone, equal on all engines."""
+"""Entries of an optimiser's state that depend on the number of updates alone, equal on all engines."""
 BETAS = (0.9, 0.999)
 
 
 class Light(torch.optim.Optimizer):
-    """Without what torch wraps around optimisers: making one loads torch.compile, 1.8 s, a step costs 0.05 ms."""
+    """An optimiser without torch's wrappers: they import torch.compile at creation (1.8 s), and cost 0.05 ms a step."""
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """`move`."""
+        """Call `move`."""
         self.move()
 
     def move(self) -> None:
-        """Moves what has a gradient."""
+        """Update all parameters that have a gradient."""
         raise NotImplementedError
 
 
 class Adam(Light, torch.optim.Adam):
-    """torch's, fused; on a CPU in one pass of ours (problem A of the benchmarks: 0.27 instead of 0.37 ms a step)."""
+    """torch's fused Adam; on a CPU a compiled loop of one pass (0.27 instead of 0.37 ms a step in benchmark A)."""
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
-        """groups: as for torch's."""
+        """groups: parameter groups as for torch.optim.Adam."""
         super().__init__(groups, eps=ADAM_EPSILON, fused=True)
 
     @torch.no_grad()
     def move(self) -> None:
-        """Moves all parameters that have a gradient."""
+        """Update all parameters that have a gradient."""
         for group in self.param_groups:
             if any(parameter.device.type != "cpu" for parameter in group["params"]):
                 torch.optim.Adam.step(self)
@@ -74,21 +73,21 @@ class Adam(Light, torch.optim.Adam):
 
 
 class RowAdam(Light):
-    """Adam for parameters whose first axis is the pattern: each row counts its own steps, and rests between them.
+    """Adam for parameters whose first axis is the pattern: only rows of the batch are updated, with own step counts.
 
-    Dense Adam goes on moving all rows in the direction of their last gradient, so its steps would depend on how many
-    updates an epoch has. Kingma and Ba, arXiv:1412.6980, algorithm 1, row by row.
+    Dense Adam would update all rows at every step, along their last gradients, so the result would depend on the number
+    of updates in an epoch. Kingma and Ba, arXiv:1412.6980, algorithm 1, row by row.
     """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
         """groups: of parameters (row, …), each with its "lr" and "momentum" (the first beta)."""
         super().__init__(groups, {"lr": 0.0, "momentum": BETAS[0]})
         self.batch = torch.zeros(0, dtype=torch.int64)
-        """The rows that the next step moves, the same on all engines."""
+        """Rows that the next step updates, the same on all engines (with local SGD, those of this engine)."""
 
     @torch.no_grad()
     def move(self) -> None:
-        """Moves the rows of `batch`."""
+        """Update the rows of `batch`."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and group["lr"] > 0:
@@ -123,34 +122,34 @@ class RowAdam(Light):
 
 
 def moments(settings: Settings) -> int:
-    """Arrays that the optimiser keeps beside each parameter of object and probe."""
+    """Return the number of arrays that the optimiser stores for each parameter of object and probe."""
     return {"adam": 2, "adamw": 2, "nadam": 2, "radam": 2, "rmsprop": 1}.get(
         settings.optimiser, int(settings.momentum > 0)
     )
 
 
 def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
-    """The optimisers of these settings: one for what every update moves, one for rows, either may be missing."""
+    """Return the optimisers of these settings: for dense parameters, and for parameters with a row per pattern."""
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    for name, piece in model.parts.items():
-        for parameter_name, parameter in piece.named_parameters():
-            _check(model, piece, parameter_name, parameter)
-            by_rows = parameter_name in piece.rows and settings.optimiser != "sgd"
+    for name, component in model.parts.items():
+        for parameter_name, parameter in component.named_parameters():
+            _check(model, component, parameter_name, parameter)
+            by_rows = parameter_name in component.rows and settings.optimiser != "sgd"
             group = {"params": [parameter], "lr": 0.0, "name": name, "parameter": parameter_name}
             (rows if by_rows else dense).append(group)
     if settings.optimiser == "rpie":
         own = [group for group in dense if group["name"] in ("object", "probe")]
         others = [group for group in dense if group["name"] not in ("object", "probe")]
-        made = [torch.optim.SGD(own, momentum=settings.momentum), Adam(others)]
+        optimisers = [torch.optim.SGD(own, momentum=settings.momentum), Adam(others)]
     else:
-        made = [_dense(settings, dense)]
+        optimisers = [_dense(settings, dense)]
     if rows:
-        made.append(RowAdam(rows))
-    return made
+        optimisers.append(RowAdam(rows))
+    return optimisers
 
 
 def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) -> None:
-    """Refuses what loops can't move, or would move beyond its end."""
+    """Raise InvalidValueError for parameters that the compiled loops do not support."""
     if parameter.is_complex() or not parameter.is_contiguous():
         raise InvalidValueError(
             f"Parameter {name!r} of {piece.name!r} is complex or not contiguous: make it a contiguous real view.",
@@ -181,7 +180,7 @@ def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Opti
 
 
 def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str], float], settings: Settings) -> None:
-    """Takes over rates by part and parameter from the next update on."""
+    """Set the learning rates by component and parameter, from the next update on."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = rate(group["name"], group["parameter"])
@@ -190,10 +189,10 @@ def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str]
 
 
 def moments_of(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor | float]:
-    """What the optimisers keep beside each parameter, by "optimiser/part/parameter/key"; not copied."""
+    """Return the optimisers' state by "optimiser/component/parameter/key"; tensors are not copied."""
     return {
-        f"{place}/{key}": value
-        for optimiser, parameter, _, place in _places(optimisers)
+        f"{prefix}/{key}": value
+        for optimiser, parameter, _, prefix in _named_parameters(optimisers)
         for key, value in optimiser.state.get(parameter, {}).items()
         if value is not None
     }
@@ -201,20 +200,20 @@ def moments_of(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor | fl
 
 @torch.no_grad()
 def restore_moments(optimisers: list[torch.optim.Optimizer], state: Mapping[str, Tensor | float]) -> None:
-    """Takes over copies of what `moments_of` said; parameters of which it says nothing begin anew."""
-    for optimiser, parameter, group, place in _places(optimisers):
+    """Restore copies of a state from `moments_of`; parameters that are not in it start without moments."""
+    for optimiser, parameter, group, prefix in _named_parameters(optimisers):
         optimiser.state.pop(parameter, None)
-        found = {name.removeprefix(f"{place}/"): one for name, one in state.items() if name.startswith(f"{place}/")}
-        for key, value in found.items():
+        entries = {name.removeprefix(f"{prefix}/"): one for name, one in state.items() if name.startswith(f"{prefix}/")}
+        for key, value in entries.items():
             optimiser.state[parameter][key] = value
             if isinstance(value, Tensor):
-                # Counters are where torch has them: on the CPU, but for optimisers that never look at them there.
+                # torch has counters on the CPU, unless the optimiser is fused or capturable.
                 counts = key in COUNTERS and not (group.get("fused") or group.get("capturable"))
                 device = torch.device("cpu") if counts else parameter.device
                 optimiser.state[parameter][key] = torch.empty_like(value, device=device).copy_(value)
 
 
-def _places(
+def _named_parameters(
     optimisers: list[torch.optim.Optimizer],
 ) -> Iterator[tuple[torch.optim.Optimizer, Tensor, dict[str, Any], str]]:
     for optimiser in optimisers:
@@ -227,22 +226,22 @@ def _places(
 def divide_by_illumination(
     model: Model, object_illumination: Tensor, probe_illumination: Tensor, unit: float, regularisation: float
 ) -> None:
-    """Turns gradients of the amplitude loss into steps of rPIE.
+    """Convert gradients of the amplitude loss to steps of rPIE, in place.
 
-    object_light: Σ_j |P_j|² (y, x) of the batch; probe_light: Σ_j |O_j|² (y, x); both over all engines.
-    unit: what the loss was multiplied by. The update -Σ_j P_j* (ψ_j - ψ'_j) / ((1 - α) Σ|P_j|² + α max Σ|P_j|²) has in
-    its numerator half the gradient as torch writes it. Maiden, Johnson and Li, Optica 4, 736 (2017), eqs. 21 and 22;
-    with one pattern a batch and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
+    object_illumination: Σ_j |P_j|² (y, x) of the batch; probe_illumination: Σ_j |O_j|² (y, x); both over all engines.
+    unit: factor of the loss. regularisation: α. The numerator of the update -Σ_j P_j* (ψ_j - ψ'_j) / ((1 - α) Σ|P_j|² +
+    α max Σ|P_j|²) is half the gradient in torch's convention. Maiden, Johnson and Li, Optica 4, 736 (2017), eqs. 21 and
+    22; with batches of one pattern and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
     """
 
-    def divisor(light: Tensor) -> Tensor:
-        most = light.max()
-        mixed = (1 - regularisation) * light + regularisation * most
-        return (2 * unit * mixed.clamp(min=1e-6 * float(most)))[..., None]
+    def divisor(illumination: Tensor) -> Tensor:
+        largest = illumination.max()
+        mixed = (1 - regularisation) * illumination + regularisation * largest
+        return (2 * unit * mixed.clamp(min=1e-6 * float(largest)))[..., None]
 
-    for parameter, light in (
+    for parameter, illumination in (
         (model.object.parts, object_illumination),
         (model.probe.parts, probe_illumination * model.probe.scale**2),
     ):
         if parameter.grad is not None:
-            parameter.grad /= divisor(light)
+            parameter.grad /= divisor(illumination)

@@ -1,15 +1,15 @@
 """Difference map and RAAR: alternating projections of the exit waves of all patterns.
 
-The modulus projection gives waves on the detector the measured amplitudes, modes together, and leaves bad pixels, and
-pixels where the waves are nearly 0 and so have no phase (the damping of `losses.Amplitude`):
+The modulus projection replaces the amplitude of the waves on the detector, of all modes together, by the measured one.
+It leaves bad pixels, and pixels whose waves are nearly 0 and so have no phase (the damping of `losses.Amplitude`):
 
     π_a(ψ_j) = F⁻¹[√(I_j / Σ_m |F ψ_jm|²) F ψ_jm]
 
-The overlap projection finds the object and the probe whose products come nearest to the waves, by turns; sums run over
-all patterns of all engines. With π_o(ψ)_jm = P_jm O_j for the object and the probe of the moment, one epoch is
+The overlap projection alternately finds the object and the probe whose products are nearest to the waves; sums run over
+all patterns of all engines. With π_o(ψ)_jm = P_jm O_j for the present object and probe, one epoch is
 
     DM     ψ ← ψ + β (π_a(2 π_o(ψ) - ψ) - π_o(ψ))               then O, P from ψ
-    RAAR   ψ ← β/2 (R_o R_a + 1) ψ + (1 - β) π_a(ψ), R = 2 π - 1    with O, P from R_a ψ on the way
+    RAAR   ψ ← β/2 (R_o R_a + 1) ψ + (1 - β) π_a(ψ), R = 2 π - 1    with O, P from R_a ψ in between
 
 Thibault et al., Ultramicroscopy 109, 338 (2009), whose map has β = 1; Luke, Inverse Problems 21, 37 (2005), eq. 22.
 """
@@ -39,12 +39,12 @@ INERTIA = 1e-2
 class Projections(Algorithm):
     """DM or RAAR, with one update of all patterns per epoch.
 
-    Object and probe are those of the present waves; what constraints make of them between updates is where the next
-    one goes on from, the waves stay. RAAR finishes its step only then:
+    Object and probe are computed from the present waves; constraints change them between updates, but not the waves,
+    and the next update starts from the constrained ones. RAAR therefore completes its step in the next update:
 
         ψ = κ + β π_o   with   κ = β ψ' + (1 - 2 β) π_a(ψ')
 
-    so κ is what it keeps, and beside it R_a ψ', whose object and probe are sought: twice the memory of DM.
+    so it stores κ, and R_a ψ', from which object and probe are computed: twice the memory of DM.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -53,106 +53,106 @@ class Projections(Algorithm):
         self._reflects = problem.settings.optimiser == "raar"
         probe = problem.model.probe.values.detach()
         self._waves = probe.new_empty((len(problem.own()), *probe.shape))
-        self._begin()
-        self._sought = torch.empty_like(self._waves) if self._reflects else self._waves
+        self._reset_waves()
+        self._targets = torch.empty_like(self._waves) if self._reflects else self._waves
 
-    def _begin(self) -> None:
-        """The waves that object and probe give now."""
+    def _reset_waves(self) -> None:
+        """Set the waves to those of the present object and probe."""
         for rows, batch in portions(self.problem):
-            self._waves[rows] = self._products(batch)[0]
+            self._waves[rows] = self._project_overlap(batch)[0]
         if self._reflects:
             self._waves.mul_(1 - self._beta)
 
     @property
     def updates(self) -> int:
-        """One an epoch."""
+        """One update per epoch."""
         return 1
 
     def rates(self) -> dict[str, float]:
-        """Of object and probe; only whether one is above 0 matters."""
+        """Return the step sizes of object and probe; only whether one is above 0 matters."""
         return {name: self.problem.rate(name) for name in ("object", "probe")}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """All patterns, in portions; each pass asks for the same ones, however many passes there are."""
+        """Yield all patterns, in portions; every pass requests the same ones."""
         return portions_of(self.problem)
 
     def rows(self) -> dict[str, Tensor]:
-        """The waves, or κ, as real views; what is sought follows from them in the next update."""
+        """Return the waves of DM, or κ of RAAR, as a real view; R_a ψ' is computed from them in the next update."""
         return {"waves": torch.view_as_real(self._waves)}
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Takes over the waves; where there are none, after a restructuring, they begin anew."""
+        """Restore the waves; if there are none, after a change of structure, compute them from object and probe."""
         if "waves" in rows:
             torch.view_as_real(self._waves).copy_(rows["waves"])
         else:
-            self._begin()
+            self._reset_waves()
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """Waves forward, then object and probe from them. While both are frozen the waves rest too."""
+        """Update the waves, then object and probe from them. While both are frozen, so are the waves."""
         rates = self.rates()
-        resting = not any(rates.values())
+        frozen = not any(rates.values())
         total = torch.zeros((), dtype=torch.float64, device=self.problem.group.device)
         for rows, batch in portions(self.problem):
-            total += self._forward(rows, batch, resting)
-        for _ in range(0 if resting else TURNS):
+            total += self._update_waves(rows, batch, frozen)
+        for _ in range(0 if frozen else TURNS):
             if rates["object"] > 0:
-                self._move_object()
+                self._update_object()
             if rates["probe"] > 0:
-                self._move_probe()
+                self._update_probe()
         return total
 
-    def _products(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """π_o (pattern, mode, y, x), and its factors: probes, windows (pattern, y, x)."""
+    def _project_overlap(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return π_o (pattern, mode, y, x), and its factors: probes, and the object's windows (pattern, y, x)."""
         with torch.no_grad():
             probes, windows = self.problem.model.illuminated(batch)
         windows = windows[:, 0, 0]
         return probes * windows[:, None], probes, windows
 
-    def _forward(self, rows: slice, batch: Batch, resting: bool) -> Tensor:
-        """Takes the waves of these rows one step on. Returns the loss of object and probe, a sum."""
+    def _update_waves(self, rows: slice, batch: Batch, frozen: bool) -> Tensor:
+        """Update the waves of these rows, unless `resting`. Returns the sum of losses of object and probe."""
         model, beta = self.problem.model, self._beta
-        overlap, _, _ = self._products(batch)
+        overlap, _, _ = self._project_overlap(batch)
         value, _ = model.loss.value_and_slope(intensity_of(model.to_detector(overlap, batch)), batch.counts, model.mask)
-        if resting:
+        if frozen:
             return value
-        kept = self._waves[rows]
-        trial = kept + beta * overlap if self._reflects else 2 * overlap - kept
-        fitting = self._fit(trial, batch)
+        waves = self._waves[rows]
+        trial = waves + beta * overlap if self._reflects else 2 * overlap - waves
+        fitting = self._project_modulus(trial, batch)
         if self._reflects:
-            self._sought[rows] = 2 * fitting - trial
+            self._targets[rows] = 2 * fitting - trial
             self._waves[rows] = beta * trial + (1 - 2 * beta) * fitting
         else:
-            self._waves[rows] = kept + beta * (fitting - overlap)
+            self._waves[rows] = waves + beta * (fitting - overlap)
         return value
 
-    def _fit(self, waves: Tensor, batch: Batch) -> Tensor:
-        """π_a: the slope of the amplitude loss is what the waves have too much, 1 - √(I / M)."""
+    def _project_modulus(self, waves: Tensor, batch: Batch) -> Tensor:
+        """Return π_a: the slope of the amplitude loss, 1 - √(I / M), is the fraction of the waves to subtract."""
         model = self.problem.model
         far = model.to_detector(waves, batch)
         _, slope = model.loss.value_and_slope(intensity_of(far), batch.counts, model.mask)
         return waves - model.from_detector(far.mul_(slope[:, None]), batch)
 
-    def _move_object(self) -> None:
+    def _update_object(self) -> None:
         model = self.problem.model
         object = model.object.values
-        above, light = torch.zeros_like(object[0, 0]), torch.zeros_like(object[0, 0].real)
+        numerator, illumination = torch.zeros_like(object[0, 0]), torch.zeros_like(object[0, 0].real)
         for rows, batch in portions(self.problem):
-            overlap, probes, _ = self._products(batch)
+            overlap, probes, _ = self._project_overlap(batch)
             corners, _ = model.window_origins_and_shifts(batch)
-            sums = object_sums(model, corners, probes, self._sought[rows] - overlap)
-            above, light = above + sums[0], light + sums[1]
-        above, light = over_engines(self.problem.group, above, light)
-        model.object.set(object + above / (light + INERTIA * light.max()))
+            sums = object_sums(model, corners, probes, self._targets[rows] - overlap)
+            numerator, illumination = numerator + sums[0], illumination + sums[1]
+        numerator, illumination = over_engines(self.problem.group, numerator, illumination)
+        model.object.set(object + numerator / (illumination + INERTIA * illumination.max()))
 
-    def _move_probe(self) -> None:
+    def _update_probe(self) -> None:
         model = self.problem.model
         probe = model.probe.values
-        above, seen = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
+        numerator, denominator = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
         for rows, batch in portions(self.problem):
-            overlap, _, windows = self._products(batch)
-            _, rests = model.window_origins_and_shifts(batch)
-            sums = probe_sums(model, rests, windows, self._sought[rows] - overlap)
-            above, seen = above + sums[0], seen + sums[1]
-        above, seen = over_engines(self.problem.group, above, seen)
-        model.probe.set(probe + above / (seen + INERTIA * seen.max()))
+            overlap, _, windows = self._project_overlap(batch)
+            _, shifts = model.window_origins_and_shifts(batch)
+            sums = probe_sums(model, shifts, windows, self._targets[rows] - overlap)
+            numerator, denominator = numerator + sums[0], denominator + sums[1]
+        numerator, denominator = over_engines(self.problem.group, numerator, denominator)
+        model.probe.set(probe + numerator / (denominator + INERTIA * denominator.max()))

@@ -41,7 +41,7 @@ class BatchSampler:
 
     @classmethod
     def of(cls, scan: Scan, settings: Settings, world: int) -> BatchSampler:
-        """The sampler of these settings on `world` engines."""
+        """Return the sampler of these settings on `world` engines."""
         return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batch_sampling, scan.positions)
 
     @property
@@ -51,19 +51,19 @@ class BatchSampler:
 
     @property
     def updates(self) -> int:
-        """Updates in an epoch."""
+        """Number of updates in an epoch."""
         return -(-self.count // self.strata)
 
     def share(self, world: int) -> int:
-        """Largest number of patterns of a batch on one engine (with random batches approximately)."""
+        """Return the largest number of patterns of a batch on one engine (with random batches approximately)."""
         return -(-self.strata // world)
 
     def owned(self, rank: int, world: int) -> NDArray[np.int64]:
-        """The patterns of this rank, in order."""
+        """Return the patterns of this rank, ascending."""
         return np.flatnonzero(self._owner(world) == rank)
 
     def epoch(self, number: int) -> NDArray[np.int64]:
-        """(stratum, update): the pattern of a stratum in an update, or -1 for none.
+        """Return the table (stratum, update) of an epoch: the pattern of a stratum in an update, or -1 for none.
 
         Each pattern occurs once. Strata with one pattern less skip an update, evenly spread, so that no batch is much
         smaller than the others.
@@ -79,7 +79,7 @@ class BatchSampler:
                 return self._columns([groups[index] for index in random.permutation(len(groups))])
 
     def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
-        """This rank's patterns of an update; may be empty."""
+        """Return this rank's patterns of an update; may be empty."""
         patterns = table[:, update]
         patterns = patterns[patterns >= 0]
         return patterns[self._owner(world)[patterns] == rank]
@@ -105,13 +105,13 @@ class BatchSampler:
         return table
 
     def _groups(self) -> list[NDArray[np.int64]]:
-        """As many groups of neighbours as an epoch has updates, whose sizes differ by at most one."""
+        """Return one group of neighbouring patterns for each update of an epoch; sizes differ by at most one."""
         assert self.positions is not None, "compact batches need positions"
         sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
         return _bisected(np.arange(self.count), self.positions, sizes)
 
     def _owner(self, world: int) -> NDArray[np.int64]:
-        """The rank of each pattern."""
+        """Return the rank of each pattern (pattern,)."""
         if world not in self._owners:
             owner = np.empty(self.count, dtype=np.int64)
             rank_of_stratum = np.empty(self.strata, dtype=np.int64)
@@ -127,7 +127,7 @@ class BatchSampler:
         return self._owners[world]
 
     def _dealt(self, global_batch_size: int) -> NDArray[np.int64]:
-        """The strata of a batch of this size, evenly spread over all."""
+        """Return the strata of a batch of this size, evenly spread over all."""
         return np.arange(global_batch_size) * self.strata // max(global_batch_size, 1)
 
     def _edge(self, stratum: int) -> int:
@@ -135,7 +135,7 @@ class BatchSampler:
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:
-    """The patterns cut in groups of these sizes, each time across the longer side of the area that they cover."""
+    """Split the patterns recursively into groups of these sizes, each time across the longer side of their area."""
     if len(sizes) == 1:
         return [patterns]
     own = positions[patterns]

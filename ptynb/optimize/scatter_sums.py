@@ -1,12 +1,12 @@
-"""Sums over overlapping probe windows, from which object and probe are moved without automatic differentiation.
+"""Sums over overlapping probe windows, by which object and probe are updated without automatic differentiation.
 
-For exit waves ψ_jm = P_jm O_j, with P_jm the probe's mode m moved to pattern j and O_j the object's window there, and
-waves χ_jm that are to be added to them, the sums
+For exit waves ψ_jm = P_jm O_j, with P_jm the probe's mode m at pattern j and O_j the object's window there, and
+corrections χ_jm of these waves, the sums
 
     object:  Σ_jm P_jm* χ_jm  and  Σ_jm |P_jm|²      probe:  Σ_j S_j⁻¹[O_j* χ_jm]  and  Σ_j |O_j|²
 
-are the numerator and the denominator of what to add to object and probe. S_j is the shift by the position's rest.
-Written as additions, what fits already stays as it is, whatever the denominator.
+are numerator and denominator of the updates of object and probe. S_j is the subpixel shift of position j. In this
+additive form waves that fit already cause no change, whatever the denominator.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ptynb.physics.torch_steps import shift_ramps
 
 
 def object_sums(model: Model, window_origins: Tensor, probes: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_jm P_jm* χ_jm complex and Σ_jm |P_jm|² real, both (y, x) of the object, over this engine's patterns.
+    """Return Σ_jm P_jm* χ_jm (complex) and Σ_jm |P_jm|², both (y, x) of the object, over this engine's patterns.
 
     window_origins: (pattern, yx). probes, waves: (pattern, mode, y, x), complex.
     """
     field = model.object.values.detach()[0, 0]
-    above, below = torch.zeros_like(field), torch.zeros_like(field.real)
+    numerator, denominator = torch.zeros_like(field), torch.zeros_like(field.real)
     if len(window_origins):
-        add_windows(above, window_origins, (probes.conj() * waves).sum(1))
-        add_windows(below, window_origins, intensity_of(probes))
-    return above, below
+        add_windows(numerator, window_origins, (probes.conj() * waves).sum(1))
+        add_windows(denominator, window_origins, intensity_of(probes))
+    return numerator, denominator
 
 
 def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_j S_j⁻¹[O_j* χ_jm] complex (mode, y, x) and Σ_j |O_j|² real (y, x), over this engine's patterns.
+    """Return Σ_j S_j⁻¹[O_j* χ_jm], complex (mode, y, x), and Σ_j |O_j|², (y, x), over this engine's patterns.
 
     subpixel_shifts: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
     """
@@ -47,9 +47,9 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
 
 
-def over_engines(group: Group, above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
-    """A complex and a real tensor, each summed over all engines, in one message of real numbers."""
-    message = torch.cat([torch.view_as_real(above).reshape(-1), below.reshape(-1)])
+def over_engines(group: Group, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a complex and a real tensor, each summed over all engines, in one message of real numbers."""
+    message = torch.cat([torch.view_as_real(numerator).reshape(-1), denominator.reshape(-1)])
     message = group.sum(message)
-    values, rest = message[: 2 * above.numel()], message[2 * above.numel() :]
-    return torch.view_as_complex(values.view(*above.shape, 2)), rest.view(below.shape)
+    values, rest = message[: 2 * numerator.numel()], message[2 * numerator.numel() :]
+    return torch.view_as_complex(values.view(*numerator.shape, 2)), rest.view(denominator.shape)

@@ -293,15 +293,15 @@ class HDF5Frames(FileFrames):
         columns, at = self.grid[-1], start
         while at < stop:
             row, column = divmod(at, columns)
-            whole = (stop - at) // columns if column == 0 and len(self.grid) == 2 else 0
-            end = at + whole * columns if whole else min(stop, at + columns - column)
-            if whole:
-                place: tuple[Any, ...] = (slice(row, row + whole),)
+            whole_rows = (stop - at) // columns if column == 0 and len(self.grid) == 2 else 0
+            end = at + whole_rows * columns if whole_rows else min(stop, at + columns - column)
+            if whole_rows:
+                selection: tuple[Any, ...] = (slice(row, row + whole_rows),)
             else:
                 before = tuple(int(index) for index in np.unravel_index(row, self.grid[:-1]))
-                place = (*before, slice(column, column + end - at))
+                selection = (*before, slice(column, column + end - at))
             part = target[at - start : end - start]
-            dataset.read_direct(part.reshape(whole, columns, *part.shape[1:]) if whole else part, place)
+            dataset.read_direct(part.reshape(whole_rows, columns, *part.shape[1:]) if whole_rows else part, selection)
             at = end
 
     @contextmanager
